@@ -4,7 +4,7 @@ import { isIP } from "node:net";
 import { availableParallelism } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { createSecureContext } from "node:tls";
-import { natsAddress } from "./events/nats/address.ts";
+import { natsAddress } from "./events/nats/connect.ts";
 import { ORG_CAPS, type OrgCaps } from "./store/account/org-caps.ts";
 import { databaseAddress } from "./store/database/address.ts";
 

@@ -9,7 +9,7 @@ import { onUnhandledErrors, openServiceManager, type ServiceManager } from "./ap
 import { after } from "./clock.ts";
 import { type Config, ConfigError, readConfig, unknownSettings } from "./config.ts";
 import { nearest } from "./edge/messages/json-text.ts";
-import { signInLink } from "./services/session/link.ts";
+import { signInLink } from "./services/session.ts";
 
 /** How long running calls have to end after an unhandled error. */
 const BROKEN_PATIENCE_MS = 10_000;

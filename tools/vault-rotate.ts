@@ -6,9 +6,8 @@
  * under them has to be given anew.
  */
 import { ConfigError, readConfig } from "../src/config.ts";
-import { rotate } from "../src/services/credential/rotate.ts";
-import { forgetHashKey } from "../src/store/account/hash-key.ts";
-import { forgetMasterKeys } from "../src/store/account/master-keys.ts";
+import { rotate } from "../src/services/credential.ts";
+import { forgetHashKey, forgetMasterKeys } from "../src/store/account/sealed.ts";
 import { connect } from "../src/store/database/tx.ts";
 import { createVault } from "../src/vault.ts";
 

@@ -3,7 +3,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
 import type { Preference } from "../../gen/limber/v1/preferences_pb.ts";
 import type { CallTrail, KeyPrincipal } from "../call.ts";
 import { every, now, steadyNow } from "../clock.ts";
-import { givenTraceOf } from "../events/broadcast/ended-call.ts";
+import { givenTraceOf } from "../events/spans.ts";
 import { preferenceWord, refuseLargeMetadata, robotIn, robotOf } from "../inference/call.ts";
 import type { RequestRecord } from "../store/billing/ledger.ts";
 

@@ -1,5 +1,9 @@
 /** Sends mail: what people are told of events, and invites. At least once, tried again for a day, and never in the way of a call. */
-import type { Event } from "../../gen/limber/v1/event_pb.ts";
+
+import { fromBinary } from "@bufbuild/protobuf";
+import { createTransport } from "nodemailer";
+import { type Event, EventSchema } from "../../gen/limber/v1/event_pb.ts";
+import { BRAND } from "../brand.ts";
 import { random } from "../random.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
@@ -19,12 +23,10 @@ import {
 } from "../store/events/mail.ts";
 import { type Vault, VaultError } from "../vault.ts";
 import { EVENT_NAMES } from "./emit.ts";
-import { type Mailer, MailFailed } from "./mail/smtp.ts";
-import { type MailText, OTHERS, readEvent, TOLD, textOfEvent, textOfInvite } from "./mail/texts.ts";
 import { Polling } from "./polling.ts";
 
 /** What sending depends on. */
-export interface MailSenderDeps {
+interface MailSenderDeps {
   readonly sql: Sql;
   readonly notifications: Notifications;
   readonly mailer: Mailer;
@@ -175,4 +177,263 @@ function subjectOf({ data }: Event): Parameters<typeof namesFor>[2] {
     default:
       return {};
   }
+}
+
+// Mail by SMTP, by nodemailer.
+
+/** One mail to one person. */
+interface Mail {
+  /** The same however often it is sent. */
+  readonly id: string;
+  readonly to: string;
+  readonly subject: string;
+  readonly text: string;
+  readonly html: string;
+  /** Where mail programs send a person's wish for no more of it (RFC 8058), by https. */
+  readonly unsubscribeUrl?: string;
+}
+
+/** Mail was not taken. */
+export class MailFailed extends Error {
+  override readonly name = "MailFailed";
+  /** Trying again is of no use. */
+  readonly isLasting: boolean;
+
+  constructor(isLasting: boolean, cause?: unknown) {
+    super("the mail server did not take it", { cause });
+    this.isLasting = isLasting;
+  }
+}
+
+/** A way to send mail. */
+export interface Mailer {
+  /** Resolves when the server has taken it. Rejects with MailFailed. */
+  send(mail: Mail): Promise<void>;
+  close(): void;
+}
+
+const CONNECT_MS = 10_000;
+const SILENCE_MS = 30_000;
+const MOST_CONNECTIONS = 2;
+
+/** One address and nothing that a parser would take for more: no list, no name, no comment. */
+const ADDRESS = /^[^\s<>()[\]\\,;:"@\p{C}]{1,64}@[^\s<>()[\]\\,;:"@\p{C}]{1,190}$/u;
+
+/** Sends by the server at `url` (`smtp:` or `smtps:`, with user and password where it asks for them), from the address `from`. */
+export function openMailer(url: string, from: string): Mailer {
+  const transport = createTransport({
+    url,
+    pool: true,
+    maxConnections: MOST_CONNECTIONS,
+    connectionTimeout: CONNECT_MS,
+    greetingTimeout: CONNECT_MS,
+    socketTimeout: SILENCE_MS,
+    // Nothing is read from files or addresses, whatever stands in a text.
+    disableFileAccess: true,
+    disableUrlAccess: true,
+  });
+  const domain = /@([^>\s]+)/.exec(from)?.[1] ?? "localhost";
+  return {
+    async send({ id, to, subject, text, html, unsubscribeUrl }) {
+      if (!ADDRESS.test(to)) throw new MailFailed(true);
+      const headers = {
+        "auto-submitted": "auto-generated",
+        "x-mailer": BRAND,
+        ...(unsubscribeUrl !== undefined && {
+          "list-unsubscribe": { prepared: true, value: `<${unsubscribeUrl}>` },
+          "list-unsubscribe-post": "List-Unsubscribe=One-Click",
+        }),
+      };
+      const message = { from, to: { name: "", address: to }, subject: oneLine(subject), text, html, headers };
+      try {
+        await transport.sendMail({ ...message, messageId: `<${id}@${domain}>` });
+      } catch (thrown) {
+        throw new MailFailed(isLasting(thrown), thrown);
+      }
+    },
+    close: () => transport.close(),
+  };
+}
+
+/** A subject is one line, whatever it was made from. */
+const oneLine = (text: string): string => text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]+/gu, " ").slice(0, 200);
+
+/** The server said that it will never take it. What is wrong with the connection may pass. */
+function isLasting(thrown: unknown): boolean {
+  const code = thrown instanceof Error && "responseCode" in thrown ? Number(thrown.responseCode) : 0;
+  const isAboutMail = thrown instanceof Error && "code" in thrown && thrown.code === "EENVELOPE";
+  return isAboutMail && code >= 500;
+}
+
+// What mails say: plain text, and the same as HTML. Names that tenants give stand in both; in HTML they are text and nothing else.
+
+/** A mail's words. */
+interface MailText {
+  readonly subject: string;
+  readonly text: string;
+  readonly html: string;
+}
+
+/** What a mail says, as lines, and where it leads. */
+interface MailWords {
+  readonly subject: string;
+  readonly lines: readonly string[];
+  readonly link?: { readonly href: string; readonly text: string } | undefined;
+}
+
+/** What things are called. */
+interface MailNames {
+  readonly org: string;
+  readonly key?: string;
+  readonly workspace?: string;
+  readonly model?: string;
+}
+
+/** The names of the events that people are told of by mail, and who is: roles, or the member whose key or job it is. */
+export const TOLD: Readonly<Partial<Record<NonNullable<Event["data"]["case"]>, readonly string[] | "member">>> = {
+  balanceLow: ["owner", "admin", "billing"],
+  balanceExhausted: ["owner", "admin", "billing"],
+  topupFailed: ["owner", "admin", "billing"],
+  budgetThreshold: ["owner", "admin"],
+  keyExpiring: "member",
+  offeringRejected: ["owner", "admin", "supplier"],
+  offeringSuspended: ["owner", "admin", "supplier"],
+  evaluationCompleted: "member",
+  evaluationFailed: "member",
+};
+
+/** The roles that are told of what has no member of its own. */
+const OTHERS: readonly string[] = ["owner", "admin"];
+
+/** An event message. */
+const readEvent = (payload: Uint8Array): Event => fromBinary(EventSchema, payload);
+
+/** The mail about an event. Undefined for events that nobody is told of. */
+function textOfEvent({ data }: Event, names: MailNames, home: string): MailText | undefined {
+  const words = wordsOf(data, names, home);
+  return words && written(words);
+}
+
+/** The mail to somebody who is invited. */
+const textOfInvite = ({ org, url, days }: { org: string; url: string; days: number }): MailText =>
+  written({
+    subject: `You are invited to ${org}`,
+    lines: [
+      `You are invited to the organisation ${org} at ${BRAND}.`,
+      `The link below accepts the invite and signs you in, once, within ${days} days. Whoever has it can do so: don't pass it on.`,
+      "If you don't know the organisation, nothing happens unless you open it.",
+    ],
+    link: { href: url, text: "Accept the invite" },
+  });
+
+/** The mail by which people see that mail arrives. */
+export const textOfTest = (home: string): MailText =>
+  written({
+    subject: `A test from ${BRAND}`,
+    lines: ["Mail from this gateway arrives."],
+    link: { href: home, text: "Open the console" },
+  });
+
+const usd = (amount: number): string => `$${amount.toFixed(2)}`;
+const day = (unixSeconds: number): string =>
+  `${new Date(unixSeconds * 1000).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+
+function wordsOf(data: Event["data"], names: MailNames, home: string): MailWords | undefined {
+  const { org } = names;
+  const page = (path: string, text: string) => ({ href: home + path, text });
+  switch (data.case) {
+    case "balanceLow":
+      return {
+        subject: `${org}: the balance is below ${usd(data.value.thresholdUsd)}`,
+        lines: [`The balance of ${org} is ${usd(data.value.balanceUsd)}. Calls are refused when it is used up.`],
+        link: page("/spend", "Add credit"),
+      };
+    case "balanceExhausted":
+      return {
+        subject: `${org}: the balance is used up`,
+        lines: [`The balance of ${org} is ${usd(data.value.balanceUsd)}: calls are refused until credit is added.`],
+        link: page("/spend", "Add credit"),
+      };
+    case "topupFailed": {
+      const { reason, amountUsd, turnedOff } = data.value;
+      const isCeiling = reason === "ceiling_reached";
+      return {
+        subject: `${org}: ${usd(amountUsd)} of credit was not bought`,
+        lines: [
+          isCeiling
+            ? `The balance of ${org} is below its threshold, and ${usd(amountUsd)} more would exceed the month's ceiling for automatic top-ups.`
+            : `The stored payment method was declined when ${usd(amountUsd)} of credit was to be bought: ${reason.replaceAll("_", " ")}.`,
+          ...(turnedOff ? ["Automatic top-up is off now. Turn it on again when the payment method works."] : []),
+        ],
+        link: page("/spend", "See automatic top-up"),
+      };
+    }
+    case "budgetThreshold": {
+      const { scope, subject, percent, limitUsd, usedUsd, resetsAt } = data.value;
+      const name = (scope === "key" ? names.key : names.workspace) || subject;
+      return {
+        subject: `${org}: the budget of ${name} is used to ${percent} %`,
+        lines: [
+          `The budget of the ${scope} ${name} is used to ${percent} %: ${usd(usedUsd)} of ${usd(limitUsd)}.`,
+          ...(resetsAt === undefined ? [] : [`It is renewed on ${day(resetsAt)}.`]),
+        ],
+        link: page("/spend", "See the spend"),
+      };
+    }
+    case "keyExpiring":
+      return {
+        subject: `${org}: the key ${names.key || data.value.keyId} ends soon`,
+        lines: [
+          `The API key ${names.key || data.value.keyId} ends on ${day(data.value.expiresAt)}. Calls by it are refused then.`,
+        ],
+        link: page("/keys", "See the keys"),
+      };
+    case "offeringRejected":
+    case "offeringSuspended": {
+      const model = names.model ?? data.value.offeringId;
+      const isSuspended = data.case === "offeringSuspended";
+      return {
+        subject: `${org}: the probe of ${model} failed`,
+        lines: [
+          `The conformance probe of the offering ${data.value.offeringId} of ${model} failed.`,
+          isSuspended ? "It gets no calls until a probe passes." : "It gets no calls.",
+        ],
+        link: page("/supply", "See the report"),
+      };
+    }
+    case "evaluationCompleted":
+    case "evaluationFailed": {
+      const done = data.case === "evaluationCompleted" ? "is done" : "failed";
+      return {
+        subject: `${org}: an evaluation ${done}`,
+        lines: [`The evaluation ${data.value.jobId} ${done}.`],
+        link: page(`/evaluations/${data.value.jobId}`, "See the scores"),
+      };
+    }
+    default:
+      return undefined;
+  }
+}
+
+const ESCAPED: Readonly<Record<string, string>> = {
+  "&": "&amp;",
+  "<": "&lt;",
+  ">": "&gt;",
+  '"': "&quot;",
+  "'": "&#39;",
+};
+const escaped = (text: string): string => text.replaceAll(/[&<>"']/g, (letter) => ESCAPED[letter] ?? "");
+/** No name breaks a line or turns the direction of the letters around it. */
+const plain = (text: string): string => text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]+/gu, " ");
+
+function written({ subject, lines, link }: MailWords): MailText {
+  const said = lines.map(plain);
+  const paragraphs = said.map((line) => `<p>${escaped(line)}</p>`);
+  const anchor = link && `<p><a href="${escaped(link.href)}">${escaped(link.text)}</a></p>`;
+  const style = "font:14px/1.5 system-ui,sans-serif;color:#16181d;background:#ffffff;max-width:560px";
+  return {
+    subject: plain(subject),
+    text: [...said, ...(link ? [`${link.text}: ${link.href}`] : [])].join("\n\n"),
+    html: `<!doctype html><html lang="en"><head><meta charset="utf-8"></head><body style="${style}">${[...paragraphs, ...(anchor ? [anchor] : [])].join("\n")}</body></html>`,
+  };
 }

@@ -4,8 +4,8 @@ import { random } from "../random.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { carryEvents } from "../store/events/outbox.ts";
+import type { RelayTurns } from "./nats/leadership.ts";
 import { NatsLink } from "./nats/link.ts";
-import type { RelayTurns } from "./nats/relay-turns.ts";
 
 /** What a relay depends on. */
 export interface RelayDeps {

@@ -18,9 +18,13 @@ import type { NatsConnection } from "nats";
 import { BRAND } from "../brand.ts";
 import { sleep } from "../clock.ts";
 import { random } from "../random.ts";
-import { natsAddress } from "./nats/address.ts";
-import { ANSWER_MS, dial } from "./nats/connect.ts";
+import type { Notifications } from "../store/database/notifications.ts";
+import type { Sql } from "../store/database/tx.ts";
+import { beginSending, noteUnsent, type WaitingWork } from "../store/events/outbox.ts";
+import type { JobKind } from "../store/jobs/jobs.ts";
+import { ANSWER_MS, dial, natsAddress } from "./nats/connect.ts";
 import { Leadership } from "./nats/leadership.ts";
+import { Polling } from "./polling.ts";
 
 /** Who takes it: senders of webhooks, and the workers of two kinds of jobs. */
 export type WorkKind = "webhook" | "batch" | "evaluation";
@@ -38,7 +42,7 @@ export interface WorkMessage {
 }
 
 /** A message that is sent. */
-export interface WorkToSend {
+interface WorkToSend {
   readonly kind: WorkKind;
   readonly text: string;
   /** A message of the same name within two minutes is the same message. */
@@ -46,7 +50,7 @@ export interface WorkToSend {
 }
 
 /** What a queue depends on. */
-export interface WorkQueueDeps {
+interface WorkQueueDeps {
   readonly url: string;
   /** Names this replica among all. */
   readonly replica: string;
@@ -338,4 +342,105 @@ function messageOf(message: JsMsg): WorkMessage {
     later: (ms) => say(() => message.nak(Math.max(0, Math.ceil(ms)))),
     working: () => say(() => message.working()),
   };
+}
+
+// Sends messages for work that waits in the database, from the one replica that leads.
+
+/** What it depends on. */
+interface WorkFeederDeps {
+  readonly sql: Sql;
+  readonly notifications: Notifications;
+  readonly queue: WorkQueue;
+  warn(text: string, cause: unknown): void;
+}
+
+/** Which workers take which jobs. */
+const KIND_OF_JOB: Readonly<Partial<Record<JobKind, WorkKind>>> = {
+  batch: "batch",
+  export: "batch",
+  evaluation: "evaluation",
+};
+
+const LIMIT = 512;
+/** Of one webhook: so many stand before another's at most. */
+const AT_ONE_HOOK = 128;
+/** Milliseconds until more is sent for a webhook of which as much is due as may have a message. */
+const BEHIND_MS = 25;
+/** What NATS had and did not bring for as long is sent again: seconds. */
+const [JOB_S, DELIVERY_S] = [300, 90];
+
+/** The sender of one replica; it does something while that one leads. */
+export class WorkFeeder {
+  readonly #deps: WorkFeederDeps;
+  readonly #rounds: Polling;
+  readonly #stops: (() => void)[];
+  /** The webhook that was visited last. */
+  #visited = "";
+
+  /** Begins at once. */
+  constructor(deps: WorkFeederDeps) {
+    this.#deps = deps;
+    const { notifications, queue, warn } = deps;
+    this.#rounds = new Polling({
+      notifications,
+      channel: "webhook",
+      look: () => this.#feed(),
+      failed: (cause) => {
+        if (queue.isUp) warn("work that waits can't be sent at the moment", cause);
+      },
+    });
+    const wake = (): void => this.#rounds.wake();
+    this.#stops = [notifications.on("job", wake, wake), queue.onChange(wake)];
+  }
+
+  /** Sends no more. */
+  close(): Promise<void> {
+    for (const stop of this.#stops) stop();
+    return this.#rounds.close();
+  }
+
+  /** Sends what waits; returns in how many milliseconds more is due. */
+  async #feed(): Promise<number | undefined> {
+    const { sql, queue } = this.#deps;
+    while (queue.leads && !this.#rounds.over) {
+      const born = await queue.born();
+      const kinds = Object.keys(KIND_OF_JOB) as JobKind[]; // the table's own keys
+      const round = {
+        born,
+        kinds,
+        limit: LIMIT,
+        jobS: JOB_S,
+        deliveryS: DELIVERY_S,
+        atOneHook: AT_ONE_HOOK,
+        after: this.#visited,
+      };
+      const done = await beginSending(sql, round);
+      // Another replica is at it, or the last one has not left yet.
+      if (done === undefined) return BEHIND_MS;
+      await queue.send(messagesOf(done)).catch(async (cause) => {
+        await noteUnsent(sql, done);
+        throw cause;
+      });
+      const { jobs, deliveries } = done;
+      const isWhole = this.#visited === "" && deliveries.last === undefined;
+      this.#visited = deliveries.last ?? "";
+      if (jobs.length === LIMIT || deliveries.queued.length === LIMIT || !isWhole) continue;
+      return deliveries.isBehind ? BEHIND_MS : deliveries.nextMs;
+    }
+    return undefined;
+  }
+}
+
+function messagesOf({ jobs, deliveries }: WaitingWork): WorkToSend[] {
+  return [
+    ...jobs.flatMap(({ id, kind, turn }) => {
+      const taker = KIND_OF_JOB[kind];
+      return taker === undefined ? [] : [{ kind: taker, text: id, name: `${id}.${turn}` }];
+    }),
+    ...deliveries.queued.map(({ id, hookId, turn }) => ({
+      kind: "webhook" as const,
+      text: `${id} ${hookId}`,
+      name: `${id}.${turn}`,
+    })),
+  ];
 }

@@ -36,7 +36,7 @@ import {
   type RunRecord,
   renewRun,
   takeRun,
-} from "../store/replicas/armings.ts";
+} from "../store/robots.ts";
 import type { ActiveStops, Mover } from "./stops.ts";
 
 /** A robot has to say who it is within so many milliseconds. */

@@ -19,7 +19,7 @@ import { exceeds, poseOf } from "../contracts/act.ts";
 import { AttemptFailure, type Intent, UpstreamFailure, violation } from "../contracts/contract.ts";
 import { readsOf } from "../contracts/inputs.ts";
 import { asRefusal, Reason, Refusal, refuse } from "../errors.ts";
-import type { CallWatch } from "../events/broadcast/broadcaster.ts";
+import type { CallWatch } from "../events/broadcaster.ts";
 import { random } from "../random.ts";
 import {
   type AttemptOptions,

@@ -11,9 +11,14 @@ import { type Call, keyOf, leftOf, tooLate } from "../call.ts";
 import { inTime } from "../clock.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { nearNames, type OwnKeys, type OwnKeyUse, type PlanStep } from "../routing/index.ts";
-import { type CredentialRecord, credentialContext, listCredentials } from "../store/account/credentials.ts";
-import { OrgCache } from "../store/account/org-cache.ts";
-import { loadPresets, type PresetRecord } from "../store/account/presets.ts";
+import { OrgCache } from "../store/account/caches.ts";
+import {
+  type CredentialRecord,
+  credentialContext,
+  listCredentials,
+  loadPresets,
+  type PresetRecord,
+} from "../store/account/settings.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import type { LiveSupply, Reached } from "../supply/live-supply.ts";

@@ -6,7 +6,7 @@ import { emit } from "../events/emit.ts";
 import { PIN_SILENCE_MS, type Pin, PinStore, pinOutcome } from "../routing/index.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
-import { findPin, type PinRecord, putPins } from "../store/replicas/pins.ts";
+import { findPin, type PinRecord, putPins } from "../store/replicas/loop-sessions.ts";
 
 /** A session of an organisation. */
 export interface SessionPin {

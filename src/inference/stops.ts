@@ -3,10 +3,10 @@ import type { KeyPrincipal } from "../call.ts";
 import { nowSeconds, sleep } from "../clock.ts";
 import { Reason, Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
+import { isOutage } from "../store/database/client.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
-import { isOutage } from "../store/database/unavailable.ts";
-import { type NewStop, type StopRecord, type StopScope, standingStops, stopIn } from "../store/replicas/robot-stops.ts";
+import { type NewStop, type StopRecord, type StopScope, standingStops, stopIn } from "../store/robots.ts";
 
 /** Who is about to move. */
 export interface Mover {

@@ -3,11 +3,21 @@ import { Cancel, type Signal } from "../cancellation.ts";
 import { sleep } from "../clock.ts";
 import { type EventData, emit } from "../events/emit.ts";
 import { newId } from "../ids.ts";
-import type { JobSeal, JobSeals } from "../services/job/seal.ts";
+import type { JobSeal, JobSeals } from "../services/job.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { clearParts, EXPORT_FILES, eachPart, putPart } from "../store/jobs/exports.ts";
-import { hasOpenItems, type ItemEnd, type ItemRecord, MOST_TRIES, outcomeOf, turn } from "../store/jobs/job-items.ts";
-import { advance, dropRest, type HeldJob, workspaceOf } from "../store/jobs/jobs.ts";
+import {
+  advance,
+  dropRest,
+  type HeldJob,
+  hasOpenItems,
+  type ItemEnd,
+  type ItemRecord,
+  MOST_TRIES,
+  outcomeOf,
+  turn,
+  workspaceOf,
+} from "../store/jobs/jobs.ts";
 import { type JobWatch, type JobWork, Resting } from "./worker.ts";
 
 /** What a batch's own record says. */

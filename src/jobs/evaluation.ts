@@ -10,27 +10,27 @@ import { digestOf, variantFor } from "../scenarios/index.ts";
 import type { Scenario, ScenarioVariant } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
 import { type FinishedEpisode, runTrial, type Shown, type TrialEnd } from "../scenarios/trial.ts";
-import { type EvaluationEnd, endEvaluation } from "../services/evaluation/end.ts";
-import { type EpisodeBill, IS_SHORT, openEpisodeBill } from "../services/evaluation/episode-bill.ts";
 import {
   type CallGateway,
+  callsOf,
+  type EpisodeBill,
+  type EpisodeFacts,
   type EvaluatedPolicy,
+  type EvaluationEnd,
+  type EvaluationRequest,
+  type EvaluationResult,
+  endEvaluation,
   gatewayPolicy,
+  IS_SHORT,
+  isExternal,
+  openEpisodeBill,
   type PolicyDeps,
   PolicyUnusable,
   serverPolicy,
-} from "../services/evaluation/policy.ts";
-import {
-  callsOf,
-  type EpisodeFacts,
-  type EvaluationRequest,
-  type EvaluationResult,
-  isExternal,
-} from "../services/evaluation/request.ts";
-import type { JobSeal, JobSeals } from "../services/job/seal.ts";
+} from "../services/evaluation-run.ts";
+import type { JobSeal, JobSeals } from "../services/job.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
-import { listItems, turn } from "../store/jobs/job-items.ts";
-import { advance, type HeldJob, jobSecretContext } from "../store/jobs/jobs.ts";
+import { advance, type HeldJob, jobSecretContext, listItems, turn } from "../store/jobs/jobs.ts";
 import { type Vault, VaultError } from "../vault.ts";
 import { type JobWatch, type JobWork, Resting } from "./worker.ts";
 

@@ -1,24 +1,58 @@
 /** Organisations, their keys, their credit and what they used. */
-import { create } from "@bufbuild/protobuf";
-import { OrgSchema, OrgStatus } from "../../gen/limber/v1/account_pb.ts";
+import { create, type JsonObject } from "@bufbuild/protobuf";
+import {
+  type Commitment,
+  CommitmentSchema,
+  ExportFileSchema,
+  type Margin,
+  MarginReconciliationSchema,
+  MarginSchema,
+  type OrgExport,
+  OrgExportSchema,
+  OrgSchema,
+  OrgStatus,
+  UsageRecordSchema,
+  UsageStatus,
+} from "../../gen/limber/v1/account_pb.ts";
 import {
   type AccountService,
   AddCreditsResponseSchema,
   CreateOrgResponseSchema,
+  DeleteOrgResponseSchema,
+  DownloadOrgExportResponseSchema,
+  ExportOrgResponseSchema,
+  GetOrgExportResponseSchema,
+  GetSettingsResponseSchema,
+  GetUsageMarginResponseSchema,
+  ListUsageResponseSchema,
+  SetCommitmentResponseSchema,
+  SetHardwareKeysResponseSchema,
+  type UpdateSettingsRequest,
+  UpdateSettingsResponseSchema,
 } from "../../gen/limber/v1/account_service_pb.ts";
-import { fromUsd, toUsd } from "../billing/price.ts";
-import { byCall, type Implementation } from "../call.ts";
+import { fromUsd, secondOf, toUsd } from "../billing/price.ts";
+import { byCall, type Implementation, keyOf, type OrgSettings, type Reach } from "../call.ts";
+import { now, nowSeconds } from "../clock.ts";
+import { violation } from "../contracts/contract.ts";
+import { reachOfTier, trustIn } from "../contracts/trust.ts";
+import { Reason, refuse } from "../errors.ts";
+import { pause } from "../slices.ts";
 import { audit } from "../store/account/audit.ts";
+import { contentsOfOrg, deleteOrg, type OrgContents } from "../store/account/delete-org.ts";
 import { addMember } from "../store/account/members.ts";
 import { addOrg, grantCredits } from "../store/account/orgs.ts";
-import { tx } from "../store/database/tx.ts";
-import { commitmentCalls } from "./account/commitment.ts";
-import { type KeyParts, keyCalls, makeKey } from "./account/keys.ts";
-import { leavingCalls } from "./account/leaving.ts";
-import { keyMessage } from "./account/messages.ts";
-import { assertReachable } from "./account/reach.ts";
-import { settingsCalls } from "./account/settings.ts";
-import { usageCalls } from "./account/usage.ts";
+import { loadPresets, orgSettings, type StoredSettings, settle } from "../store/account/settings.ts";
+import { type CommitmentRecord, commit } from "../store/billing/statements.ts";
+import { type Queryable, type Sql, tx } from "../store/database/tx.ts";
+import { listUsage, type MarginRow, readMargin, type UsageRow, usageTotals } from "../store/history/usage.ts";
+import { EXPORT_FILES, findPart, openExport } from "../store/jobs/exports.ts";
+import { createJob, findJob, type JobRecord, listItems } from "../store/jobs/jobs.ts";
+import { ASSUMED_SCALEDOWN_S } from "../supply/facts.ts";
+import { type Authority, attenuates, authorityOfStanding, refuseBeyond } from "./authority.ts";
+import { statusOf } from "./job.ts";
+import { appPolicyIn, byokWordOf, type KeyParts, keyCalls, keyMessage, makeKey, settingsMessage } from "./keys.ts";
+import { DEFAULT_PAGE, readPage } from "./pages.ts";
+import { assertReachable, confinedTo, giverOf, workspaceFor } from "./reach.ts";
 
 /** What accounts depend on. */
 export type AccountDeps = KeyParts;
@@ -76,4 +110,399 @@ export function accountService(deps: AccountDeps): Implementation<typeof Account
       return create(AddCreditsResponseSchema, { orgId, entryId, balanceUsd: toUsd(balanceMicro) });
     },
   };
+}
+
+// What an organisation settles for all its calls.
+
+/** The RPCs about settings. */
+function settingsCalls({
+  sql,
+  changed,
+}: Pick<KeyParts, "sql" | "changed">): Pick<
+  Implementation<typeof AccountService>,
+  "getSettings" | "updateSettings" | "setHardwareKeys"
+> {
+  return {
+    async setHardwareKeys({ orgId, allowed = false }, call) {
+      await assertReachable(sql, orgId, call);
+      const settings = await tx(sql, async (tx) => {
+        const settled = await settle(tx, orgId, { hardware_keys: allowed });
+        const act = { action: "hardware_keys.set", subject: orgId, details: { allowed } };
+        await audit(tx, { ...byCall(call), orgId, ...act });
+        return settled;
+      });
+      changed(orgId);
+      return create(SetHardwareKeysResponseSchema, { settings: settingsMessage(settings) });
+    },
+
+    async getSettings({ orgId }, call) {
+      await assertReachable(sql, orgId, call);
+      // A key of a workspace is shown what holds for its calls.
+      const settings = await orgSettings(sql, orgId, confinedTo(call));
+      return create(GetSettingsResponseSchema, { settings: settingsMessage(settings) });
+    },
+
+    async updateSettings(request, call) {
+      const { orgId } = request;
+      await assertReachable(sql, orgId, call);
+      const changes = storedOf(request);
+      const settings = await tx(sql, async (tx) => {
+        await refuseUnknownPreset(tx, orgId, changes.default_preset);
+        const giver = await giverOf(tx, call);
+        const before = await orgSettings(tx, orgId);
+        const settled = await settle(tx, orgId, changes);
+        if (isWider(settled, before)) refuseNarrowed(giver, settled, before);
+        const details = { ...changes };
+        await audit(tx, { ...byCall(call), orgId, action: "settings.updated", subject: orgId, details });
+        return settled;
+      });
+      changed(orgId);
+      return create(UpdateSettingsResponseSchema, { settings: settingsMessage(settings) });
+    },
+  };
+}
+
+/** Whether settings let more happen than others: more regions or suppliers may serve, frames may be retained, or what callers send is kept longer. */
+export const isWider = (after: OrgSettings, before: OrgSettings): boolean =>
+  !attenuates(authorityUnder(after), authorityUnder(before)) ||
+  after.retentionDays > before.retentionDays ||
+  reachUnder(after) > reachUnder(before) ||
+  lifts(after, before);
+
+const lifts = (after: OrgSettings, before: OrgSettings): boolean => before.requireSigned && !after.requireSigned;
+
+const reachUnder = ({ trust }: OrgSettings): Reach => reachOfTier(trust);
+
+const authorityUnder = (settings: OrgSettings): Authority =>
+  authorityOfStanding({ role: "owner", workspaceIds: [] }, settings);
+
+/** Refuses a key that is narrowed in any dimension to widen what all keys of an organisation or a workspace may do. */
+export function refuseNarrowed(giver: Authority | undefined, after: OrgSettings, before: OrgSettings): void {
+  if (!giver) return;
+  const { permissions, regions, zdr, trust } = giver;
+  const opened = reachUnder(after) > reachUnder(before) ? reachUnder(after) : trust;
+  const requireSigned = giver.requireSigned && !lifts(after, before);
+  refuseBeyond({ ...authorityUnder(after), permissions, regions, zdr, trust: opened, requireSigned }, giver);
+}
+
+function storedOf(request: UpdateSettingsRequest): StoredSettings {
+  const { retentionDays, zdr, cacheSharing, byokMode, defaultPreset, allowedRegions, maxHedgeRatio, trust } = request;
+  const { requireSigned, selfRegisteredApps, clear } = request;
+  const given: StoredSettings = {
+    ...(retentionDays !== undefined && { retention_days: retentionDays }),
+    ...(zdr !== undefined && { zdr }),
+    ...(cacheSharing !== undefined && { cache_sharing: cacheSharing }),
+    ...(byokMode !== undefined && { byok_mode: byokWordOf(byokMode) ?? null }),
+    ...(defaultPreset !== undefined && { default_preset: defaultPreset || null }),
+    ...(allowedRegions && { allowed_regions: allowedRegions.values }),
+    ...(maxHedgeRatio !== undefined && { max_hedge_ratio: maxHedgeRatio }),
+    ...(trust !== undefined && { trust: trustIn(trust) ?? null }),
+    ...(requireSigned !== undefined && { require_signed: requireSigned }),
+    ...(selfRegisteredApps !== undefined && { self_registered_apps: appPolicyIn(selfRegisteredApps) }),
+  };
+  for (const field of clear)
+    if (Object.hasOwn(given, field)) throw violation("clear", `${field} is set and cleared at once`, "value_error");
+  return { ...given, ...Object.fromEntries(clear.map((field) => [field, null])) };
+}
+
+/** A default that isn't there would fail every request that names no preset. */
+export async function refuseUnknownPreset(
+  sql: Queryable,
+  orgId: string,
+  name: string | null | undefined,
+): Promise<void> {
+  if (name === null || name === undefined) return;
+  const presets = await loadPresets(sql, orgId);
+  const known = presets.some((preset) => name === preset.name || name === `${preset.name}@${preset.version}`);
+  if (!known)
+    throw refuse(
+      Reason.PRESET_NOT_FOUND,
+      "this organisation has no preset of this name",
+      {},
+      { param: "default_preset" },
+    );
+}
+
+// What was used, what it cost, and what it brought in.
+
+const DEFAULT_LINES = 200;
+const DEFAULT_SPAN_S = 30 * 86_400;
+/** The RPCs about usage. */
+function usageCalls({
+  sql,
+  settled,
+}: Pick<KeyParts, "sql" | "settled">): Pick<Implementation<typeof AccountService>, "listUsage" | "getUsageMargin"> {
+  return {
+    async listUsage({ limit = DEFAULT_PAGE, cursor, ...asked }, call) {
+      const { orgId } = keyOf(call);
+      const { keyId, model, provider, contract, requestId, since, until } = asked;
+      const workspaceId = workspaceFor(call, asked.workspaceId, "usage");
+      const filter = { keyId, workspaceId, model, provider, contract, requestId, since, until };
+      await settled(orgId);
+      const [{ records, ...page }, totals] = await Promise.all([
+        readPage(
+          limit,
+          (most) => listUsage(sql, orgId, { limit: most, cursor, ...filter }),
+          ({ requestId }) => requestId,
+        ),
+        usageTotals(sql, orgId, filter),
+      ]);
+      return create(ListUsageResponseSchema, {
+        ...page,
+        data: records.map(usageMessage),
+        totals: { requests: totals.requests, costUsd: toUsd(totals.costMicro) },
+      });
+    },
+
+    async getUsageMargin({ orgId, limit = DEFAULT_LINES, since = nowSeconds() - DEFAULT_SPAN_S, until }, call) {
+      if (orgId !== undefined) await assertReachable(sql, orgId, call);
+      const { organisations, models, totals } = await readMargin(sql, {
+        orgId,
+        limit,
+        since: new Date(since * 1000),
+        until: until === undefined ? undefined : new Date(until * 1000),
+        assumedScaledownS: ASSUMED_SCALEDOWN_S,
+        secondOf,
+      });
+      const sums = {
+        assumedScaledownRequests: totals.assumedScaledown,
+        unchargedIdleUsd: toUsd(totals.idleMicro),
+        unmeteredRequests: totals.unmetered,
+      };
+      return create(GetUsageMarginResponseSchema, {
+        object: "margin_report",
+        organisations: organisations.map(marginMessage),
+        models: models.map(marginMessage),
+        totals: marginMessage(totals),
+        reconciliation: create(MarginReconciliationSchema, {
+          requestsUsd: toUsd(totals.revenueMicro),
+          ledgerUsd: toUsd(totals.ledgerMicro),
+          differenceUsd: toUsd(totals.revenueMicro - totals.ledgerMicro),
+          modelledInfraUsd: toUsd(totals.infraMicro),
+          ...sums,
+        }),
+        ...sums,
+      });
+    },
+  };
+}
+
+const usageMessage = (row: UsageRow) =>
+  create(UsageRecordSchema, {
+    id: `use${row.requestId.slice(row.requestId.indexOf("_"))}`,
+    requestId: row.requestId,
+    created: row.created,
+    contract: row.contract,
+    model: row.model,
+    provider: row.provider,
+    units: row.units,
+    unit: row.unit,
+    costUsd: toUsd(row.costMicro),
+    wakeUpUsd: toUsd(row.wakeUpMicro),
+    ...(row.hedgeCostMicro !== null && { hedgeCostUsd: toUsd(row.hedgeCostMicro) }),
+    keyId: row.keyId,
+    simulated: row.simulated,
+    byok: row.byok,
+    status: row.status === "settled" ? UsageStatus.SETTLED : UsageStatus.UNMETERED,
+    ...(row.workspaceId !== null && { workspaceId: row.workspaceId }),
+  });
+
+const marginMessage = (row: MarginRow): Margin => {
+  const marginMicro = row.revenueMicro - row.infraMicro;
+  return create(MarginSchema, {
+    ...(row.orgId !== null && { orgId: row.orgId }),
+    ...(row.model !== null && { model: row.model }),
+    requests: row.requests,
+    revenueUsd: toUsd(row.revenueMicro),
+    modelledInfraUsd: toUsd(row.infraMicro),
+    marginUsd: toUsd(marginMicro),
+    ...(row.revenueMicro > 0 && { marginRatio: marginMicro / row.revenueMicro }),
+    assumedScaledownRequests: row.assumedScaledown,
+    unchargedIdleUsd: toUsd(row.idleMicro),
+    unmeteredRequests: row.unmetered,
+  });
+};
+
+// What an organisation promises to spend each month.
+
+/** The RPC about commitments. */
+function commitmentCalls({
+  sql,
+  settled,
+}: Pick<KeyParts, "sql" | "settled">): Pick<Implementation<typeof AccountService>, "setCommitment"> {
+  return {
+    async setCommitment({ orgId, minMonthlyUsd = 0, startsOn }, call) {
+      const minMicro = fromUsd(minMonthlyUsd, "min_monthly_usd");
+      if (startsOn !== undefined) refuseBadDay(startsOn);
+      await assertReachable(sql, orgId, call);
+      await settled(orgId);
+      const promised = await tx(sql, async (tx) => {
+        const record = await commit(tx, orgId, { minMicro, startsOn, atMs: now() });
+        const details = { min_monthly_usd: minMonthlyUsd, starts_on: startsOn };
+        await audit(tx, { ...byCall(call), orgId, action: "commitment.set", subject: orgId, details });
+        return record;
+      });
+      return create(SetCommitmentResponseSchema, {
+        orgId,
+        minMonthlyUsd,
+        usedUsd: toUsd(promised?.usedMicro ?? 0),
+        periodStart: promised?.periodStart ?? 0,
+        periodEnd: promised?.periodEnd ?? 0,
+        ...shareOf(promised),
+      });
+    },
+  };
+}
+
+/** A month that is over can't be promised any more, and what is far away is a slip. */
+function refuseBadDay(day: string): void {
+  const at = Date.parse(`${day}T00:00:00Z`);
+  const thisMonth = new Date(now()).toISOString().slice(0, 7);
+  const isDay = !Number.isNaN(at) && new Date(at).toISOString().slice(0, 10) === day;
+  if (!isDay) throw violation("starts_on", "is no day of the calendar", "date");
+  if (day.slice(0, 7) < thisMonth) throw violation("starts_on", "lies before the running month", "greater_than_equal");
+  if (at > now() + 366 * 86_400_000) throw violation("starts_on", "lies more than a year ahead", "less_than_equal");
+}
+
+/** What the running period is promised; a first month counts by its days. */
+const shareOf = (promised: CommitmentRecord | undefined) => ({
+  dueUsd: toUsd(promised?.dueMicro ?? 0),
+  prorated: promised !== undefined && promised.dueMicro < promised.minMicro,
+});
+
+/** A promise as the balance shows it. */
+export const commitmentMessage = (promised: CommitmentRecord): Commitment =>
+  create(CommitmentSchema, {
+    minMonthlyUsd: toUsd(promised.minMicro),
+    usedUsd: toUsd(promised.usedMicro),
+    remainingUsd: toUsd(Math.max(0, promised.dueMicro - promised.usedMicro)),
+    periodStart: promised.periodStart,
+    periodEnd: promised.periodEnd,
+    unpaidFeeUsd: toUsd(promised.unpaidMicro),
+    ...shareOf(promised),
+  });
+
+// Leaving: everything of an organisation as files, and its end.
+
+/** An export that did not come about within a day is given up. */
+const LIFE_S = 86_400;
+/** Lines that are read between two looks at the event loop. */
+const LINES_AT_ONCE = 100;
+
+type LeavingCalls = Pick<
+  Implementation<typeof AccountService>,
+  "deleteOrg" | "exportOrg" | "getOrgExport" | "downloadOrgExport"
+>;
+
+/** The RPCs by which an organisation takes its data along, and ends. */
+function leavingCalls({ sql, settled }: Pick<KeyParts, "sql" | "settled">): LeavingCalls {
+  const exportOf = async (orgId: string, jobId: string): Promise<JobRecord> => {
+    const job = await findJob(sql, { orgId, workspaceId: undefined }, "export", jobId);
+    if (!job) throw refuse(Reason.NOT_FOUND, "there is no export of this name", {}, { param: "job_id" });
+    return job;
+  };
+
+  return {
+    async deleteOrg({ orgId, confirm, force }, call) {
+      await assertReachable(sql, orgId, call);
+      if (confirm !== orgId) throw violation("confirm", "must be the organisation's id again", "missing");
+      // Credit that this replica holds for running calls counts as what is left.
+      await settled(orgId);
+      const forfeitedMicro = await tx(sql, async (tx) => {
+        const contents = await contentsOfOrg(tx, orgId);
+        if (!contents) throw refuse(Reason.NOT_FOUND, "there is no organisation of this name");
+        assertMayGo(contents, { force, isOperator: call.principal.kind === "admin" });
+        const { records, hash } = await deleteOrg(tx, orgId);
+        const details = { forfeited_usd: toUsd(contents.balanceMicro), audit_records: records, audit_hash: hash };
+        await audit(tx, { ...byCall(call), orgId, action: "org.deleted", subject: orgId, details });
+        return contents.balanceMicro;
+      });
+      const org = create(OrgSchema, { id: orgId, status: OrgStatus.DELETED });
+      return create(DeleteOrgResponseSchema, { org, forfeitedUsd: toUsd(forfeitedMicro) });
+    },
+
+    async exportOrg({ orgId }, call) {
+      await assertReachable(sql, orgId, call);
+      const id = await tx(sql, async (tx) => {
+        const open = await openExport(tx, { orgId, workspaceId: undefined });
+        if (open !== undefined) return open;
+        const by = byCall(call);
+        const made = await createJob(tx, {
+          kind: "export",
+          orgId,
+          keyId: by.actor,
+          workspaceId: undefined,
+          request: {},
+          items: EXPORT_FILES.map(({ file }) => ({ customId: file, request: {} })),
+          lifeS: LIFE_S,
+        });
+        await audit(tx, { ...by, orgId, action: "org.exported", subject: made });
+        return made;
+      });
+      return create(ExportOrgResponseSchema, { export: await shown(sql, await exportOf(orgId, id)) });
+    },
+
+    async getOrgExport({ orgId, jobId }, call) {
+      await assertReachable(sql, orgId, call);
+      return create(GetOrgExportResponseSchema, { export: await shown(sql, await exportOf(orgId, jobId)) });
+    },
+
+    async *downloadOrgExport({ orgId, jobId, file }, call) {
+      await assertReachable(sql, orgId, call);
+      const job = await exportOf(orgId, jobId);
+      const items = await listItems(sql, job.id, 0, job.total);
+      const item = items.find(({ customId }) => customId === file);
+      if (item === undefined) throw refuse(Reason.NOT_FOUND, "this export has no such file", {}, { param: "file" });
+      if (item.state !== "completed")
+        throw refuse(Reason.NOT_FOUND, "this file is not whole yet; look at the export", {}, { param: "file" });
+      let read = 0;
+      for (let part = 0; ; part++) {
+        const lines = await findPart(sql, job.id, item.index, part);
+        if (lines === undefined) return;
+        for (const line of lines.split("\n")) {
+          if (line === "") continue;
+          call.signal.throwIfAborted();
+          if (++read % LINES_AT_ONCE === 0) await pause();
+          const record: JsonObject = JSON.parse(line); // written by PostgreSQL as an object
+          yield create(DownloadOrgExportResponseSchema, { record });
+        }
+      }
+    },
+  };
+}
+
+/** Refuses to delete what still has something to lose, unless it is forced; a promise to pay is the operator's to give up. */
+function assertMayGo(contents: OrgContents, { force, isOperator }: { force: boolean; isOperator: boolean }): void {
+  const { balanceMicro, hasCommitment, openJobs, pendingPayments, liveOfferings } = contents;
+  const left = [
+    ...(balanceMicro > 0 ? [`credit of ${toUsd(balanceMicro)} US dollars`] : []),
+    ...(hasCommitment ? ["a monthly commitment"] : []),
+    ...(openJobs > 0 ? [`${openJobs} jobs`] : []),
+    ...(pendingPayments > 0 ? [`${pendingPayments} pending payments`] : []),
+    ...(liveOfferings > 0 ? [`${liveOfferings} live offerings`] : []),
+  ];
+  if (left.length === 0 || (force && (isOperator || !hasCommitment))) return;
+  const way = hasCommitment
+    ? "only the operator gives up a commitment, with ?force=true"
+    : "send ?force=true to give it up";
+  const text = `this organisation still has ${left.join(", ")}: ${way}`;
+  throw refuse(Reason.ORG_NOT_EMPTY, text, { availableUsd: toUsd(balanceMicro) });
+}
+
+async function shown(sql: Sql, job: JobRecord): Promise<OrgExport> {
+  const items = await listItems(sql, job.id, 0, job.total);
+  return create(OrgExportSchema, {
+    id: job.id,
+    object: "export",
+    status: statusOf(job),
+    files: items.map(({ customId, state, response }) =>
+      create(ExportFileSchema, {
+        name: customId ?? "",
+        ready: state === "completed",
+        ...(state === "completed" && { records: (response as { records: number }).records }), // as the work wrote it
+      }),
+    ),
+    createdAt: job.created,
+    ...(job.finished !== undefined && { completedAt: job.finished }),
+  });
 }

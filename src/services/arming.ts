@@ -19,12 +19,12 @@ import { type AttendedRobots, armingMessage, assertOperator, boundsOf, runMessag
 import type { ActiveStops } from "../inference/stops.ts";
 import { audit } from "../store/account/audit.ts";
 import { findKey } from "../store/account/keys.ts";
-import { findClient } from "../store/account/oauth.ts";
+import { findClient } from "../store/account/sessions.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
-import * as store from "../store/replicas/armings.ts";
+import * as store from "../store/robots.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { callersReach } from "./permissions.ts";
-import { confinedTo, isNear } from "./workspace-reach.ts";
+import { confinedTo, isNear } from "./reach.ts";
 
 /** A robot that attends begins within so many milliseconds. */
 const BEGIN_MS = 5_000;

@@ -12,8 +12,8 @@ import { violation } from "../contracts/contract.ts";
 import { type AuditRecord, listAudit, verifyAuditChain } from "../store/account/audit.ts";
 import { wasOrg } from "../store/account/orgs.ts";
 import type { Sql } from "../store/database/tx.ts";
-import { assertReachable } from "./account/reach.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
+import { assertReachable } from "./reach.ts";
 
 const MOST_FAULTS = 100;
 

@@ -1,6 +1,9 @@
 /** The prepaid balance, and the payments that fill it. */
+
+import { buffer } from "node:stream/consumers";
 import { create, getOption } from "@bufbuild/protobuf";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
+import PDFDocument from "pdfkit";
 import { BalanceSchema } from "../../gen/limber/v1/account_pb.ts";
 import {
   type BillingService,
@@ -17,27 +20,32 @@ import {
 import { type Payment, PaymentKind, PaymentSchema, PaymentStatus } from "../../gen/limber/v1/payment_pb.ts";
 import type { Processor } from "../billing/payments.ts";
 import { toUsd } from "../billing/price.ts";
-import { byCall, type Implementation, keyOf, lineOf } from "../call.ts";
+import { BRAND } from "../brand.ts";
+import { byCall, type Implementation, type KeyPrincipal, keyOf, lineOf } from "../call.ts";
 import { now } from "../clock.ts";
 import { violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
+import { type EventData, emit } from "../events/emit.ts";
 import type { Leaser } from "../inference/call-billing.ts";
-import { balanceOf, findOrg } from "../store/account/orgs.ts";
-import { commitmentOf } from "../store/billing/commitments.ts";
-import { invoiceMonth } from "../store/billing/invoices.ts";
-import { type EntryRecord, listMovements, type MovementRecord } from "../store/billing/movements.ts";
+import { balanceOf, findOrg, tellExhausted, tellLow } from "../store/account/orgs.ts";
+import { type ReachedShare, reachedShares } from "../store/billing/alerts.ts";
 import { findPayment, type PaymentRecord } from "../store/billing/payments.ts";
-import { ownKeySpending } from "../store/billing/usage.ts";
-import type { Sql } from "../store/database/tx.ts";
-import { commitmentMessage } from "./account/commitment.ts";
-import { autoTopUpCalls } from "./billing/auto-topup.ts";
-import { pdfOf } from "./billing/papers.ts";
-import { believe, openCheckout, reconcile } from "./billing/pay.ts";
-import { returnUrls } from "./billing/return-urls.ts";
+import {
+  commitmentOf,
+  type EntryRecord,
+  invoiceMonth,
+  listMovements,
+  type MovementRecord,
+} from "../store/billing/statements.ts";
+import type { Notifications } from "../store/database/notifications.ts";
+import { type Sql, type Tx, tx } from "../store/database/tx.ts";
+import { ownKeySpending } from "../store/history/usage.ts";
+import { commitmentMessage } from "./account.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
+import { autoTopUpCalls, believe, openCheckout, reconcile, returnUrls } from "./payments.ts";
 
 /** What billing depends on. */
-export interface BillingDeps {
+interface BillingDeps {
   sql: Sql;
   leaser: Leaser;
   /** Undefined where no payment processor is set up. */
@@ -274,3 +282,199 @@ function limitsOf(): { minUsd: number; maxUsd: number } {
     throw new Error("the schema does not say how much may be paid at once");
   return { minUsd: bounds.greaterThan.value, maxUsd: bounds.lessThan.value };
 }
+
+// Receipts and invoices as PDF, by pdfkit.
+
+/** A paper: what it is, about whom, and its lines. */
+interface Paper {
+  readonly title: string;
+  /** Names and values at its head. */
+  readonly facts: readonly (readonly [name: string, value: string])[];
+  /** What is charged or paid, in micro-dollars; the last one stands out. */
+  readonly lines: readonly (readonly [text: string, micro: number])[];
+  readonly note: string;
+  /** When it was made, in unix milliseconds. */
+  readonly at: number;
+}
+
+const MARGIN = 56;
+const WIDTH = 483;
+const ROW = 18;
+/** A4, in points. */
+const BOTTOM = 842 - MARGIN;
+const LONGEST = 70;
+
+/** The paper as PDF. Text that the standard fonts lack is shown as question marks. */
+function pdfOf({ title, facts, lines, note, at }: Paper): Promise<Buffer> {
+  const pdf = new PDFDocument({
+    size: "A4",
+    margin: MARGIN,
+    lang: "en",
+    displayTitle: true,
+    info: { Title: plain(title), Author: BRAND, CreationDate: new Date(at) },
+  });
+  const whole = buffer(pdf);
+  pdf.font("Helvetica-Bold").fontSize(20).text(plain(title)).moveDown();
+  pdf.fontSize(10);
+  for (const [name, value] of facts) {
+    pdf.font("Helvetica").fillColor("#5b616e").text(`${name}: `, { continued: true });
+    pdf.fillColor("#16181d").text(plain(value));
+  }
+  pdf.moveDown();
+  let y = pdf.y;
+  for (const [i, [text, micro]] of lines.entries()) {
+    if (y + ROW > BOTTOM) {
+      pdf.addPage();
+      y = MARGIN;
+    }
+    const isLast = i === lines.length - 1;
+    if (isLast)
+      pdf
+        .moveTo(MARGIN, y - 4)
+        .lineTo(MARGIN + WIDTH, y - 4)
+        .strokeColor("#e3e5e8")
+        .stroke();
+    pdf.font(isLast ? "Helvetica-Bold" : "Helvetica").fillColor("#16181d");
+    pdf.text(plain(text), MARGIN, y, { width: WIDTH - 110, lineBreak: false });
+    pdf.text(usd(micro), MARGIN + WIDTH - 100, y, { width: 100, align: "right", lineBreak: false });
+    y += ROW;
+  }
+  pdf
+    .font("Helvetica")
+    .fontSize(9)
+    .fillColor("#5b616e")
+    .text(note, MARGIN, y + ROW, { width: WIDTH });
+  pdf.end();
+  return whole;
+}
+
+/** To the cent, or as far as the ledger goes where there is more. */
+function usd(micro: number): string {
+  const digits = micro % 10_000 === 0 ? 2 : 6;
+  return `${micro < 0 ? "-" : ""}$${toUsd(Math.abs(micro)).toFixed(digits)}`;
+}
+
+/** One line of letters that the standard fonts have (Latin-1). */
+const plain = (text: string): string => {
+  const line = text.replaceAll(/[^\x20-\x7e\xa0-\xff]+/g, "?");
+  return line.length > LONGEST ? `${line.slice(0, LONGEST - 3)}...` : line;
+};
+
+// Tells an organisation that its balance or a budget is low, or was not enough: each once, until there is more.
+
+/** What alerts depend on. */
+interface AlertDeps {
+  sql: Sql;
+  notifications: Pick<Notifications, "on">;
+  warn(text: string): void;
+}
+
+/** The most organisations, keys and workspaces that this process remembers as alerted. */
+const REMEMBERED = 10_000;
+/** How long a budget that was not enough is remembered: it may be renewed. */
+const BUDGET_MS = 60_000;
+
+type Found = readonly { orgId: string; workspaceId?: string | undefined; happening: EventData }[];
+
+/** Watches balances and budgets, as every replica does: the database records the alerts. */
+export class BalanceAlerts {
+  readonly #deps: AlertDeps;
+  readonly #off: (() => void)[];
+  /** Those that were alerted of a shortage: until when further refusals need no query. */
+  readonly #told = new Map<string, number>();
+  readonly #pending = new Set<Promise<void>>();
+
+  constructor(deps: AlertDeps) {
+    this.#deps = deps;
+    this.#off = [
+      deps.notifications.on("balance_low", (orgId) => this.#tell(orgId, low)),
+      deps.notifications.on("budget_used", (holder) => {
+        this.#told.delete(holder);
+        this.#tell(holder, (tx) => shares(tx, holder, false));
+      }),
+      deps.notifications.on(
+        "lease_returned",
+        (orgId) => this.#told.delete(orgId),
+        () => this.#told.clear(),
+      ),
+    ];
+  }
+
+  /** Takes a call that was refused; it alerts of those that the balance or a budget did not cover. */
+  unpaid(reason: Reason, { orgId, keyId, workspaceId, ancestors = [] }: KeyPrincipal): void {
+    if (reason === Reason.INSUFFICIENT_CREDITS) this.#lacks(orgId, Number.POSITIVE_INFINITY, exhausted);
+    const holder =
+      reason === Reason.KEY_BUDGET_EXHAUSTED
+        ? keyId
+        : reason === Reason.WORKSPACE_BUDGET_EXHAUSTED
+          ? workspaceId
+          : undefined;
+    if (holder !== undefined) this.#lacks(holder, now() + BUDGET_MS, (tx) => shares(tx, holder, true));
+    // Which of the budgets above was short is not known here; each alerts by its own use.
+    if (reason === Reason.KEY_BUDGET_EXHAUSTED)
+      for (const above of ancestors) this.#lacks(above, now() + BUDGET_MS, (tx) => shares(tx, above, false));
+  }
+
+  /** Takes nothing more; resolves when the pending alerts are written. */
+  async close(): Promise<void> {
+    for (const off of this.#off) off();
+    await Promise.all(this.#pending);
+  }
+
+  #lacks(name: string, untilMs: number, what: (tx: Tx, name: string) => Promise<Found>): void {
+    if ((this.#told.get(name) ?? 0) > now()) return;
+    if (this.#told.size >= REMEMBERED) this.#told.clear();
+    this.#told.set(name, untilMs);
+    this.#tell(name, what);
+  }
+
+  #tell(name: string, what: (tx: Tx, name: string) => Promise<Found>): void {
+    const telling = tx(this.#deps.sql, async (tx) => {
+      for (const { orgId, workspaceId, happening } of await what(tx, name))
+        await emit(tx, orgId, happening, workspaceId);
+    }).catch((error: unknown) => {
+      this.#told.delete(name);
+      this.#deps.warn(`an alert was not told: ${error instanceof Error ? error.message : error}`);
+    });
+    this.#pending.add(telling);
+    void telling.finally(() => this.#pending.delete(telling));
+  }
+}
+
+async function low(tx: Tx, orgId: string): Promise<Found> {
+  const found = await tellLow(tx, orgId);
+  if (!found) return [];
+  const value = { balanceUsd: toUsd(found.balanceMicro), thresholdUsd: toUsd(found.lowMicro) };
+  return [{ orgId, happening: { case: "balanceLow", value } }];
+}
+
+async function exhausted(tx: Tx, orgId: string): Promise<Found> {
+  const found = await tellExhausted(tx, orgId);
+  if (!found) return [];
+  // What is exhausted was low before, however fast it went.
+  return [
+    ...(await low(tx, orgId)),
+    { orgId, happening: { case: "balanceExhausted", value: { balanceUsd: toUsd(found.balanceMicro) } } },
+  ];
+}
+
+async function shares(tx: Tx, holder: string, isShort: boolean): Promise<Found> {
+  const reached = await reachedShares(tx, holder, now(), isShort);
+  return reached.map((share) => ({
+    orgId: share.orgId,
+    workspaceId: share.workspaceId ?? undefined,
+    happening: thresholdOf(holder, share),
+  }));
+}
+
+const thresholdOf = (subject: string, share: ReachedShare): EventData => ({
+  case: "budgetThreshold",
+  value: {
+    scope: share.scope,
+    subject,
+    percent: share.percent,
+    limitUsd: toUsd(share.budgetMicro),
+    usedUsd: toUsd(share.usedMicro),
+    ...(share.resetsAt !== null && { resetsAt: share.resetsAt }),
+  },
+});

@@ -23,19 +23,19 @@ import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { now } from "../clock.ts";
 import { violation, wordOfContract } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
-import type { Broadcaster } from "../events/broadcast/broadcaster.ts";
-import { resourceOf, testSpan } from "../events/broadcast/spans.ts";
+import type { Broadcaster } from "../events/broadcaster.ts";
+import { resourceOf, testSpan } from "../events/spans.ts";
 import { newId } from "../ids.ts";
 import { audit } from "../store/account/audit.ts";
 import { findKey } from "../store/account/keys.ts";
-import { findWorkspace } from "../store/account/workspaces.ts";
+import { findWorkspace } from "../store/account/members.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/events/broadcast.ts";
 import { OtlpFailed, type OtlpReach, type OtlpSender, openOtlp, otlpAddresses } from "../upstream/post.ts";
 import { AddressRefused, wordsOfRefusal } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
 import { pageIn } from "./pages.ts";
-import { isNear, workspaceFor } from "./workspace-reach.ts";
+import { isNear, workspaceFor } from "./reach.ts";
 
 /** What broadcast depends on. */
 export interface BroadcastDeps {

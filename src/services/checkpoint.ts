@@ -16,7 +16,7 @@ import { ed25519Key, pemOf, statementOf } from "../contracts/trust.ts";
 import { Reason, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
 import { type Queryable, tx } from "../store/database/tx.ts";
-import { addMakerKey, deleteMakerKey, type MakerKeyRecord, makerKeys, ownerOrg } from "../store/supply/maker-keys.ts";
+import { addMakerKey, deleteMakerKey, type MakerKeyRecord, makerKeys, ownerOrg } from "../store/supply/supply.ts";
 import type { SupplyDeps } from "../supply/withdraw.ts";
 
 /** Keys of one name. */

@@ -11,12 +11,12 @@ import type { Signal } from "../cancellation.ts";
 import { nowSeconds, sleep, steadyNow } from "../clock.ts";
 import { violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
-import type { EventBell } from "../events/event-bell.ts";
+import type { EventBell } from "../events/emit.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { EVENT_DAYS, eventsAfter, outboxEnd, positionBefore } from "../store/events/outbox.ts";
 import { type Vault, VaultError } from "../vault.ts";
+import { isNear } from "./reach.ts";
 import { checkEvents } from "./webhook.ts";
-import { isNear } from "./workspace-reach.ts";
 
 /** What the event RPCs depend on. */
 export interface EventDeps {

@@ -16,18 +16,11 @@ import { dimensionOf, knownActionSpace, violation } from "../contracts/contract.
 import { Reason, refuse } from "../errors.ts";
 import { checkRobot, type RobotCheckDeps } from "../inference/robot-check.ts";
 import { audit } from "../store/account/audit.ts";
-import {
-  deleteRobot,
-  findRobot,
-  listRobots,
-  putRobot,
-  type RobotName,
-  type RobotRecord,
-} from "../store/account/robots.ts";
-import { findWorkspace } from "../store/account/workspaces.ts";
+import { findWorkspace } from "../store/account/members.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
+import { deleteRobot, findRobot, listRobots, putRobot, type RobotName, type RobotRecord } from "../store/robots.ts";
 import { cursorOfName, DEFAULT_PAGE, nameOfCursor, readPage } from "./pages.ts";
-import { workspaceFor } from "./workspace-reach.ts";
+import { workspaceFor } from "./reach.ts";
 
 /** What the robot RPCs depend on. */
 export interface FleetDeps {

@@ -1,8 +1,12 @@
 /** The people of an organisation, and what their roles may do. */
-import { create, type DescService } from "@bufbuild/protobuf";
+import { create, type DescMethod, type DescService, getOption } from "@bufbuild/protobuf";
+import { http } from "../../gen/google/api/annotations_pb.ts";
+import { rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import {
   AcceptInviteResponseSchema,
   GetMemberResponseSchema,
+  type GetPermissionsResponse,
+  GetPermissionsResponseSchema,
   type IdentityService,
   InviteMemberResponseSchema,
   ListMembersResponseSchema,
@@ -10,7 +14,14 @@ import {
   TransferOwnershipResponseSchema,
   UpdateMemberResponseSchema,
 } from "../../gen/limber/v1/identity_service_pb.ts";
-import { type Member, MemberSchema, MemberStatus } from "../../gen/limber/v1/member_pb.ts";
+import {
+  type Member,
+  MemberSchema,
+  MemberStatus,
+  PermissionSchema,
+  RolePermissionsSchema,
+  RoleSchema,
+} from "../../gen/limber/v1/member_pb.ts";
 import { INVITE_PREFIX } from "../brand.ts";
 import type { Implementation } from "../call.ts";
 import { now } from "../clock.ts";
@@ -27,27 +38,25 @@ import {
   changeMember,
   dropMember,
   findMember,
+  findWorkspace,
   listMembers,
   lockMembers,
   type MemberRecord,
 } from "../store/account/members.ts";
 import { findOrg } from "../store/account/orgs.ts";
 import { hashSecret } from "../store/account/secret.ts";
-import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { addInviteMail, mailContext, newMailId } from "../store/events/mail.ts";
 import type { Vault } from "../vault.ts";
-import { toldRevoked } from "./account/keys.ts";
-import { keyMessage } from "./account/messages.ts";
-import { assertReachable, giverOf, refuseStandingBeyond } from "./account/reach.ts";
-import { matrixOf } from "./identity/matrix.ts";
-import { actOn, assertMayChange, assertMayEnd } from "./identity/reach.ts";
-import { settleRole } from "./identity/roles.ts";
+import { keyMessage, toldRevoked } from "./keys.ts";
+import { actOn, assertMayChange, assertMayEnd, settleRole } from "./members.ts";
 import { readPage } from "./pages.ts";
-import { signInLink } from "./session/link.ts";
+import { holds, PERMISSIONS, ROLES, reachOf } from "./permissions.ts";
+import { assertReachable, giverOf, refuseStandingBeyond } from "./reach.ts";
+import { signInLink } from "./session.ts";
 
 /** What identity depends on. */
-export interface IdentityDeps {
+interface IdentityDeps {
   sql: Sql;
   /** All services of the gateway, for the matrix. */
   services: readonly DescService[];
@@ -238,4 +247,45 @@ function memberMessage(member: MemberRecord): Member {
     created,
     ...(inviteEnds !== undefined && { inviteExpiresAt: inviteEnds }),
   });
+}
+
+// The matrix of roles and permissions, with the calls that need each: derived from the schema and the gate's own table.
+
+/** The matrix over the RPCs of `services`. */
+function matrixOf(services: readonly DescService[]): GetPermissionsResponse {
+  // Each is asked once: an option is read from its bytes every time.
+  const byPermission = Map.groupBy(
+    services.flatMap((service) => service.methods),
+    (method) => getOption(method, rpc).permission,
+  );
+  const ids = PERMISSIONS.map(({ id }) => id);
+  return create(GetPermissionsResponseSchema, {
+    object: "permission_matrix",
+    roles: ROLES.map((role) =>
+      create(RoleSchema, {
+        ...role,
+        permissions: ids.filter((id) => holds(role.id, id)),
+        ownPermissions: ids.filter((id) => reachOf(role.id, id) === "own"),
+      }),
+    ),
+    permissions: PERMISSIONS.map(({ id, description }) =>
+      create(PermissionSchema, {
+        id,
+        description,
+        endpoints: (byPermission.get(id) ?? []).map(endpointOf),
+      }),
+    ),
+    matrix: Object.fromEntries(
+      ROLES.map((role) => {
+        const permissions = Object.fromEntries(ids.map((id) => [id, holds(role.id, id)]));
+        return [role.id, create(RolePermissionsSchema, { permissions })];
+      }),
+    ),
+  });
+}
+
+/** An RPC as REST callers know it; the ones that REST has no form for go by their own name. */
+function endpointOf(method: DescMethod): string {
+  const { case: verb, value } = getOption(method, http).pattern;
+  return verb === undefined ? `${method.parent.typeName}/${method.name}` : `${verb.toUpperCase()} ${value}`;
 }

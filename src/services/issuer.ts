@@ -1,5 +1,6 @@
 /** Identity providers that sign people in, and e-mail domains. */
 import { create } from "@bufbuild/protobuf";
+import * as oidc from "openid-client";
 import {
   DeleteDomainResponseSchema,
   DeleteIssuerResponseSchema,
@@ -14,8 +15,11 @@ import {
   VerifyDomainResponseSchema,
 } from "../../gen/limber/v1/issuer_service_pb.ts";
 import { byCall, type Implementation } from "../call.ts";
-import { Reason, refuse } from "../errors.ts";
+import { now } from "../clock.ts";
+import { violation } from "../contracts/contract.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
+import { secretBytes } from "../random.ts";
 import { audit } from "../store/account/audit.ts";
 import {
   addDomain,
@@ -30,13 +34,13 @@ import {
   putIssuer,
 } from "../store/account/issuers.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
+import { AddressRefused, checkUrl, guardedFetch, wordsOfRefusal } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
-import { assertReachable, giverOf, refuseStandingBeyond } from "./account/reach.ts";
-import { callbackPath, type OidcClients } from "./issuer/oidc.ts";
 import { pageIn } from "./pages.ts";
+import { assertReachable, giverOf, refuseStandingBeyond } from "./reach.ts";
 
 /** What issuers depend on. */
-export interface IssuerDeps {
+interface IssuerDeps {
   sql: Sql;
   vault: Vault;
   clients: OidcClients;
@@ -194,3 +198,302 @@ export function issuerService({
 
 const domainMessage = ({ domain, issuer, verified }: DomainRecord): EmailDomain =>
   create(EmailDomainSchema, { domain, verified, ...(issuer !== undefined && { issuer }) });
+
+// OpenID Connect towards an issuer: the authorization code flow with PKCE, by openid-client. Each issuer has a redirect address of its own, so
+// that a code of one is never shown to another (RFC 9700 section 4.4); the ID token's signature is checked although it comes over TLS.
+
+/** How issuers are reached. */
+interface OidcDeps {
+  vault: Vault;
+  /** From `guardedAgent`, made with the same `allowPrivate`. */
+  agent: Parameters<typeof guardedFetch>[2]["agent"];
+  allowPrivate: boolean;
+}
+
+/** What of an issuer its metadata is read and its tokens are judged by. */
+type IssuerFacts = Pick<IssuerRecord, "id" | "issuer" | "clientId" | "sealed" | "version" | "emailsVerified">;
+
+/** What a browser keeps of a sign-in that has begun. */
+export interface SignInState {
+  issuerId: string;
+  state: string;
+  nonce: string;
+  verifier: string;
+  returnTo: string;
+  endsMs: number;
+}
+
+/** What an issuer says of a person, once all that can be checked of it was. */
+export interface IssuerClaims {
+  /** By which the issuer knows the person for good. */
+  subject: string;
+  /** What an identity provider may know the person by in SCIM. */
+  externalIds: readonly string[];
+  /** Where the person can be reached, where the issuer has made sure of it. */
+  verifiedEmail: string | undefined;
+  /** Why there is no verified address: the issuer names none, or doesn't say that it is verified. */
+  emailFault?: "email_missing" | "email_unverified" | undefined;
+}
+
+/** The path that an issuer sends people back to. */
+const callbackPath = (issuerId: string): string => `/sign-in/callback/${issuerId}`;
+
+const METADATA_MS = 10 * 60 * 1000;
+const MOST_CACHED = 200;
+const PATIENCE_S = 10;
+const MOST_BYTES = 1 << 20;
+/** An issuer's clock may be wrong by this much. */
+const CLOCK_S = 60;
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
+
+/** The issuers that people of this replica sign in by. Their metadata and keys are read anew every ten minutes. */
+export class OidcClients {
+  readonly #deps: OidcDeps;
+  readonly #read = new Map<string, { at: number; client: Promise<oidc.Configuration> }>();
+
+  constructor(deps: OidcDeps) {
+    this.#deps = deps;
+  }
+
+  /** Where to send a person to, and what the browser has to keep meanwhile. Refuses with `issuer_failed`. */
+  async begin(
+    issuer: IssuerFacts,
+    { home, email, returnTo, endsMs }: { home: string; email: string; returnTo: string; endsMs: number },
+  ): Promise<{ url: string; state: SignInState }> {
+    const client = await this.#clientOf(issuer);
+    const [state, nonce, verifier] = [token(), token(), token()];
+    const url = oidc.buildAuthorizationUrl(client, {
+      redirect_uri: home + callbackPath(issuer.id),
+      scope: scopesFor(client.serverMetadata().scopes_supported),
+      state,
+      nonce,
+      code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
+      code_challenge_method: "S256",
+      login_hint: email,
+    });
+    this.#assertReachable(url.href);
+    return { url: url.href, state: { issuerId: issuer.id, state, nonce, verifier, returnTo, endsMs } };
+  }
+
+  /**
+   * What the issuer says of the person that it sent back. Refuses with `issuer_failed` what is not as OpenID Connect says: another state,
+   * nonce, audience or issuer, a signature that does not fit, a time that is over or has not come.
+   */
+  async finish(issuer: IssuerFacts, kept: SignInState, query: string, home: string): Promise<IssuerClaims> {
+    const client = await this.#clientOf(issuer);
+    const answered = new URL(`${home}${callbackPath(issuer.id)}?${query}`);
+    const tokens = await failing(() =>
+      oidc.authorizationCodeGrant(client, answered, {
+        expectedState: kept.state,
+        expectedNonce: kept.nonce,
+        pkceCodeVerifier: kept.verifier,
+        idTokenExpected: true,
+      }),
+    );
+    const claims = tokens.claims();
+    if (claims === undefined || typeof claims.sub !== "string" || claims.sub === "" || claims.sub.length > MOST_SUBJECT)
+      throw issuerFailed();
+    // The library looks at the end alone: a token from the future was made by a clock that nothing can be judged by.
+    if (claims.iat > now() / 1000 + CLOCK_S) throw issuerFailed();
+    const { sub, oid } = claims;
+    const externalIds = typeof oid === "string" ? [sub, oid] : [sub];
+    return {
+      subject: sub,
+      externalIds,
+      ...emailOf(await this.#completed(client, claims, tokens.access_token), issuer),
+    };
+  }
+
+  /**
+   * The claims of an ID token, with those about the address that only the issuer's userinfo endpoint tells (OpenID Connect Core, 5.3.2). An endpoint
+   * that does not answer adds nothing, because the ID token may name a member without an address; one that speaks of another person is refused.
+   */
+  async #completed(client: oidc.Configuration, claims: oidc.IDToken, access: string): Promise<oidc.JsonObject> {
+    const own = claims as oidc.JsonObject;
+    const isWhole = addressIn(own) !== undefined && isVerifiedBy(own) !== undefined;
+    if (isWhole || client.serverMetadata().userinfo_endpoint === undefined) return own;
+    const told = await oidc.fetchUserInfo(client, access, oidc.skipSubjectCheck).catch((thrown: unknown) => {
+      const refused = refusalIn(thrown);
+      if (refused !== undefined) throw refused;
+      return undefined;
+    });
+    if (told === undefined) return own;
+    if (told.sub !== claims.sub) throw issuerFailed("its userinfo endpoint speaks of another person");
+    // An address is verified by what is said beside it: what the ID token says of another address counts for nothing.
+    const isSame = addressIn(told) === undefined || addressIn(own) === undefined || addressIn(own) === addressIn(told);
+    return isSame ? { ...told, ...own } : { ...own, email_verified: undefined, xms_edov: undefined, ...told };
+  }
+
+  /** Reads an issuer's metadata, and returns the identifier that it goes by. Refuses an issuer whose metadata can't be read. */
+  async check(issuer: IssuerFacts): Promise<string> {
+    const { client, identifier } = await this.#found(issuer);
+    const metadata = client.serverMetadata();
+    const { authorization_endpoint: page, token_endpoint: tokens, jwks_uri: keys, userinfo_endpoint: more } = metadata;
+    for (const url of [page, tokens, keys]) if (url === undefined) throw issuerFailed("its metadata lacks an endpoint");
+    for (const url of [page, tokens, keys, more]) if (url !== undefined) this.#assertReachable(url);
+    if (issuer.emailsVerified && metadata.issuer.includes("{tenantid}"))
+      throw violation(
+        "emails_verified",
+        "must be absent for an issuer that signs in people of any tenant",
+        "value_error",
+      );
+    return identifier;
+  }
+
+  /** People paste the address of the metadata, and leave out or add the slash at the end of the identifier. */
+  async #found(issuer: IssuerFacts): Promise<{ client: oidc.Configuration; identifier: string }> {
+    const given = issuer.issuer
+      .trim()
+      .replace(/\/\.well-known\/(openid-configuration|oauth-authorization-server)\/?$/, "");
+    const other = given.endsWith("/") ? given.slice(0, -1) : `${given}/`;
+    const ask = (identifier: string) => this.#discover({ ...issuer, issuer: identifier });
+    try {
+      return { client: await ask(given), identifier: given };
+    } catch (thrown) {
+      if (refusalIn(thrown)?.reason !== Reason.ISSUER_FAILED || !/^[^:]*:\/\/[^/]*\/./.test(given)) throw thrown;
+      return { client: await ask(other).catch(() => Promise.reject(thrown)), identifier: other };
+    }
+  }
+
+  #clientOf(issuer: IssuerFacts): Promise<oidc.Configuration> {
+    const name = `${issuer.id} ${issuer.version}`;
+    const read = this.#read.get(name);
+    if (read && now() - read.at < METADATA_MS) return read.client;
+    const client = this.#discover(issuer);
+    if (this.#read.size >= MOST_CACHED) this.#read.clear();
+    this.#read.set(name, { at: now(), client });
+    client.catch(() => this.#read.delete(name));
+    return client;
+  }
+
+  async #discover({ id, issuer, clientId, sealed }: IssuerFacts): Promise<oidc.Configuration> {
+    const secret = sealed && this.#deps.vault.open(sealed, issuerContext(id));
+    const url = this.#assertReachable(issuer);
+    // Plain HTTP passes `#assertReachable` on loopback alone.
+    const execute = [
+      oidc.enableNonRepudiationChecks,
+      ...(url.protocol === "http:" ? [oidc.allowInsecureRequests] : []),
+    ];
+    return failing(() =>
+      oidc.discovery(
+        url,
+        clientId,
+        { ...(secret !== undefined && { client_secret: secret }), [oidc.clockTolerance]: CLOCK_S },
+        proofBy(secret),
+        { execute, timeout: PATIENCE_S, [oidc.customFetch]: (address, options) => this.#fetch(address, options) },
+      ),
+    );
+  }
+
+  /** One request by the guarded agent, whose answer is cut where it is too long to be one of an issuer. */
+  async #fetch(address: string, { method, headers, body, signal }: oidc.CustomFetchOptions): Promise<Response> {
+    this.#assertReachable(address);
+    // All that an issuer is sent is a form.
+    const form = body as string | URLSearchParams | null | undefined;
+    const request = { method, headers, body: form ?? undefined, signal };
+    return guardedFetch(address, request, { agent: this.#deps.agent, maxBytes: MOST_BYTES });
+  }
+
+  /** HTTPS, or HTTP on loopback where private addresses may be reached. */
+  #assertReachable(address: string): URL {
+    const { allowPrivate } = this.#deps;
+    const policy = { schemes: allowPrivate ? ["https:", "http:"] : ["https:"], allowPrivate };
+    try {
+      const url = checkUrl(address, policy);
+      if (url.protocol === "https:" || LOOPBACK.test(url.hostname)) return url;
+    } catch (thrown) {
+      if (!(thrown instanceof AddressRefused)) throw thrown;
+      throw refuse(
+        Reason.ADDRESS_REFUSED,
+        `the issuer's address ${wordsOfRefusal(thrown, policy)}`,
+        {},
+        { param: "issuer" },
+      );
+    }
+    throw refuse(Reason.ADDRESS_REFUSED, "an issuer is reached over HTTPS, or on loopback", {}, { param: "issuer" });
+  }
+}
+
+/** OpenID Connect allows no more letters of ASCII. */
+const MOST_SUBJECT = 255;
+
+const token = (): string => secretBytes(32).toString("base64url");
+
+/** The scopes that tell who a person is, as far as an issuer lists what it knows. Entra gives `oid` for `profile` alone. */
+const scopesFor = (supported: readonly string[] | undefined): string =>
+  ["openid", "email", "profile"].filter((each) => each === "openid" || (supported?.includes(each) ?? true)).join(" ");
+
+/** How the gateway proves itself to an issuer: by a method that the issuer lists, HTTP Basic where it lists none (OpenID Connect Discovery, 3). */
+function proofBy(secret: string | undefined): oidc.ClientAuth {
+  if (secret === undefined) return oidc.None();
+  const [post, basic] = [oidc.ClientSecretPost(secret), oidc.ClientSecretBasic(secret)];
+  return (server, ...request) => {
+    const byPost = server.token_endpoint_auth_methods_supported?.includes("client_secret_post");
+    return (byPost ? post : basic)(server, ...request);
+  };
+}
+
+/** The e-mail address in claims. Entra External ID sends a list of one. */
+function addressIn({ email, emails }: oidc.JsonObject): string | undefined {
+  const given = email ?? (Array.isArray(emails) && emails.length === 1 ? emails[0] : undefined);
+  return typeof given === "string" && given !== "" ? given : undefined;
+}
+
+/**
+ * Whether claims say that their address is verified, as a boolean or as a text; undefined where they say nothing. Entra says so by `xms_edov`
+ * alone.
+ */
+function isVerifiedBy({ email_verified: isVerified, xms_edov: isOwned }: oidc.JsonObject): boolean | undefined {
+  const isTrue = (value: unknown): boolean =>
+    value === true || (typeof value === "string" && value.toLowerCase() === "true");
+  if (isVerified !== undefined && isVerified !== null) return isTrue(isVerified);
+  return isOwned === undefined || isOwned === null ? undefined : isTrue(isOwned) || isOwned === 1 || isOwned === "1";
+}
+
+/** The verified address in claims. An issuer that the operator found to verify all its addresses need not say so of each. */
+function emailOf(
+  claims: oidc.JsonObject,
+  { emailsVerified }: IssuerFacts,
+): Pick<IssuerClaims, "verifiedEmail" | "emailFault"> {
+  const { upn, preferred_username: name, tid, oid } = claims;
+  // An account of Entra without a mailbox has no address but its name, which its tenant gave it.
+  const named = emailsVerified && tid !== undefined && oid !== undefined ? (upn ?? name) : undefined;
+  const email = addressIn(claims) ?? (typeof named === "string" ? named : undefined);
+  if (email === undefined) return { verifiedEmail: undefined, emailFault: "email_missing" };
+  return (isVerifiedBy(claims) ?? emailsVerified)
+    ? { verifiedEmail: email }
+    : { verifiedEmail: undefined, emailFault: "email_unverified" };
+}
+
+/** What the library throws, as a refusal that says nothing of what the issuer answered. */
+async function failing<T>(ask: () => Promise<T>): Promise<T> {
+  try {
+    return await ask();
+  } catch (thrown) {
+    const refused = refusalIn(thrown);
+    if (refused) throw refused;
+    throw issuerFailed(whyOf(thrown), thrown);
+  }
+}
+
+/** What is known of a failure by the words of OAuth itself; nothing else of what an issuer answers is passed on. */
+function whyOf(thrown: unknown): string | undefined {
+  const error = thrown instanceof Error && "error" in thrown ? thrown.error : undefined;
+  if (error === "access_denied") return "it or the person declined the sign-in";
+  if (error === "invalid_client" || error === "unauthorized_client")
+    return "it does not accept the gateway's `client_id` and `client_secret`";
+  if (error === "invalid_grant") return "it does not accept the code; compare the registered redirect address";
+  return undefined;
+}
+
+/** A refusal of our own that the library passes on as the cause of its error. */
+function refusalIn(thrown: unknown): Refusal | undefined {
+  for (let each = thrown, i = 0; each instanceof Error && i < 4; each = each.cause, i++)
+    if (isRefusal(each)) return each;
+  return undefined;
+}
+
+const isRefusal = (thrown: Error): thrown is Refusal => "reason" in thrown && "details" in thrown;
+
+const issuerFailed = (why = "it did not answer, or not as OpenID Connect says", cause?: unknown): Refusal =>
+  refuse(Reason.ISSUER_FAILED, `the identity provider can't be used: ${why}`, {}, { cause });

@@ -19,13 +19,12 @@ import { toUsd } from "../billing/price.ts";
 import { type Implementation, keyOf } from "../call.ts";
 import { nowSeconds } from "../clock.ts";
 import { Reason, refuse } from "../errors.ts";
-import { traceOf } from "../events/broadcast/ended-call.ts";
+import { traceOf } from "../events/spans.ts";
 import type { PlanDigest } from "../routing/index.ts";
 import type { Sql } from "../store/database/tx.ts";
-import { type ActLog, type CallLog, type LogFilter, listActs, listCalls } from "../store/events/logs.ts";
-import { findDigest } from "../store/events/plan-digests.ts";
+import { type ActLog, type CallLog, findDigest, type LogFilter, listActs, listCalls } from "../store/history/logs.ts";
 import { readPage } from "./pages.ts";
-import { confinedTo, workspaceFor } from "./workspace-reach.ts";
+import { confinedTo, workspaceFor } from "./reach.ts";
 
 const DEFAULT_PAGE = 100;
 /** Records of an export that are read from the database at one time. */

@@ -15,9 +15,8 @@ import { violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import type { LiveLoops, LoopWatch } from "../inference/control-loop/live-loops.ts";
 import type { Sql } from "../store/database/tx.ts";
-import { assertReachable } from "./account/reach.ts";
 import { readPage } from "./pages.ts";
-import { confinedTo } from "./workspace-reach.ts";
+import { assertReachable, confinedTo } from "./reach.ts";
 
 /** What the loop RPCs depend on. */
 export interface LoopDeps {

@@ -1,24 +1,17 @@
 /** OAuth 2.1 with PKCE: applications, consent, and the exchange of codes for keys. */
 import { hash, timingSafeEqual } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
-import { type OauthClient, OauthClientSchema } from "../../gen/limber/v1/oauth_pb.ts";
 import {
   type AuthorizeRequest,
   AuthorizeResponseSchema,
   ConsentScopeSchema,
-  CreateOauthClientResponseSchema,
-  DeleteOauthClientResponseSchema,
   DescribeConsentResponseSchema,
   ExchangeTokenResponseSchema,
-  GetResourceMetadataResponseSchema,
-  GetServerMetadataResponseSchema,
-  ListOauthClientsResponseSchema,
   type OauthService,
-  RegisterOauthClientResponseSchema,
   RevokeTokenResponseSchema,
 } from "../../gen/limber/v1/oauth_service_pb.ts";
 import { fromUsd, toUsd } from "../billing/price.ts";
-import { BRAND, CLIENT_SECRET_PREFIX, CODE_PREFIX } from "../brand.ts";
+import { CODE_PREFIX } from "../brand.ts";
 import { byCall, type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
 import { now, nowSeconds } from "../clock.ts";
 import { violation } from "../contracts/contract.ts";
@@ -28,35 +21,33 @@ import { emit } from "../events/emit.ts";
 import { secretBytes } from "../random.ts";
 import { audit } from "../store/account/audit.ts";
 import { findKey, type KeyRecord, MOST_ANCESTORS, revokeKeys } from "../store/account/keys.ts";
-import { findMember } from "../store/account/members.ts";
+import { findMember, findWorkspace } from "../store/account/members.ts";
+import { findOrg } from "../store/account/orgs.ts";
+import { hashSecret } from "../store/account/secret.ts";
 import {
-  type AuthMethod,
-  addClient,
   addCode,
   type ClientRecord,
   type Consent,
-  dropClient,
   findClient,
   findClientKey,
-  listClients,
   redeemCode,
   takeCode,
-} from "../store/account/oauth.ts";
-import { findOrg } from "../store/account/orgs.ts";
-import { hashSecret } from "../store/account/secret.ts";
+} from "../store/account/sessions.ts";
 import { orgSettings } from "../store/account/settings.ts";
-import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
-import { toldRevoked } from "./account/keys.ts";
-import { giverOf, refuseStandingBeyond } from "./account/reach.ts";
 import { authorityOf, effective, exceeding } from "./authority.ts";
-import { fitsRedirect, hostOf, isSameRedirect, redirectFault, withCode } from "./oauth/redirects.ts";
-import { askedScopes, consentedScopes, DEFAULT_SCOPES, grantOf, SCOPES } from "./oauth/scopes.ts";
-import { readPage } from "./pages.ts";
+import {
+  clientCalls,
+  fitsRedirect,
+  hostOf,
+  isSameRedirect,
+  metadataCalls,
+  NO_CLIENT,
+  withCode,
+} from "./oauth/clients.ts";
+import { askedScopes, consentedScopes, grantOf } from "./oauth/scopes.ts";
 
 const CODE_S = 600;
-const DEFAULT_PAGE = 100;
-const AUTH_METHODS: readonly AuthMethod[] = ["none", "client_secret_basic", "client_secret_post"];
 
 /** What OAuth depends on. */
 export interface OauthDeps {
@@ -81,55 +72,8 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
       throw refuse(Reason.INVALID_TARGET, "the resource is none of this gateway", {}, { param: "resource" });
   };
   return {
-    async createOauthClient({ name, redirectUris, scopes, tokenEndpointAuthMethod }, call) {
-      const { orgId } = keyOf(call);
-      for (const [at, uri] of redirectUris.entries()) {
-        const fault = redirectFault(uri);
-        if (fault !== undefined) throw violation(`redirect_uris.${at}`, fault, "url_scheme");
-      }
-      const authMethod = AUTH_METHODS.find((each) => each === tokenEndpointAuthMethod) ?? "none";
-      const secret = authMethod === "none" ? undefined : newClientSecret();
-      const told = { orgId, name, redirectUris, authMethod, scopes: scopes.length > 0 ? scopes : [...DEFAULT_SCOPES] };
-      const client = await tx(sql, async (tx) => {
-        // Any member may consent to an application: it asks for no more than its maker has.
-        const runnable = told.scopes.includes("inference.run") ? [] : keyOf(call).scopes;
-        const asked = { role: "owner", workspaceIds: [], ...grantOf(told.scopes, runnable) };
-        await refuseStandingBeyond(tx, orgId, asked, await giverOf(tx, call));
-        const made = await addClient(tx, {
-          ...told,
-          secretHash: secret === undefined ? undefined : hashSecret(secret),
-        });
-        const details = { name, redirect_uris: redirectUris, scopes: made.scopes };
-        await audit(tx, { ...byCall(call), orgId, action: "oauth_client.created", subject: made.id, details });
-        return made;
-      });
-      return create(CreateOauthClientResponseSchema, {
-        client: { ...clientMessage(client), ...(secret !== undefined && { clientSecret: secret }) },
-      });
-    },
-
-    async listOauthClients({ limit = DEFAULT_PAGE, cursor: after }, call) {
-      const { orgId } = keyOf(call);
-      const { records, ...page } = await readPage(
-        limit,
-        (most) => listClients(sql, orgId, { limit: most, after }),
-        ({ id }) => id,
-      );
-      return create(ListOauthClientsResponseSchema, { ...page, data: records.map(clientMessage) });
-    },
-
-    async deleteOauthClient({ clientId }, call) {
-      const { orgId } = keyOf(call);
-      await tx(sql, async (tx) => {
-        if (!(await dropClient(tx, orgId, clientId))) throw refuse(Reason.NOT_FOUND, NO_CLIENT);
-        const keys = await revokeKeys(tx, { clientId });
-        await toldRevoked(tx, orgId, keys, call);
-        const act = { action: "oauth_client.deleted", subject: clientId, details: { keys_revoked: keys.length } };
-        await audit(tx, { ...byCall(call), orgId, ...act });
-      });
-      changed(orgId);
-      return create(DeleteOauthClientResponseSchema, { clientId, deleted: true });
-    },
+    ...clientCalls({ sql, changed }),
+    ...metadataCalls(own),
 
     async authorize(request, call) {
       const key = keyOf(call);
@@ -255,75 +199,6 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
         ...(expiresAt !== undefined && { expiresAt }),
       });
     },
-
-    async registerOauthClient(request) {
-      const { clientName, redirectUris, grantTypes, responseTypes, scope } = request;
-      if (redirectUris.length === 0)
-        throw refuse(Reason.INVALID_REDIRECT_URI, "`redirect_uris` must name at least one address");
-      for (const uri of redirectUris) {
-        const fault = redirectFault(uri);
-        if (fault !== undefined) throw refuse(Reason.INVALID_REDIRECT_URI, `redirect address ${uri} ${fault}`);
-      }
-      const { tokenEndpointAuthMethod: method = "client_secret_basic" } = request;
-      const authMethod = AUTH_METHODS.find((each) => each === method);
-      const isTaken = (types: readonly string[], one: string): boolean => types.length === 0 || types.includes(one);
-      if (!authMethod || !isTaken(grantTypes, "authorization_code") || !isTaken(responseTypes, "code"))
-        throw refuse(
-          Reason.INVALID_CLIENT_METADATA,
-          `there are the grant authorization_code, the response code, and ${AUTH_METHODS.join(", ")} at the token endpoint`,
-        );
-      const wanted = scope?.split(" ").filter((each) => each !== "") ?? [];
-      // Unknown scopes are left out (RFC 7591, section 2). Without any, the application may ask for whatever a member can give.
-      const scopes = [...new Set(wanted)].filter((each) => SCOPES.includes(each));
-      const secret = authMethod === "none" ? undefined : newClientSecret();
-      const name = clientName?.trim() || hostOf(redirectUris[0]!);
-      const secretHash = secret === undefined ? undefined : hashSecret(secret);
-      const facts = { orgId: undefined, name, redirectUris, scopes, authMethod, secretHash };
-      const client = await tx(sql, (tx) => addClient(tx, facts));
-      return create(RegisterOauthClientResponseSchema, {
-        clientId: client.id,
-        clientIdIssuedAt: client.created,
-        clientName: name,
-        redirectUris,
-        tokenEndpointAuthMethod: authMethod,
-        grantTypes: ["authorization_code"],
-        responseTypes: ["code"],
-        scope: (scopes.length > 0 ? scopes : DEFAULT_SCOPES).join(" "),
-        ...(secret !== undefined && { clientSecret: secret, clientSecretExpiresAt: 0 }),
-      });
-    },
-
-    async getResourceMetadata({ issuer = "" }) {
-      const home = own ?? issuer;
-      return create(GetResourceMetadataResponseSchema, {
-        resource: home,
-        authorizationServers: [home],
-        scopesSupported: [...SCOPES],
-        bearerMethodsSupported: ["header"],
-        resourceName: BRAND,
-        resourceDocumentation: `${home}/docs`,
-      });
-    },
-
-    async getServerMetadata({ issuer: reached = "" }) {
-      const issuer = own ?? reached;
-      const at = (path: string): string => `${issuer}/v1/oauth/${path}`;
-      return create(GetServerMetadataResponseSchema, {
-        issuer,
-        authorizationEndpoint: `${issuer}/oauth/authorize`,
-        registrationEndpoint: at("register"),
-        authorizationResponseIssParameterSupported: own !== undefined,
-        tokenEndpoint: at("token"),
-        revocationEndpoint: at("revoke"),
-        scopesSupported: [...SCOPES],
-        responseTypesSupported: ["code"],
-        grantTypesSupported: ["authorization_code"],
-        codeChallengeMethodsSupported: ["S256"],
-        tokenEndpointAuthMethodsSupported: [...AUTH_METHODS],
-        revocationEndpointAuthMethodsSupported: [...AUTH_METHODS],
-        serviceDocumentation: `${issuer}/docs`,
-      });
-    },
   };
 }
 
@@ -337,10 +212,6 @@ function homeOf({ browser, host }: Call, { protocol }: URL): string | undefined 
   const isWeb = protocol === "https:" || protocol === "http:";
   return isWeb && host !== undefined && URL.canParse(home) ? new URL(home).origin : undefined;
 }
-
-const newClientSecret = (): string => CLIENT_SECRET_PREFIX + secretBytes(32).toString("base64url");
-
-const NO_CLIENT = "there is no OAuth client of this name";
 
 /** A refusal that leaves the transaction what it did. */
 const unfit = (text: string, orgId?: string): { refusal: Refusal; orgId: string | undefined } => ({
@@ -470,15 +341,4 @@ function narrowed(
       budget: { limitMicro: Math.min(...limits), interval: key.budget?.interval ?? "lifetime" },
     }),
   };
-}
-
-function clientMessage({ id, name, redirectUris, scopes, authMethod, created }: ClientRecord): OauthClient {
-  return create(OauthClientSchema, {
-    clientId: id,
-    name,
-    redirectUris,
-    scopes,
-    tokenEndpointAuthMethod: authMethod,
-    created,
-  });
 }

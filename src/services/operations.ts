@@ -1,5 +1,5 @@
 /** Whether the gateway lives, and whether it should receive traffic. */
-import { create } from "@bufbuild/protobuf";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import {
   BreakerState,
   DeprecateModelResponseSchema,
@@ -7,8 +7,15 @@ import {
   GetHealthResponseSchema,
   GetPlatformResponseSchema,
   GetReadinessResponseSchema,
+  type GetStatusResponse,
+  GetStatusResponseSchema,
   HealthDetailSchema,
+  HealthTier,
+  type OfferingStatusRecord,
+  OfferingStatusRecordSchema,
   type OperationsService,
+  type ProviderStatus,
+  ProviderStatusSchema,
 } from "../../gen/limber/v1/operations_service_pb.ts";
 import { API_VERSION } from "../brand.ts";
 import { byCall, type Implementation } from "../call.ts";
@@ -16,17 +23,16 @@ import { inTime, now, nowSeconds, steadyNow } from "../clock.ts";
 import { violation } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
+import type { OfferingHealth } from "../routing/index.ts";
 import { audit } from "../store/account/audit.ts";
 import { announceSunset } from "../store/billing/alerts.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { countJobs } from "../store/jobs/jobs.ts";
-import { forceCircuit } from "../store/replicas/circuits.ts";
-import { countReplicas } from "../store/replicas/replicas.ts";
+import { countReplicas, forceCircuit } from "../store/replicas/replicas.ts";
 import type { LiveSupply } from "../supply/live-supply.ts";
-import { statusOf } from "./operations/status.ts";
 
 /** What there is to know about this instance. */
-export interface OperationsDeps {
+interface OperationsDeps {
   sql: Sql;
   supply: LiveSupply;
   /** Why the instance should not receive traffic; undefined when it should. */
@@ -192,3 +198,85 @@ const LIMITS: Readonly<Record<string, number>> = {
   message_bytes: 64 << 20,
   session_silence_s: 900,
 };
+
+// How the providers do, as this replica has measured them.
+
+const STATES: Readonly<Record<OfferingHealth["breaker"]["state"], BreakerState>> = {
+  closed: BreakerState.CLOSED,
+  open: BreakerState.OPEN,
+  half_open: BreakerState.HALF_OPEN,
+  forced_open: BreakerState.FORCED_OPEN,
+  forced_closed: BreakerState.FORCED_CLOSED,
+};
+
+/** Shares of calls that have to succeed. Source: decisions, section 9. */
+const HEALTHY = 0.95;
+const DEGRADED = 0.8;
+
+/** The status of all providers, by name, beside the rest of the answer; placeholders are no supply. */
+function statusOf(
+  figures: Iterable<OfferingHealth>,
+  rest: MessageInitShape<typeof GetStatusResponseSchema>,
+): GetStatusResponse {
+  const byProvider = new Map<string, OfferingStatusRecord[]>();
+  for (const figure of figures) {
+    const { provider, simulated } = figure.offering;
+    if (simulated) continue;
+    const known = byProvider.get(provider);
+    if (known) known.push(recordOf(figure));
+    else byProvider.set(provider, [recordOf(figure)]);
+  }
+  const providers = [...byProvider].map(providerOf).sort((a, b) => (a.provider < b.provider ? -1 : 1));
+  return create(GetStatusResponseSchema, { ...rest, status: worst(providers.map(({ status }) => status)), providers });
+}
+
+function providerOf([provider, offerings]: [string, OfferingStatusRecord[]]): ProviderStatus {
+  return create(ProviderStatusSchema, { provider, status: worst(offerings.map(({ tier }) => tier)), offerings });
+}
+
+const WORST_FIRST = [HealthTier.DOWN, HealthTier.DEGRADED] as const;
+
+const worst = (tiers: readonly HealthTier[]): HealthTier =>
+  WORST_FIRST.find((tier) => tiers.includes(tier)) ?? HealthTier.HEALTHY;
+
+function recordOf({
+  offering,
+  breaker,
+  failureRate = 0,
+  uptime,
+  lastFailure,
+  p50Ms,
+  p95Ms,
+  p99Ms,
+}: OfferingHealth): OfferingStatusRecord {
+  const resting = breaker.state === "open" || breaker.state === "half_open";
+  return create(OfferingStatusRecordSchema, {
+    offeringId: offering.id,
+    model: offering.model,
+    state: STATES[breaker.state],
+    tier: tierOf(breaker.state, 1 - failureRate),
+    failureRate5m: roundShare(failureRate),
+    // Another replica's failures may have opened it; what opened it failed at least once.
+    consecutiveFailures: Math.max(breaker.consecutive, breaker.elsewhere.consecutive, resting ? 1 : 0),
+    ...(resting && { openedAt: unixSeconds(breaker.openedAt), retryAt: unixSeconds(breaker.retryAt) }),
+    ...(lastFailure !== undefined && { lastErrorCode: lastFailure }),
+    ...(p50Ms !== undefined && { p50Ms: roundMs(p50Ms) }),
+    ...(p95Ms !== undefined && { p95Ms: roundMs(p95Ms) }),
+    ...(p99Ms !== undefined && { p99Ms: roundMs(p99Ms) }),
+    ...(uptime?.last5m !== undefined && { uptime5m: roundShare(uptime.last5m) }),
+    ...(uptime?.last1d !== undefined && { uptime1d: roundShare(uptime.last1d) }),
+    ...(uptime && { uptime30d: roundShare(uptime.last30d) }),
+  });
+}
+
+function tierOf(state: OfferingHealth["breaker"]["state"], success: number): HealthTier {
+  if (state === "open" || state === "forced_open" || success < DEGRADED) return HealthTier.DOWN;
+  return success < HEALTHY ? HealthTier.DEGRADED : HealthTier.HEALTHY;
+}
+
+/** A moment of the steady clock as the world dates it. */
+const unixSeconds = (steadyMs: number): number => Math.round((now() + steadyMs - steadyNow()) / 1000);
+
+const roundShare = (share: number): number => Math.round(share * 1e5) / 1e5;
+
+const roundMs = (ms: number): number => Math.round(ms * 1000) / 1000;

@@ -13,7 +13,7 @@ import { chainOf, knownActionSpace, refuseConflicts, seedOf } from "../contracts
 import { refuseLargeMetadata } from "../inference/call.ts";
 import { configOf, type PresetCache, presetNotFound } from "../inference/prepare.ts";
 import { audit } from "../store/account/audit.ts";
-import { deletePreset, putPreset } from "../store/account/presets.ts";
+import { deletePreset, putPreset } from "../store/account/settings.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { cursorOfName, DEFAULT_PAGE, nameOfCursor, readPage } from "./pages.ts";
 

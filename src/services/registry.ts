@@ -26,8 +26,7 @@ import { CONTRACT_WORDS, Contract, DEFAULT_HORIZON, UNIT, violation } from "../c
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { nearNames, type Offering, type OfferingHealth } from "../routing/index.ts";
 import type { LiveSupply } from "../supply/live-supply.ts";
-import type { RegistryEntry } from "../supply/registry/entry.ts";
-import { FACET_NAMES, FACETS, type Facet, sharedInput } from "../supply/registry/entry.ts";
+import { FACET_NAMES, FACETS, type Facet, type RegistryEntry, sharedInput } from "../supply/registry/entry.ts";
 import type { Registry, RegistryView } from "../supply/registry/registry.ts";
 import { runtimesOf } from "../supply/registry/runtimes.ts";
 import type { Upstream } from "../upstream/index.ts";

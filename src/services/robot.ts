@@ -17,14 +17,13 @@ import { emit } from "../events/emit.ts";
 import type { ActiveStops, StopOrder, StopOrders } from "../inference/stops.ts";
 import { audit } from "../store/account/audit.ts";
 import { findKey } from "../store/account/keys.ts";
+import { findWorkspace } from "../store/account/members.ts";
 import { findOrg } from "../store/account/orgs.ts";
-import { findWorkspace } from "../store/account/workspaces.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
-import { endArmingsUnder } from "../store/replicas/armings.ts";
-import * as store from "../store/replicas/robot-stops.ts";
-import { assertReachable } from "./account/reach.ts";
+import * as store from "../store/robots.ts";
+import { endArmingsUnder } from "../store/robots.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
-import { confinedTo } from "./workspace-reach.ts";
+import { assertReachable, confinedTo } from "./reach.ts";
 
 /** How long a stop that is in force waits for the database before it is answered as not written yet. */
 const PATIENCE_MS = 500;

@@ -19,14 +19,29 @@ import type { Leaser } from "../inference/call-billing.ts";
 import type { Termination } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
-import { listItems, turn } from "../store/jobs/job-items.ts";
-import { Fenced, findJob, type JobHold, type JobRecord, type Renewed, renew } from "../store/jobs/jobs.ts";
-import { beginItem, takeOutside } from "../store/jobs/outside.ts";
-import { type EvaluationEnd, endEvaluation } from "./evaluation/end.ts";
-import { openEpisodeBill } from "./evaluation/episode-bill.ts";
-import { callsOf, type EpisodeFacts, type EvaluationRequest, type EvaluationResult } from "./evaluation/request.ts";
-import { shownEvaluation } from "./evaluation/show.ts";
-import type { JobSeal, JobSeals } from "./job/seal.ts";
+import {
+  beginItem,
+  Fenced,
+  findJob,
+  type JobHold,
+  type JobRecord,
+  listItems,
+  type Renewed,
+  renew,
+  takeOutside,
+  turn,
+} from "../store/jobs/jobs.ts";
+import { shownEvaluation } from "./evaluation.ts";
+import {
+  callsOf,
+  type EpisodeFacts,
+  type EvaluationEnd,
+  type EvaluationRequest,
+  type EvaluationResult,
+  endEvaluation,
+  openEpisodeBill,
+} from "./evaluation-run.ts";
+import type { JobSeal, JobSeals } from "./job.ts";
 import { denialOf } from "./permissions.ts";
 
 /** What runners depends on. */

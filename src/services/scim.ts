@@ -1,20 +1,93 @@
 /** SCIM 2.0: people and groups, pushed by an identity provider. */
-import { create } from "@bufbuild/protobuf";
+import { create, fromJson, type JsonObject, toJson } from "@bufbuild/protobuf";
+import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import {
+  FoundSchema,
+  type Group,
+  GroupSchema,
+  type PatchOp,
+  type User,
+  UserSchema,
+} from "../../gen/limber/scim/v2/resource_pb.ts";
+import {
+  CreateGroupResponseSchema,
+  CreateUserResponseSchema,
+  DeleteGroupResponseSchema,
+  DeleteUserResponseSchema,
+  GetGroupResponseSchema,
   GetResourceTypeResponseSchema,
   GetSchemaResponseSchema,
   GetServiceProviderConfigResponseSchema,
+  GetUserResponseSchema,
+  ListGroupsResponseSchema,
   ListResourceTypesResponseSchema,
   ListSchemasResponseSchema,
+  ListUsersResponseSchema,
+  MapGroupResponseSchema,
+  PatchGroupResponseSchema,
+  PatchUserResponseSchema,
+  ReplaceGroupResponseSchema,
+  ReplaceUserResponseSchema,
   type ScimService,
+  SearchGroupsResponseSchema,
+  type SearchRequest,
+  type SearchResponse,
+  SearchResponseSchema,
+  SearchUsersResponseSchema,
 } from "../../gen/limber/scim/v2/scim_service_pb.ts";
-import type { Implementation } from "../call.ts";
-import { Reason, refuse } from "../errors.ts";
-import { LIST_SCHEMA, type ScimDeps } from "./scim/answers.ts";
-import { PROVIDER_CONFIG, RESOURCE_TYPES, SCHEMAS } from "./scim/discovery.ts";
-import { groupCalls } from "./scim/groups.ts";
-import { searchAll } from "./scim/search.ts";
-import { userCalls } from "./scim/users.ts";
+import { type Call, type Implementation, keyOf } from "../call.ts";
+import { Reason, Refusal, refuse } from "../errors.ts";
+import { emit } from "../events/emit.ts";
+import { audit } from "../store/account/audit.ts";
+import {
+  addGroup,
+  addUser,
+  changeGroup,
+  changeUser,
+  dropGroup,
+  findGroup,
+  findGroupRecord,
+  findUser,
+  type GroupRecord,
+  listGroups,
+  listUsers,
+  membersOf,
+  type ScimPage,
+  type ScimQuery,
+  type ScimResource,
+  setMembers,
+  strangersAmong,
+  type ToldUser,
+  touchMembers,
+} from "../store/account/issuers.ts";
+import { revokeKeys } from "../store/account/keys.ts";
+import {
+  assertOwnerRemains,
+  changeMember,
+  dropMember,
+  findMember,
+  findMembers,
+  lockMembers,
+  type MemberRecord,
+} from "../store/account/members.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
+import type { Authority } from "./authority.ts";
+import { toldRevoked } from "./keys.ts";
+import { actOn, assertMayChange, assertMayEnd, isEmail, settleRoles } from "./members.ts";
+import { giverOf, refuseStandingBeyond } from "./reach.ts";
+import {
+  assertVersion,
+  LIST_SCHEMA,
+  PROVIDER_CONFIG,
+  type Projection,
+  pageOf,
+  queryFor,
+  RESOURCE_TYPES,
+  SCHEMAS,
+  type ScimDeps,
+  shownOf,
+} from "./scim/answers.ts";
+import { type Change, KINDS, type Kind, patched } from "./scim/attributes.ts";
 
 /** The SCIM RPCs. */
 export function scimService(deps: ScimDeps): Implementation<typeof ScimService> {
@@ -56,3 +129,449 @@ const wholeList = ({ length }: readonly unknown[]) => ({
   startIndex: 1,
   itemsPerPage: length,
 });
+
+// Users: what an identity provider knows of the members of an organisation.
+
+type UserCalls = "listUsers" | "searchUsers" | "createUser" | "getUser" | "replaceUser" | "patchUser" | "deleteUser";
+
+/** The role of a user without a mapped group: it may read, and change nothing. */
+const FIRST_ROLE = "viewer";
+const MAX_TEXT = 256;
+
+/** The RPCs about users. */
+function userCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof ScimService>, UserCalls> {
+  return {
+    async listUsers(request, call) {
+      const query = queryFor(KINDS.user, keyOf(call).orgId, request);
+      const page = pageOf(query, await listUsers(sql, query), (each) => shownUser(each, request));
+      return create(ListUsersResponseSchema, page);
+    },
+
+    async searchUsers(request, call) {
+      const query = queryFor(KINDS.user, keyOf(call).orgId, request);
+      const page = pageOf(query, await listUsers(sql, query), (each) => shownUser(each, request));
+      return create(SearchUsersResponseSchema, page);
+    },
+
+    async createUser(request, call) {
+      const { orgId } = keyOf(call);
+      const told = toldBy(request.user);
+      const isActive = request.user?.active ?? true;
+      const made = await tx(sql, async (tx) => {
+        await lockMembers(tx, orgId);
+        await refuseStandingBeyond(tx, orgId, { role: FIRST_ROLE, workspaceIds: [] }, await giverOf(tx, call));
+        const standing = { role: FIRST_ROLE, status: isActive ? ("active" as const) : ("deactivated" as const) };
+        const id = await addUser(tx, orgId, told, standing);
+        if (isActive) await emit(tx, orgId, { case: "memberAdded", value: { userId: id, role: FIRST_ROLE } });
+        await audit(
+          tx,
+          actOn({ id, orgId }, "member.provisioned", call, { user_name: told.userName, active: isActive }),
+        );
+        return known(tx, orgId, id);
+      });
+      return create(CreateUserResponseSchema, { user: shownUser(made, request) });
+    },
+
+    async getUser(request, call) {
+      const user = await known(sql, keyOf(call).orgId, request.userId);
+      return create(GetUserResponseSchema, { user: shownUser(user, request) });
+    },
+
+    async replaceUser(request, call) {
+      const { userId, user, ifMatch } = request;
+      const replaced = await changing(sql, userId, ifMatch, call, async () => user ?? create(UserSchema));
+      changed(userId);
+      return create(ReplaceUserResponseSchema, { user: shownUser(replaced, request) });
+    },
+
+    async patchUser(request, call) {
+      const { userId, patch, ifMatch } = request;
+      const changes = changesOf(patch);
+      const become = async (before: ScimResource): Promise<User> => userOf(await patched(KINDS.user, before, changes));
+      const after = await changing(sql, userId, ifMatch, call, become, true);
+      changed(userId);
+      return create(PatchUserResponseSchema, { user: shownUser(after, request) });
+    },
+
+    async deleteUser({ userId, ifMatch }, call) {
+      const { orgId } = keyOf(call);
+      await tx(sql, async (tx) => {
+        await lockMembers(tx, orgId);
+        assertVersion(await known(tx, orgId, userId), ifMatch);
+        const member = await memberOf(tx, orgId, userId);
+        await assertMayEnd(tx, member, await giverOf(tx, call));
+        await assertOwnerRemains(tx, member);
+        await toldRevoked(tx, orgId, await revokeKeys(tx, { userId }), call);
+        await dropMember(tx, userId);
+        if (member.status !== "deactivated") await emit(tx, orgId, { case: "memberRemoved", value: { userId } });
+        await audit(tx, actOn(member, "member.removed", call, { user_name: member.userName }));
+      });
+      changed(userId);
+      return create(DeleteUserResponseSchema, {});
+    },
+  };
+}
+
+/** Changes a user by `become`; whether the user may call follows. */
+async function changing(
+  sql: Sql,
+  userId: string,
+  ifMatch: string | undefined,
+  call: Call,
+  become: (before: ScimResource) => Promise<User>,
+  isPatch = false,
+): Promise<ScimResource> {
+  const { orgId } = keyOf(call);
+  return tx(sql, async (tx) => {
+    await lockMembers(tx, orgId);
+    const before = await known(tx, orgId, userId);
+    assertVersion(before, ifMatch);
+    const user = await become(before);
+    const told = toldBy(user);
+    // A member always has an address: an empty list means that it is not to be presented as the user's.
+    const resource = isPatch && user.emails.length === 0 ? { ...told.resource, emails: [] } : told.resource;
+    await changeUser(tx, orgId, userId, { ...told, resource });
+    const member = await memberOf(tx, orgId, userId);
+    const isActive = user.active ?? before.active === true;
+    if (isActive !== (member.status !== "deactivated")) await activate(tx, member, isActive, call);
+    await audit(tx, actOn(member, "member.updated", call, { user_name: member.userName, active: isActive }));
+    return known(tx, orgId, userId);
+  });
+}
+
+/** Lets a member call again, or refuses all of the member's keys from the commit on. */
+async function activate(tx: Tx, member: MemberRecord, isActive: boolean, call: Call): Promise<void> {
+  const { id: userId, orgId, role, inviteEnds } = member;
+  const giver = await giverOf(tx, call);
+  if (isActive) {
+    await assertMayChange(tx, member, giver);
+    // An invite that was not accepted stays so.
+    await changeMember(tx, userId, { status: inviteEnds === undefined ? "active" : "invited" });
+    if (inviteEnds === undefined) await emit(tx, orgId, { case: "memberAdded", value: { userId, role } });
+  } else {
+    await assertMayEnd(tx, member, giver);
+    await assertOwnerRemains(tx, member);
+    await changeMember(tx, userId, { status: "deactivated" });
+    await emit(tx, orgId, { case: "memberRemoved", value: { userId } });
+  }
+}
+
+async function known(sql: Queryable, orgId: string, userId: string): Promise<ScimResource> {
+  const user = await findUser(sql, orgId, userId);
+  if (!user) throw refuse(Reason.NOT_FOUND, "there is no user of this id");
+  return user;
+}
+
+async function memberOf(tx: Tx, orgId: string, userId: string): Promise<MemberRecord> {
+  const member = await findMember(tx, orgId, userId);
+  if (!member) throw refuse(Reason.NOT_FOUND, "there is no user of this id");
+  return member;
+}
+
+/** The operations of a request; its short form is one of them. */
+function changesOf(patch: PatchOp | undefined): Change[] {
+  const { operations = [], active } = patch ?? {};
+  const changes = operations.map(
+    ({ op, path, value }): Change => ({
+      op,
+      path,
+      value: value && toJson(ValueSchema, value),
+    }),
+  );
+  return active === undefined ? changes : [...changes, { op: "replace", path: "active", value: active }];
+}
+
+/** A changed resource as a message. Refuses with `invalid_value` what the schema does not take. */
+function userOf(resource: ScimResource): User {
+  try {
+    return fromJson(UserSchema, resource as JsonObject, { ignoreUnknownFields: true });
+  } catch (cause) {
+    throw refuse(Reason.INVALID_VALUE, "a changed value is not one that its attribute takes", {}, { cause });
+  }
+}
+
+/** Attributes that have a column of their own, or are not the identity provider's to set. */
+const ELSEWHERE = ["id", "schemas", "meta", "groups", "userName", "externalId", "active"];
+
+function toldBy(user: User | undefined): ToldUser {
+  const { userName = "", externalId, emails = [] } = user ?? {};
+  if (!user || userName.trim() === "")
+    throw refuse(Reason.INVALID_VALUE, "userName is required", {}, { param: "userName" });
+  if (userName.length > MAX_TEXT || (externalId ?? "").length > MAX_TEXT)
+    throw refuse(Reason.INVALID_VALUE, `userName and externalId have at most ${MAX_TEXT} letters`);
+  if (emails.filter(({ primary }) => primary).length > 1)
+    throw refuse(Reason.INVALID_VALUE, "one of the emails is primary at most");
+  const json = toJson(UserSchema, user) as JsonObject; // a message with fields is an object
+  const resource = Object.fromEntries(Object.entries(json).filter(([name]) => !ELSEWHERE.includes(name)));
+  const email = (emails.find(({ primary }) => primary) ?? emails[0])?.value ?? userName;
+  // A user name without an `@` is not an e-mail address, so no user can sign in by it.
+  const odd = [email, ...emails.map(({ value = "" }) => value)].find((each) => each.includes("@") && !isEmail(each));
+  if (odd !== undefined)
+    throw refuse(Reason.INVALID_VALUE, `${JSON.stringify(odd)} is not a plain e-mail address such as name@example.com`);
+  return { userName, email, externalId, resource };
+}
+
+const shownUser = (resource: ScimResource, wish: Projection): User =>
+  fromJson(UserSchema, shownOf(KINDS.user, resource, wish) as JsonObject, { ignoreUnknownFields: true });
+
+// Groups of users by the identity provider, and the roles that groups give.
+
+type GroupCalls =
+  | "listGroups"
+  | "searchGroups"
+  | "createGroup"
+  | "getGroup"
+  | "replaceGroup"
+  | "patchGroup"
+  | "deleteGroup"
+  | "mapGroup";
+
+const MAX_MEMBERS = 100_000;
+
+/** The RPCs about groups. */
+function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof ScimService>, GroupCalls> {
+  const locked = async <T>(orgId: string, work: (tx: Tx) => Promise<T>): Promise<T> => {
+    const done = await tx(sql, async (tx) => {
+      await lockMembers(tx, orgId);
+      return work(tx);
+    });
+    changed(orgId);
+    return done;
+  };
+
+  return {
+    async listGroups(request, call) {
+      const query = queryFor(KINDS.group, keyOf(call).orgId, request);
+      const page = pageOf(query, await listGroups(sql, query), (each) => shownGroup(each, request));
+      return create(ListGroupsResponseSchema, page);
+    },
+
+    async searchGroups(request, call) {
+      const query = queryFor(KINDS.group, keyOf(call).orgId, request);
+      const page = pageOf(query, await listGroups(sql, query), (each) => shownGroup(each, request));
+      return create(SearchGroupsResponseSchema, page);
+    },
+
+    async createGroup(request, call) {
+      const { orgId } = keyOf(call);
+      const told = request.group ?? create(GroupSchema);
+      const made = await locked(orgId, async (tx) => {
+        const group = await addGroup(tx, orgId, { displayName: nameOf(told.displayName), externalId: told.externalId });
+        return become(tx, orgId, group, told, "group.created", call);
+      });
+      return create(CreateGroupResponseSchema, { group: shownGroup(made, request) });
+    },
+
+    async getGroup(request, call) {
+      const { orgId } = keyOf(call);
+      const record = await findGroupRecord(sql, orgId, request.group);
+      const group = record && (await findGroup(sql, orgId, record.id));
+      if (!group) throw noSuchGroup();
+      return create(GetGroupResponseSchema, { group: shownGroup(group, request) });
+    },
+
+    async replaceGroup(request, call) {
+      const { orgId } = keyOf(call);
+      const { group, ifMatch } = request;
+      const told = request.resource ?? create(GroupSchema);
+      const after = await locked(orgId, async (tx) => {
+        const record = await knownOrMade(tx, orgId, group);
+        assertVersion(await resourceOf(tx, orgId, record.id), ifMatch);
+        const displayName = told.displayName === undefined ? record.displayName : nameOf(told.displayName);
+        return become(tx, orgId, record, { ...told, displayName }, "group.pushed", call);
+      });
+      return create(ReplaceGroupResponseSchema, { group: shownGroup(after, request) });
+    },
+
+    async patchGroup(request, call) {
+      const { orgId } = keyOf(call);
+      const { group, patch, ifMatch } = request;
+      const changes = changesOf(patch);
+      const after = await locked(orgId, async (tx) => {
+        const record = await knownGroup(tx, orgId, group);
+        const before = await resourceOf(tx, orgId, record.id);
+        assertVersion(before, ifMatch);
+        const told = groupOf(await patched(KINDS.group, before, changes));
+        // It is all that is left of the group: what it does not have was removed.
+        const bare = { ...record, externalId: undefined };
+        return become(tx, orgId, bare, { ...told, displayName: nameOf(told.displayName) }, "group.changed", call);
+      });
+      return create(PatchGroupResponseSchema, { group: shownGroup(after, request) });
+    },
+
+    async deleteGroup({ group, ifMatch }, call) {
+      const { orgId } = keyOf(call);
+      await locked(orgId, async (tx) => {
+        const record = await knownGroup(tx, orgId, group);
+        assertVersion(await resourceOf(tx, orgId, record.id), ifMatch);
+        const members = await membersOf(tx, record.id);
+        await dropGroup(tx, record.id);
+        await settle(tx, orgId, members, await giverOf(tx, call));
+        const details = { display_name: record.displayName, role: record.role };
+        await audit(tx, actOn({ id: record.id, orgId }, "group.removed", call, details));
+      });
+      return create(DeleteGroupResponseSchema, {});
+    },
+
+    async mapGroup({ group, role: given }, call) {
+      const { orgId } = keyOf(call);
+      const role = given || undefined;
+      const mapped = await locked(orgId, async (tx) => {
+        const giver = await giverOf(tx, call);
+        // Members who join the group later get the role too.
+        if (role !== undefined) await refuseStandingBeyond(tx, orgId, { role, workspaceIds: [] }, giver);
+        const record = { ...(await knownOrMade(tx, orgId, group)), role };
+        await changeGroup(tx, orgId, record);
+        await settle(tx, orgId, await membersOf(tx, record.id), giver);
+        const details = { display_name: record.displayName, role: role ?? null };
+        await audit(tx, actOn({ id: record.id, orgId }, "group.mapped", call, details));
+        return record;
+      });
+      return create(MapGroupResponseSchema, {
+        id: mapped.id,
+        displayName: mapped.displayName,
+        ...(role !== undefined && { role }),
+      });
+    },
+  };
+}
+
+const noSuchGroup = (): Refusal => refuse(Reason.NOT_FOUND, "there is no group of this id or display name");
+
+async function knownGroup(tx: Tx, orgId: string, name: string): Promise<GroupRecord> {
+  const group = await findGroupRecord(tx, orgId, name);
+  if (!group) throw noSuchGroup();
+  return group;
+}
+
+/** Ids are ours to give: what looks like one, or like those of other services, is no display name. */
+const ID_FORM = /^(grp_[0-9A-Z]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i;
+
+/** A group that is named by its display name comes to be by being named. */
+async function knownOrMade(tx: Tx, orgId: string, name: string): Promise<GroupRecord> {
+  const group = await findGroupRecord(tx, orgId, name);
+  if (!group && ID_FORM.test(name)) throw noSuchGroup();
+  return group ?? addGroup(tx, orgId, { displayName: nameOf(name), externalId: undefined });
+}
+
+async function resourceOf(sql: Queryable, orgId: string, id: string): Promise<ScimResource> {
+  const group = await findGroup(sql, orgId, id);
+  if (!group) throw noSuchGroup();
+  return group;
+}
+
+/** Applies a change to a group, with all that follows for members that join and leave. */
+async function become(
+  tx: Tx,
+  orgId: string,
+  record: GroupRecord,
+  told: Group,
+  action: string,
+  call: Call,
+): Promise<ScimResource> {
+  const { externalId = record.externalId, displayName = record.displayName } = told;
+  const wanted = idsOf(told);
+  if ((externalId ?? "").length > MAX_TEXT)
+    throw refuse(Reason.INVALID_VALUE, `externalId has at most ${MAX_TEXT} letters`);
+  const strangers = await strangersAmong(tx, orgId, wanted);
+  if (strangers.length > 0)
+    throw refuse(
+      Reason.INVALID_VALUE,
+      `${strangers.length} of the members are not users here`,
+      {},
+      { param: "members" },
+    );
+  const before = new Set(await membersOf(tx, record.id));
+  await changeGroup(tx, orgId, { ...record, displayName, externalId });
+  await setMembers(tx, record.id, wanted);
+  const came = wanted.filter((id) => !before.has(id));
+  const stays = new Set(wanted);
+  const left = [...before].filter((id) => !stays.has(id));
+  const giver = await giverOf(tx, call);
+  // Nobody is put into a group that gives more than the caller has, whatever else they have already.
+  if (record.role !== undefined && came.length > 0)
+    await refuseStandingBeyond(tx, orgId, { role: record.role, workspaceIds: [] }, giver);
+  await settle(tx, orgId, [...came, ...left], giver);
+  const details = { display_name: displayName, came, left };
+  await audit(tx, actOn({ id: record.id, orgId }, action, call, details));
+  return resourceOf(tx, orgId, record.id);
+}
+
+async function settle(tx: Tx, orgId: string, userIds: readonly string[], giver: Authority | undefined): Promise<void> {
+  if (userIds.length === 0) return;
+  await settleRoles(tx, await findMembers(tx, orgId, userIds), giver);
+  await touchMembers(tx, userIds);
+}
+
+function idsOf({ members }: Group): string[] {
+  const ids = members.map(({ value }) => value);
+  if (ids.length > MAX_MEMBERS) throw refuse(Reason.INVALID_VALUE, `a group has at most ${MAX_MEMBERS} members`);
+  if (!ids.every((id) => id !== undefined)) throw refuse(Reason.INVALID_VALUE, "every member needs a value");
+  return [...new Set(ids)];
+}
+
+function nameOf(displayName: string | undefined): string {
+  if (displayName === undefined || displayName.trim() === "")
+    throw refuse(Reason.INVALID_VALUE, "displayName is required", {}, { param: "displayName" });
+  if (displayName.length > MAX_TEXT)
+    throw refuse(Reason.INVALID_VALUE, `displayName has at most ${MAX_TEXT} letters`, {}, { param: "displayName" });
+  return displayName;
+}
+
+function groupOf(resource: ScimResource): Group {
+  try {
+    return fromJson(GroupSchema, resource as JsonObject, { ignoreUnknownFields: true });
+  } catch (cause) {
+    throw refuse(Reason.INVALID_VALUE, "a changed value is not one that its attribute takes", {}, { cause });
+  }
+}
+
+const shownGroup = (resource: ScimResource, wish: Projection): Group =>
+  fromJson(GroupSchema, shownOf(KINDS.group, resource, wish) as JsonObject, { ignoreUnknownFields: true });
+
+// Looks for resources of every kind at once (RFC 7644 section 3.4.3): users first, each kind in the order that is asked for.
+
+const LISTS: readonly (readonly [Kind, (sql: Sql, query: ScimQuery) => Promise<ScimPage>])[] = [
+  [KINDS.user, listUsers],
+  [KINDS.group, listGroups],
+];
+
+/** One page of everything that a search finds. Refuses with `invalid_filter` what no kind of resource can be asked. */
+async function searchAll(sql: Sql, request: SearchRequest, call: Call): Promise<SearchResponse> {
+  const { orgId } = keyOf(call);
+  const asked = LISTS.map(([kind, list]) => ({ kind, list, query: queryOf(kind, orgId, request) }));
+  const refused = asked.find(({ query }) => query instanceof Refusal);
+  const can = asked.filter(({ query }) => !(query instanceof Refusal)) as ((typeof asked)[number] & {
+    query: ScimQuery;
+  })[];
+  if (can.length === 0) throw refused?.query;
+  let { offset, limit } = can[0]!.query;
+  const start = offset;
+  let total = 0;
+  const resources: JsonObject[] = [];
+  for (const { kind, list, query } of can) {
+    const page = await list(sql, { ...query, offset, limit });
+    total += page.total;
+    offset = Math.max(0, offset - page.total);
+    limit -= page.resources.length;
+    for (const each of page.resources) resources.push(shownOf(kind, each, request) as JsonObject);
+  }
+  return create(SearchResponseSchema, {
+    schemas: [LIST_SCHEMA],
+    totalResults: total,
+    startIndex: start + 1,
+    itemsPerPage: resources.length,
+    resources: resources.map((each) => fromJson(FoundSchema, each, { ignoreUnknownFields: true })),
+  });
+}
+
+/** A kind that lacks an attribute of the filter, or the one to sort by, is not found by it. */
+function queryOf(kind: Kind, orgId: string, request: SearchRequest): ScimQuery | Refusal {
+  try {
+    return queryFor(kind, orgId, request);
+  } catch (thrown) {
+    if (thrown instanceof Refusal && (thrown.reason === Reason.INVALID_FILTER || thrown.reason === Reason.INVALID_PATH))
+      return thrown;
+    throw thrown;
+  }
+}

@@ -18,9 +18,9 @@ import { type Implementation, keyOf } from "../call.ts";
 import { nowSeconds } from "../clock.ts";
 import { violation } from "../contracts/contract.ts";
 import { BUCKETS, quantileOf } from "../routing/index.ts";
-import { MINUTES_KEPT_S, readSeries, type SeriesBy, type SeriesRow } from "../store/billing/series.ts";
 import type { Sql } from "../store/database/tx.ts";
-import { workspaceFor } from "./workspace-reach.ts";
+import { MINUTES_KEPT_S, readSeries, type SeriesBy, type SeriesRow } from "../store/history/series.ts";
+import { workspaceFor } from "./reach.ts";
 
 /** What the series depend on. */
 export interface SeriesDeps {

@@ -1,32 +1,76 @@
 /** How partners bring models: register, declare, verify; look after them, and withdraw them. */
-import { create } from "@bufbuild/protobuf";
+import { create, fromJson } from "@bufbuild/protobuf";
+import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
+import { OfferingCheckpointSchema } from "../../gen/limber/v1/checkpoint_pb.ts";
+import { ActionMeaningSchema, ContractSource, InputContractSchema } from "../../gen/limber/v1/input_contract_pb.ts";
+import {
+  AdvertisedFiguresSchema,
+  type Offering as OfferingMessage,
+  OfferingSchema,
+  OfferingStatus,
+  OfferingTermsSchema,
+  ProbeReportSchema,
+  ProviderAuthType,
+  ProviderSchema,
+  ProviderStanding,
+  WireProfileSchema,
+} from "../../gen/limber/v1/supply_pb.ts";
 import {
   DeclareModelResponseSchema,
+  DeleteOfferingResponseSchema,
+  GetOfferingResponseSchema,
+  GetOwnProviderResponseSchema,
+  GetReportResponseSchema,
   ListHardwareResponseSchema,
+  ListOfferingsResponseSchema,
+  ListOwnProvidersResponseSchema,
+  PauseOfferingResponseSchema,
+  RegisterProviderResponseSchema,
+  ResumeOfferingResponseSchema,
+  ReviewProviderResponseSchema,
+  SetModelOwnerResponseSchema,
   type SupplyService,
+  type UpdateOfferingRequest,
+  UpdateOfferingRequestSchema,
+  UpdateOfferingResponseSchema,
+  UpdateProviderResponseSchema,
   VerifyOfferingResponseSchema,
 } from "../../gen/limber/v1/supply_service_pb.ts";
-import { HARDWARE } from "../billing/price.ts";
+import { HARDWARE, hardwareOf, nanoFromUsd, secondOf, usdFromNano } from "../billing/price.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { steadyNow } from "../clock.ts";
+import { CONTRACT_WORDS } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
+import { type EventData, emit } from "../events/emit.ts";
 import { audit } from "../store/account/audit.ts";
+import { findOrg } from "../store/account/orgs.ts";
 import { tx } from "../store/database/tx.ts";
 import { recordJob } from "../store/jobs/jobs.ts";
 import {
   addModel,
+  type CostBasis,
   createOffering,
+  createProvider,
   findOffering,
+  listOfferings,
+  listProviders,
   type OfferingRecord,
+  type ProviderRecord,
+  progressOf,
+  putOffProbe,
+  reviewProvider,
+  type OfferingStatus as StatusWord,
   setOfferingStatus,
+  setOwner,
+  updateCostBasis,
+  updateProvider,
 } from "../store/supply/supply.ts";
+import { ASSUMED_SCALEDOWN_S, isSignedBy, mostSteps } from "../supply/facts.ts";
 import { PROBEABLE, verify } from "../supply/probe/probe.ts";
-import type { SupplyDeps } from "../supply/withdraw.ts";
+import { type SupplyDeps, withdraw } from "../supply/withdraw.ts";
+import { cursorOfName, DEFAULT_PAGE, nameOfCursor, readPage } from "./pages.ts";
 import { assertSigned, checkDeclaration, declarationOf, modelOf, ownProvider, wireFor } from "./supply/declare.ts";
 import { earningRpcs } from "./supply/earnings.ts";
-import { offeringMessage } from "./supply/messages.ts";
-import { offeringRpcs } from "./supply/offerings.ts";
-import { providerRpcs } from "./supply/providers.ts";
 
 /** The supply RPCs. */
 export function supplyService(deps: SupplyDeps): Implementation<typeof SupplyService> {
@@ -94,4 +138,405 @@ export function supplyService(deps: SupplyDeps): Implementation<typeof SupplySer
       return create(ListHardwareResponseSchema, { object: "list", data: HARDWARE.map(({ name }) => name) });
     },
   };
+}
+
+// Providers as their own organisation keeps them.
+
+type ProviderRpcs = Pick<
+  Implementation<typeof SupplyService>,
+  "registerProvider" | "listOwnProviders" | "getOwnProvider" | "updateProvider" | "reviewProvider" | "setModelOwner"
+>;
+
+/** The RPCs on providers. */
+function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
+  return {
+    async registerProvider(request, call) {
+      const { orgId } = keyOf(call);
+      const { name } = request;
+      const provider = await tx(sql, async (tx) => {
+        const made = await createProvider(tx, {
+          orgId,
+          name,
+          displayName: request.displayName ?? name,
+          contactEmail: request.contactEmail ?? null,
+          homepage: request.homepage ?? null,
+          regions: request.regions,
+          retainsFrames: request.dataCollection !== "deny",
+        });
+        await audit(tx, { ...byCall(call), orgId, action: "provider.registered", subject: made.id, details: { name } });
+        return made;
+      });
+      return create(RegisterProviderResponseSchema, { provider: providerMessage(provider) });
+    },
+
+    async listOwnProviders({ limit = DEFAULT_PAGE, cursor }, call) {
+      const after = nameOfCursor(cursor);
+      const { orgId } = keyOf(call);
+      const { records, ...page } = await readPage(
+        limit,
+        (most) => listProviders(sql, { orgId, after, limit: most }),
+        ({ name }) => cursorOfName(name),
+      );
+      const data = records.map((provider) => providerMessage(provider, true));
+      return create(ListOwnProvidersResponseSchema, { ...page, data });
+    },
+
+    async getOwnProvider({ provider: name }, call) {
+      const provider = await ownProvider(sql, name, call);
+      return create(GetOwnProviderResponseSchema, { provider: providerMessage(provider, true) });
+    },
+
+    async updateProvider({ provider: name, displayName, contactEmail, regions, dataCollection, homepage }, call) {
+      const { orgId } = keyOf(call);
+      const changes = {
+        ...(displayName !== undefined && { display_name: displayName }),
+        ...(contactEmail !== undefined && { contact_email: contactEmail }),
+        ...(homepage !== undefined && { homepage }),
+        ...(regions.length > 0 && { regions }),
+        ...(dataCollection !== undefined && { retains_frames: dataCollection !== "deny" }),
+      };
+      const provider = await tx(sql, async (tx) => {
+        const { id } = await ownProvider(tx, name, call);
+        const changed = await updateProvider(tx, id, changes);
+        const details = { changed: Object.keys(changes) };
+        await audit(tx, { ...byCall(call), orgId, action: "provider.changed", subject: id, details });
+        return changed;
+      });
+      await refresh();
+      return create(UpdateProviderResponseSchema, { provider: providerMessage(provider, true) });
+    },
+
+    async reviewProvider({ provider: name, standing, note }, call) {
+      const word = (Object.keys(STANDINGS) as ProviderRecord["standing"][]).find(
+        (each) => STANDINGS[each] === standing,
+      )!; // the schema admits no other
+      const provider = await tx(sql, async (tx) => {
+        const reviewed = await reviewProvider(tx, name, { standing: word, note });
+        if (!reviewed) throw refuse(Reason.NOT_FOUND, `there is no provider ${name}`);
+        const { id, orgId } = reviewed;
+        const details = { provider: name, standing: word, note };
+        await emit(tx, orgId, { case: "providerReviewed", value: details });
+        await audit(tx, { ...byCall(call), orgId, action: "provider.reviewed", subject: id, details });
+        return reviewed;
+      });
+      await refresh();
+      return create(ReviewProviderResponseSchema, { provider: providerMessage(provider, true) });
+    },
+
+    async setModelOwner({ owner, whose }, call) {
+      const orgId = whose.case === "orgId" ? whose.value : undefined;
+      await tx(sql, async (tx) => {
+        if (orgId !== undefined && !(await findOrg(tx, orgId)))
+          throw refuse(Reason.NOT_FOUND, `there is no organisation ${orgId}`);
+        const before = await setOwner(tx, owner, orgId);
+        for (const concerned of new Set([before, orgId]))
+          if (concerned !== undefined)
+            await audit(tx, {
+              ...byCall(call),
+              orgId: concerned,
+              action: "model_owner.set",
+              subject: owner,
+              details: { org_id: orgId },
+            });
+      });
+      await refresh();
+      return create(SetModelOwnerResponseSchema, { owner, ...(orgId !== undefined && { orgId }) });
+    },
+  };
+}
+
+// Offerings as their own organisation looks after them.
+
+type OfferingRpcs = Pick<
+  Implementation<typeof SupplyService>,
+  | "listOfferings"
+  | "getOffering"
+  | "getReport"
+  | "updateOffering"
+  | "pauseOffering"
+  | "resumeOffering"
+  | "deleteOffering"
+>;
+
+/** The RPCs on offerings. */
+function offeringRpcs(deps: SupplyDeps): OfferingRpcs {
+  const { sql } = deps;
+  const moved = async (offeringId: string, call: Call, { from, to, event, action }: Move): Promise<OfferingMessage> => {
+    const known = await findOffering(sql, offeringId);
+    if (!known || !isOwn(known, call) || known.status === "removed") throw notFound();
+    // Asked again it is as it was asked to be.
+    if (known.status === to) return offeringMessage(known, { terms: true });
+    const changed = await tx(sql, async (tx) => {
+      const changed = await setOfferingStatus(tx, offeringId, { from, to });
+      if (!changed) {
+        const text = `the offering is ${known.status}: only one that is ${from.join(" or ")} can be ${to === "paused" ? "paused" : "resumed"}`;
+        throw refuse(Reason.OFFERING_NOT_LIVE, text);
+      }
+      if (to === "live") await putOffProbe(tx, offeringId, 0);
+      await emit(tx, changed.orgId, { case: event, value: { offeringId } } as EventData); // both have this field
+      await audit(tx, { ...byCall(call), orgId: changed.orgId, action, subject: offeringId });
+      return changed;
+    });
+    await deps.refresh();
+    return offeringMessage(changed, { terms: true });
+  };
+  return {
+    async listOfferings({ mine = true, provider, model, status, limit = DEFAULT_PAGE, cursor }, call) {
+      const { principal } = call;
+      const query = {
+        orgId: principal.kind === "key" ? principal.orgId : undefined,
+        andPublic: !mine,
+        provider,
+        model,
+        status: status === undefined || status === OfferingStatus.UNSPECIFIED ? undefined : wordOf(status),
+        before: cursor,
+      };
+      const { records, ...page } = await readPage(
+        limit,
+        (most) => listOfferings(sql, { ...query, limit: most }),
+        ({ id }) => id,
+      );
+      const data = records.map((record) => offeringMessage(record, { terms: isOwn(record, call) }));
+      return create(ListOfferingsResponseSchema, { ...page, data });
+    },
+
+    async getOffering({ offeringId }, call) {
+      const record = await findOffering(sql, offeringId);
+      if (!record || !(isOwn(record, call) || isPublic(record))) throw notFound();
+      return create(GetOfferingResponseSchema, {
+        offering: offeringMessage(record, { terms: isOwn(record, call) }),
+      });
+    },
+
+    async getReport({ offeringId, running = false }, call) {
+      const record = await findOffering(sql, offeringId);
+      if (!record || !isOwn(record, call)) throw notFound();
+      const kept = (running ? await progressOf(sql, offeringId) : undefined) ?? record.report;
+      if (!kept) throw refuse(Reason.NOT_FOUND, "the offering was not probed yet; verify it");
+      const report = fromJson(ProbeReportSchema, kept as Parameters<typeof fromJson>[1], {
+        ignoreUnknownFields: true,
+      });
+      return create(GetReportResponseSchema, { report });
+    },
+
+    async updateOffering(request, call) {
+      const known = await findOffering(sql, request.offeringId);
+      if (!known || !isOwn(known, call) || known.status === "removed") throw notFound();
+      refuseImmutable(request);
+      const changes = basisOf(request);
+      const changed = await tx(sql, async (tx) => {
+        const changed = await updateCostBasis(tx, known.id, changes);
+        const { id: subject, orgId } = known;
+        const details = { changed: Object.keys(changes) };
+        const fields = details.changed.map((name) => (name === "cost_nano_per_second" ? "cost_usd_per_second" : name));
+        if (fields.length > 0)
+          await emit(tx, orgId, { case: "offeringChanged", value: { offeringId: subject, changed: fields } });
+        await audit(tx, { ...byCall(call), orgId, action: "offering.changed", subject, details });
+        return changed;
+      });
+      await deps.refresh();
+      return create(UpdateOfferingResponseSchema, { offering: offeringMessage(changed, { terms: true }) });
+    },
+
+    async pauseOffering({ offeringId }, call) {
+      return create(PauseOfferingResponseSchema, { offering: await moved(offeringId, call, PAUSE) });
+    },
+
+    async resumeOffering({ offeringId }, call) {
+      return create(ResumeOfferingResponseSchema, { offering: await moved(offeringId, call, RESUME) });
+    },
+
+    async deleteOffering({ offeringId, force = false }, call) {
+      const known = await findOffering(sql, offeringId);
+      if (!known || !isOwn(known, call) || known.status === "removed") throw notFound();
+      const gone = await withdraw(deps, known, { force, by: byCall(call), signal: call.signal });
+      return create(DeleteOfferingResponseSchema, { offering: offeringMessage(gone, { terms: true }) });
+    },
+  };
+}
+
+/** How an owner takes an offering out of routing and back. */
+interface Move {
+  readonly from: readonly StatusWord[];
+  readonly to: "paused" | "live";
+  readonly event: "offeringPaused" | "offeringResumed";
+  readonly action: string;
+}
+
+const PAUSE: Move = {
+  from: ["live", "degraded"],
+  to: "paused",
+  event: "offeringPaused",
+  action: "offering.paused",
+};
+const RESUME: Move = { from: ["paused"], to: "live", event: "offeringResumed", action: "offering.resumed" };
+
+const notFound = () => refuse(Reason.NOT_FOUND, "there is no offering of this name");
+
+/** The operator's, and the organisation's that declared it. */
+const isOwn = ({ orgId }: OfferingRecord, { principal }: Call): boolean =>
+  principal.kind === "admin" || (principal.kind === "key" && principal.orgId === orgId);
+
+const isPublic = ({ status }: OfferingRecord): boolean => status === "live" || status === "degraded";
+
+const wordOf = (status: OfferingStatus): StatusWord | undefined =>
+  (Object.keys(STATUSES) as StatusWord[]).find((word) => STATUSES[word] === status);
+
+const MUTABLE: ReadonlySet<string> = new Set([
+  "offeringId",
+  "hardware",
+  "costUsdPerSecond",
+  "scaledownS",
+  "timeoutS",
+  "coldTimeoutS",
+]);
+
+/** What was probed stays as it was probed. */
+function refuseImmutable(request: UpdateOfferingRequest): void {
+  const field = UpdateOfferingRequestSchema.fields.find(
+    ({ localName }) => !MUTABLE.has(localName) && request[localName as keyof UpdateOfferingRequest] !== undefined,
+  );
+  if (!field) return;
+  const text = `${field.name} is what was probed and never changes; declare the offering again, and verify the new one`;
+  throw refuse(Reason.IMMUTABLE_FIELD, text, {}, { param: field.name });
+}
+
+function basisOf({ hardware, costUsdPerSecond, scaledownS, timeoutS, coldTimeoutS }: UpdateOfferingRequest): CostBasis {
+  return {
+    ...(hardware !== undefined && { hardware: hardwareOf(hardware)?.name ?? hardware }),
+    ...(costUsdPerSecond !== undefined && {
+      cost_nano_per_second: nanoFromUsd(costUsdPerSecond, 1, "cost_usd_per_second"),
+    }),
+    ...(scaledownS !== undefined && { scaledown_s: scaledownS }),
+    ...(timeoutS !== undefined && { timeout_s: timeoutS }),
+    ...(coldTimeoutS !== undefined && { cold_timeout_s: coldTimeoutS }),
+  };
+}
+
+// Supply as its messages.
+
+/** A provider; its address for people only for its own organisation. */
+const providerMessage = (provider: ProviderRecord, own = false) => {
+  const { id, name, displayName, regions, retainsFrames, created, contactEmail, homepage } = provider;
+  const { standing, standingNote, reviewedAt } = provider;
+  return create(ProviderSchema, {
+    id,
+    name,
+    displayName,
+    regions,
+    retainsFrames,
+    created,
+    standing: STANDINGS[standing],
+    ...(reviewedAt !== null && { reviewedAt }),
+    ...(own && standingNote !== "" && { standingNote }),
+    ...(own && contactEmail !== null && { contactEmail }),
+    ...(own && homepage !== null && { homepage }),
+  });
+};
+
+/** What the operator says of a provider, by the store's words. */
+const STANDINGS = {
+  community: ProviderStanding.COMMUNITY,
+  verified: ProviderStanding.VERIFIED,
+  rejected: ProviderStanding.REJECTED,
+} as const satisfies Record<ProviderRecord["standing"], ProviderStanding>;
+
+/** The states of an offering by the store's words. */
+const STATUSES = {
+  pending: OfferingStatus.PENDING,
+  verifying: OfferingStatus.VERIFYING,
+  live: OfferingStatus.LIVE,
+  rejected: OfferingStatus.REJECTED,
+  degraded: OfferingStatus.DEGRADED,
+  suspended: OfferingStatus.SUSPENDED,
+  paused: OfferingStatus.PAUSED,
+  draining: OfferingStatus.DRAINING,
+  removed: OfferingStatus.REMOVED,
+} as const satisfies Record<OfferingRecord["status"], OfferingStatus>;
+
+/** An offering; with its terms where the caller may see them. */
+function offeringMessage(record: OfferingRecord, { terms = false } = {}): OfferingMessage {
+  const { input, actions } = record;
+  const { priceFrameNano, priceStepNano, priceTokenNano, verifiedAt } = record;
+  return create(OfferingSchema, {
+    id: record.id,
+    model: record.model,
+    provider: record.provider,
+    runtime: record.runtime,
+    status: STATUSES[record.status],
+    contracts: record.contracts.map((word) => CONTRACT_WORDS[word as keyof typeof CONTRACT_WORDS]), // written from the same table
+    actionSpaces: record.actionSpaces,
+    embodiments: record.embodiments,
+    precision: record.precision,
+    region: record.region,
+    hardware: record.hardware,
+    ...(priceFrameNano !== null && { pricePerFrame: usdFromNano(priceFrameNano) }),
+    ...(priceStepNano !== null && { pricePerActionStep: usdFromNano(priceStepNano) }),
+    ...(priceTokenNano !== null && { pricePer1kTokens: usdFromNano(priceTokenNano, 1000) }),
+    maxHorizon: mostSteps(record),
+    dtMs: record.dtMs,
+    parameters: record.parameters,
+    created: record.created,
+    ...(verifiedAt !== null && { verifiedAt }),
+    ...(record.checkpoint && {
+      checkpoint: create(OfferingCheckpointSchema, {
+        digest: record.checkpoint.digest,
+        signed: isSignedBy(record, record.makerKeys ?? []),
+      }),
+    }),
+    ...(terms && { terms: termsOf(record) }),
+    ...(input && {
+      input: fromJson(InputContractSchema, input as Json, { ignoreUnknownFields: true }),
+      inputSource: sourceOf(record, "input"),
+    }),
+    ...(actions && {
+      actions: {
+        actions: actions.map((each) => fromJson(ActionMeaningSchema, each as Json, { ignoreUnknownFields: true })),
+      },
+      actionsSource: sourceOf(record, "actions"),
+    }),
+  });
+}
+
+type Json = Parameters<typeof fromJson>[1];
+
+/** What its declaration left out its server said. */
+const sourceOf = ({ undeclared }: OfferingRecord, column: "input" | "actions"): ContractSource =>
+  undeclared.includes(column) ? ContractSource.SERVER : ContractSource.DECLARED;
+
+const AUTH_TYPES = {
+  none: ProviderAuthType.NONE,
+  bearer: ProviderAuthType.BEARER,
+  api_key: ProviderAuthType.API_KEY,
+} as const satisfies Record<OfferingRecord["authType"], ProviderAuthType>;
+
+function termsOf(record: OfferingRecord) {
+  const { scaledownS, coldTimeoutS, bounds, profile, ownRetention, note, actionDim } = record;
+  const advertised = advertisedOf(record);
+  return create(OfferingTermsSchema, {
+    endpoint: record.endpoint,
+    authType: AUTH_TYPES[record.authType],
+    costUsdPerSecond: usdFromNano(record.costNanoPerSecond ?? secondOf(record.hardware)),
+    timeoutS: record.timeoutS,
+    probeFailures: record.probeFailures,
+    ...(scaledownS === null ? { scaledownS: ASSUMED_SCALEDOWN_S, scaledownAssumed: true } : { scaledownS }),
+    ...(coldTimeoutS !== null && { coldTimeoutS }),
+    ...(bounds && { bounds: fromJson(SafetyBoundsSchema, bounds as Parameters<typeof fromJson>[1]) }),
+    ...(advertised && { advertised }),
+    ...(ownRetention !== null && { dataCollection: ownRetention ? "allow" : "deny" }),
+    ...(profile && { profile: fromJson(WireProfileSchema, profile as Parameters<typeof fromJson>[1]) }),
+    ...(note !== "" && { note }),
+    ...(actionDim !== null && { actionDim }),
+  });
+}
+
+/** What was advertised; undefined where nothing was. */
+function advertisedOf({ p50Ms, p95Ms, unitsPerS, uptime30d }: OfferingRecord) {
+  if ([p50Ms, p95Ms, unitsPerS, uptime30d].every((figure) => figure === null)) return undefined;
+  return create(AdvertisedFiguresSchema, {
+    ...(p50Ms !== null && { p50Ms }),
+    ...(p95Ms !== null && { p95Ms }),
+    ...(unitsPerS !== null && { framesPerS: unitsPerS }),
+    ...(uptime30d !== null && { uptime30d }),
+  });
 }

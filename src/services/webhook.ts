@@ -27,13 +27,13 @@ import { newId } from "../ids.ts";
 import { secretBytes } from "../random.ts";
 import { nearNames } from "../routing/index.ts";
 import { audit } from "../store/account/audit.ts";
-import { findWorkspace } from "../store/account/workspaces.ts";
+import { findWorkspace } from "../store/account/members.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import * as store from "../store/events/webhooks.ts";
 import { AddressRefused, checkUrl, wordsOfRefusal } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
 import { DEFAULT_PAGE, pageIn, readPage } from "./pages.ts";
-import { isNear, workspaceFor } from "./workspace-reach.ts";
+import { isNear, workspaceFor } from "./reach.ts";
 
 /** What webhooks depends on. */
 export interface WebhookDeps {

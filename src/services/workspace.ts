@@ -17,7 +17,6 @@ import { trustIn } from "../contracts/trust.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { audit } from "../store/account/audit.ts";
 import { listKeys, revokeKeys } from "../store/account/keys.ts";
-import { orgSettings, type StoredSettings } from "../store/account/settings.ts";
 import {
   changeWorkspace,
   createWorkspace,
@@ -25,15 +24,14 @@ import {
   findWorkspace,
   listWorkspaces,
   type WorkspaceRecord,
-} from "../store/account/workspaces.ts";
+} from "../store/account/members.ts";
+import { orgSettings, type StoredSettings } from "../store/account/settings.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
-import { toldRevoked } from "./account/keys.ts";
-import { type BudgetMessage, budgetMessage, budgetOf, byokWordOf, settingsMessage } from "./account/messages.ts";
-import { assertReachable, giverOf } from "./account/reach.ts";
-import { isWider, refuseNarrowed, refuseUnknownPreset } from "./account/settings.ts";
+import { isWider, refuseNarrowed, refuseUnknownPreset } from "./account.ts";
 import { allowsNoMore } from "./authority.ts";
+import { type BudgetMessage, budgetMessage, budgetOf, byokWordOf, settingsMessage, toldRevoked } from "./keys.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
-import { confinedTo } from "./workspace-reach.ts";
+import { assertReachable, confinedTo, giverOf } from "./reach.ts";
 
 /** What workspaces depend on. */
 export interface WorkspaceDeps {

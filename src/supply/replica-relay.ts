@@ -8,8 +8,7 @@ import { ServeRequestSchema, ServeResponseSchema } from "../../gen/limber/outbou
 import { Cancel } from "../cancellation.ts";
 import { after, every } from "../clock.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/contract.ts";
-import type { ReplicaLine } from "../events/nats/replica-line.ts";
-import { ReplicaMessenger } from "../events/replica-messenger.ts";
+import { type ReplicaLine, ReplicaMessenger } from "../events/nats/replicas.ts";
 import { newId } from "../ids.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
@@ -19,7 +18,7 @@ import {
   type RelayMessage,
   sendRelayMessages,
   takeRelayMessages,
-} from "../store/replicas/outbound-connections.ts";
+} from "../store/replicas/replicas.ts";
 import {
   type Elsewhere,
   OutboundConnection,

@@ -24,10 +24,8 @@ import {
 import { inSlices, type Sliced } from "../slices.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import { type Queryable, type Sql, tx } from "../store/database/tx.ts";
-import { claimWake, giveWakeBack, keepAwake } from "../store/replicas/awake-offerings.ts";
-import { forcedCircuits, moveCircuit } from "../store/replicas/circuits.ts";
-import type { MinuteRecord } from "../store/replicas/rollups.ts";
-import type { TroubleRecord } from "../store/supply/offering-days.ts";
+import type { MinuteRecord, TroubleRecord } from "../store/history/series.ts";
+import { claimWake, forcedCircuits, giveWakeBack, keepAwake, moveCircuit } from "../store/replicas/replicas.ts";
 import { ownerText } from "../upstream/transport/failures.ts";
 
 /** How a message is sent to all replicas; it may be lost. */

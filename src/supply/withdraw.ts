@@ -5,8 +5,13 @@ import { Reason, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import { type Act, audit } from "../store/account/audit.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
-import { deleteOffering, inFlightOn, withdrawnUntil } from "../store/supply/offering-lifecycle.ts";
-import { type OfferingRecord, setOfferingStatus } from "../store/supply/supply.ts";
+import {
+  deleteOffering,
+  inFlightOn,
+  type OfferingRecord,
+  setOfferingStatus,
+  withdrawnUntil,
+} from "../store/supply/supply.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { FrameOptions } from "../upstream/pictures/frames.ts";
 import type { Vault } from "../vault.ts";

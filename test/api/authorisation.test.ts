@@ -14,9 +14,8 @@ import { browserOf, createAuthenticator, proxiesOf } from "../../src/edge/gate/a
 import { methodRulesOf } from "../../src/edge/gate/gate.ts";
 import { RateLimits } from "../../src/edge/gate/rate-limits.ts";
 import { factsOf, type Refusal } from "../../src/errors.ts";
-import { KeyCache } from "../../src/store/account/key-cache.ts";
+import { KeyCache, SessionCache } from "../../src/store/account/caches.ts";
 import { takeRates } from "../../src/store/account/rates.ts";
-import { SessionCache } from "../../src/store/account/session-cache.ts";
 import { Notifications } from "../../src/store/database/notifications.ts";
 import { ADMIN_TOKEN, type Answer, type App, type Caller } from "../support/app.ts";
 import { type Belongings, belongings, NOBODYS } from "../support/belongings.ts";

@@ -5,7 +5,7 @@
  * rounds' means, and of their pairs, without the slowest tenth, which is the machine's doing. Goal: both below 4.5. Usage: node test/bench/timing.ts [guesses]
  */
 import { hash, timingSafeEqual } from "node:crypto";
-import { KeyCache } from "../../src/store/account/key-cache.ts";
+import { KeyCache } from "../../src/store/account/caches.ts";
 import { hashSecret, newSecret } from "../../src/store/account/secret.ts";
 import type { Notifications } from "../../src/store/database/notifications.ts";
 import type { Sql } from "../../src/store/database/tx.ts";

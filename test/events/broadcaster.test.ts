@@ -1,7 +1,7 @@
 /** Spans that wait for a target: so many and no more, the others counted, and nothing of the target's silence reaches who calls. */
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
-import { Broadcaster, MOST_WAITING } from "../../src/events/broadcast/broadcaster.ts";
-import type { EndedCall } from "../../src/events/broadcast/ended-call.ts";
+import { Broadcaster, MOST_WAITING } from "../../src/events/broadcaster.ts";
+import type { EndedCall } from "../../src/events/spans.ts";
 import { newId } from "../../src/ids.ts";
 import { Notifications } from "../../src/store/database/notifications.ts";
 import { tx } from "../../src/store/database/tx.ts";

@@ -1,6 +1,6 @@
 /** Messages of NATS laid out by hand: what a server reads. */
 import { expect, it } from "vitest";
-import { Frames } from "../../src/events/nats/frames.ts";
+import { Frames } from "../../src/events/nats/link.ts";
 
 const HEAD_BYTES = "NATS/1.0\r\nid: 1\r\n\r\n".length;
 const expectedOf = (payload: Uint8Array): Buffer =>

@@ -2,7 +2,7 @@
 import fc from "fast-check";
 import { Webhook } from "standardwebhooks";
 import { describe, expect, it } from "vitest";
-import { Signer } from "../../src/events/webhook-signer.ts";
+import { Signer } from "../../src/events/webhooks.ts";
 import { runs } from "../support/runs.ts";
 
 const secretOf = (bytes: Uint8Array) => `whsec_${Buffer.from(bytes).toString("base64")}`;

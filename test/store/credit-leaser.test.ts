@@ -3,7 +3,7 @@ import type { Payer } from "../../src/billing/credit-leaser.ts";
 import { sleep } from "../../src/clock.ts";
 import { Reason, Refusal } from "../../src/errors.ts";
 import { balanceOf } from "../../src/store/account/orgs.ts";
-import { listUsage, usageTotals } from "../../src/store/billing/usage.ts";
+import { listUsage, usageTotals } from "../../src/store/history/usage.ts";
 import { replaceAmbient } from "../support/ambient.ts";
 import { refusalOf, useLedger } from "../support/ledger.ts";
 import { ManualClock } from "../support/manual-clock.ts";

@@ -1,7 +1,6 @@
 import { crc32 } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { KeyCache } from "../../src/store/account/key-cache.ts";
-import { spendingOf } from "../../src/store/account/key-spending.ts";
+import { KeyCache } from "../../src/store/account/caches.ts";
 import {
   createKey,
   DEFAULT_RATE_LIMIT,
@@ -9,6 +8,7 @@ import {
   findKeyByHash,
   listKeys,
   setKeyDisabled,
+  spendingOf,
 } from "../../src/store/account/keys.ts";
 import { createOrg, findOrg, setOrgStatus } from "../../src/store/account/orgs.ts";
 import { hashSecret, isSecret, newSecret } from "../../src/store/account/secret.ts";

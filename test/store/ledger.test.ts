@@ -3,8 +3,8 @@ import type { Payer } from "../../src/billing/credit-leaser.ts";
 import { Reason } from "../../src/errors.ts";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
 import type { RequestRecord } from "../../src/store/billing/ledger.ts";
-import { listUsage } from "../../src/store/billing/usage.ts";
-import { listCalls } from "../../src/store/events/logs.ts";
+import { listCalls } from "../../src/store/history/logs.ts";
+import { listUsage } from "../../src/store/history/usage.ts";
 import { only, refusalOf, spent, storm, useLedger } from "../support/ledger.ts";
 import { call, endOf, estimate, intentOf, makePayer } from "../support/money.ts";
 

@@ -6,7 +6,7 @@ import {
   pruneRollups,
   putMinutes,
   rollUp,
-} from "../../src/store/replicas/rollups.ts";
+} from "../../src/store/history/series.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 
 let database: FreshDatabase;

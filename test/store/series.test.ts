@@ -1,7 +1,7 @@
 /** Figures of calls over time: added up or not, they are the same, and nothing is counted twice. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { bucketOf } from "../../src/routing/health/cell.ts";
-import { addUpSeries, pruneSeries, readSeries, type SeriesRow } from "../../src/store/billing/series.ts";
+import { addUpSeries, pruneSeries, readSeries, type SeriesRow } from "../../src/store/history/series.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 
 let database: FreshDatabase;

@@ -3,7 +3,7 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { newId } from "../../src/ids.ts";
 import { EMPTIED, KEPT } from "../../src/store/account/delete-org.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
-import { forgetLogs } from "../../src/store/events/logs.ts";
+import { forgetLogs } from "../../src/store/history/logs.ts";
 import { EXPORT_FILES } from "../../src/store/jobs/exports.ts";
 import { ADMIN_TOKEN, type Answer, type App, type Caller } from "../support/app.ts";
 import { belongings } from "../support/belongings.ts";

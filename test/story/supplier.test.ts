@@ -5,7 +5,7 @@ import { ActRequestSchema } from "../../gen/limber/policy/v1/policy_service_pb.t
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { addUpServed } from "../../src/store/billing/earnings.ts";
 import { brokenInvariants } from "../../src/store/billing/invariants.ts";
-import { rollUp } from "../../src/store/replicas/rollups.ts";
+import { rollUp } from "../../src/store/history/series.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller } from "../support/app.ts";
 import { seeded } from "../support/chance.ts";
 import type { FreshDatabase } from "../support/database.ts";

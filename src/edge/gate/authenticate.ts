@@ -13,7 +13,7 @@ import { now } from "../../clock.ts";
 import { Reason, Refusal, refuse } from "../../errors.ts";
 import { authorityOf, effective, reachOfCalls, requiresSigned } from "../../services/authority.ts";
 import { denialOf } from "../../services/permissions.ts";
-import type { KeyUse } from "../../store/account/key-cache.ts";
+import type { KeyUse } from "../../store/account/caches.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 import { refusalOfOutage } from "../messages/errors.ts";
 import type { AdmittedWork } from "./admission.ts";

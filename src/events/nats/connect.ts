@@ -1,7 +1,8 @@
 /** Connections to NATS. */
-import { connect, type NatsConnection, wsconnect } from "nats";
+
+import { existsSync, readFileSync } from "node:fs";
+import { type ConnectionOptions, connect, credsAuthenticator, type NatsConnection, wsconnect } from "nats";
 import { BRAND } from "../../brand.ts";
-import { natsAddress } from "./address.ts";
 
 /** Milliseconds that NATS may take for any answer. */
 export const ANSWER_MS = 3_000;
@@ -21,4 +22,66 @@ export function dial(url: string): Promise<NatsConnection> {
     pingInterval: PING_MS,
     ...options(),
   });
+}
+
+// The address of NATS: its servers, and who the gateway is to them.
+
+/** Schemes of NATS: its own protocol, in clear text and encrypted, and the same over WebSocket. */
+const SCHEMES = /^(nats|tls|ws|wss):\/\/([^/?#]*)\/?(?:\?([^#]*))?$/;
+/** Files that an address may name. */
+const FILES = ["creds", "ca", "cert", "key"] as const;
+/** The part of a subject in which JetStream is reached behind a leaf node. */
+const DOMAIN = /^[\w-]{1,64}$/;
+
+/** Where NATS is, and with what to connect. */
+interface NatsAddress {
+  /** One or several of a cluster. */
+  readonly servers: readonly string[];
+  readonly isWebSocket: boolean;
+  /** The domain of JetStream; undefined: that of the server itself. */
+  readonly domain: string | undefined;
+  /** Who connects, and under which certificate. Files are read anew each time. */
+  options(): Pick<ConnectionOptions, "user" | "pass" | "token" | "tls" | "authenticator">;
+}
+
+/**
+ * Reads `nats://user:password@a:4222,b:4222?creds=/path`: a user alone is a token; `creds` is a file of a user's JWT and seed, `ca`,
+ * `cert` and `key` are files for TLS; `domain` is JetStream's, for one behind a leaf node. Throws an error whose message says what the address must be.
+ */
+export function natsAddress(text: string): NatsAddress {
+  const [, scheme = "", authority = "", query = ""] = SCHEMES.exec(text) ?? [];
+  const at = authority.lastIndexOf("@");
+  const hosts = authority.slice(at + 1).split(",");
+  if (!hosts.every((host) => host !== "" && URL.canParse(`nats://${host}`)))
+    throw new Error("an address that begins with nats:// or tls:// or ws:// or wss://, with commas between servers");
+  const asked = new URLSearchParams(query);
+  const files = new Map<string, string>();
+  const domain = asked.get("domain") ?? undefined;
+  if (domain !== undefined && !DOMAIN.test(domain))
+    throw new Error("an address whose domain is letters, digits, - and _");
+  asked.delete("domain");
+  for (const [name, path] of asked) {
+    if (!FILES.some((file) => file === name))
+      throw new Error(`an address whose parameters are ${FILES.join(", ")}, domain, not ${name}`);
+    if (!existsSync(path)) throw new Error(`an address whose ${name} is the path of a file that can be read`);
+    files.set(name, path);
+  }
+  if (files.has("cert") !== files.has("key")) throw new Error("an address with cert and key together");
+  const [user = "", ...password] = (at < 0 ? "" : authority.slice(0, at)).split(":").map(decodeURIComponent);
+  const pass = password.join(":");
+  const isEncrypted = scheme === "tls" || files.has("ca") || files.has("cert");
+  return {
+    servers: hosts.map((host) => `${scheme}://${host}`),
+    isWebSocket: scheme.startsWith("ws"),
+    domain,
+    options: () => ({
+      ...(pass !== "" ? { user, pass } : user !== "" && { token: user }),
+      ...(files.has("creds") && { authenticator: credsAuthenticator(readFileSync(files.get("creds")!)) }),
+      ...(isEncrypted && {
+        tls: Object.fromEntries(
+          ["ca", "cert", "key"].flatMap((name) => (files.has(name) ? [[`${name}File`, files.get(name)]] : [])),
+        ),
+      }),
+    }),
+  };
 }

@@ -1,13 +1,10 @@
 /** A connection to NATS for as long as it lasts. One that was lost stays lost: whatever it had not sent is never sent later. */
-import { deadline, type NatsConnection } from "nats";
+import { createInbox, deadline, type Msg, type NatsConnection } from "nats";
 import { BRAND } from "../../brand.ts";
-import { sleep } from "../../clock.ts";
+import { after, sleep } from "../../clock.ts";
 import type { EventRecord } from "../../store/events/outbox.ts";
-import { natsAddress } from "./address.ts";
-import { ANSWER_MS, dial } from "./connect.ts";
-import { Frames, type Send, sendOf } from "./frames.ts";
-import { Inbox } from "./inbox.ts";
-import { RelayTurns, type RelayTurnsDeps } from "./relay-turns.ts";
+import { ANSWER_MS, dial, natsAddress } from "./connect.ts";
+import { RelayTurns, type RelayTurnsDeps } from "./leadership.ts";
 
 /** Subjects that are remembered. */
 const MOST_REMEMBERED = 10_000;
@@ -220,3 +217,131 @@ interface StreamAnswer {
 
 /** JetStream is not enabled for this account, or not at all. */
 const NO_JETSTREAM: ReadonlySet<number> = new Set([10039, 10076]);
+
+// Messages as the protocol of NATS has them on the wire, many behind each other in one buffer: what its client does for each alone costs
+// more than all else that is done for a message.
+
+const FIRST_ROOM = 64 * 1024;
+const END = "\r\n";
+const VERSION = `NATS/1.0${END}`;
+
+/** A buffer of messages that is used again and again. */
+export class Frames {
+  #room = Buffer.allocUnsafeSlow(FIRST_ROOM);
+  #from = 0;
+  #to = 0;
+
+  /** Forgets what it held: call it when all of that has been read. */
+  clear(): void {
+    this.#from = 0;
+    this.#to = 0;
+  }
+
+  /**
+   * Adds a message as `HPUB` (docs.nats.io, client protocol). `to` is its subject, and after a space where the answer goes, if any shall
+   * come. Each line of `head` is ended; both are ASCII.
+   */
+  add(to: string, head: string, payload: Uint8Array): void {
+    const headBytes = VERSION.length + head.length + END.length;
+    const text = `HPUB ${to} ${headBytes} ${headBytes + payload.length}${END}${VERSION}${head}${END}`;
+    if (this.#to + text.length + payload.length + END.length > this.#room.length)
+      this.#grow(text.length + payload.length);
+    this.#to += this.#room.write(text, this.#to, "latin1");
+    this.#room.set(payload, this.#to);
+    this.#to += payload.length;
+    this.#room[this.#to++] = 13;
+    this.#room[this.#to++] = 10;
+  }
+
+  /** The messages since it was last asked, as a view that holds until `clear`. */
+  take(): Uint8Array {
+    const taken = this.#room.subarray(this.#from, this.#to);
+    this.#from = this.#to;
+    return taken;
+  }
+
+  /** Those that were taken stay where they are. */
+  #grow(needed: number): void {
+    const waiting = this.#room.subarray(this.#from, this.#to);
+    this.#room = Buffer.allocUnsafeSlow(2 * Math.max(this.#room.length, waiting.length + needed));
+    this.#room.set(waiting);
+    this.clear();
+    this.#to = waiting.length;
+  }
+}
+
+/** Sends bytes as they are. */
+type Send = (frames: Uint8Array) => void;
+
+/**
+ * The client's own method of writing to its socket, which is private. What is sent by it goes before all that the client is asked for later.
+ * Throws where this version of the client has none.
+ */
+function sendOf(connection: NatsConnection): Send {
+  const { protocol }: { protocol?: { transport?: { send?: unknown } } } = connection as object;
+  const transport = protocol?.transport;
+  if (typeof transport?.send !== "function") throw new TypeError("this client of NATS sends no bytes as they are");
+  const { send } = transport;
+  return (frames) => void send.call(transport, frames);
+}
+
+// The answers of NATS to requests in own frames (`frames.ts`): what the client does for each request costs as much as a
+// hundred events in flight.
+
+/** The request that waits for one answer. */
+type PendingReply = PromiseWithResolvers<Msg>;
+
+/** The answers of one connection. */
+class Inbox {
+  readonly #connection: NatsConnection;
+  readonly #address = createInbox();
+  readonly #waiting = new Map<string, PendingReply>();
+  #asked = 0;
+  #open: Promise<void> | undefined;
+
+  /** Subscribes when it is opened, and not before: a user that makes no requests may not be allowed to. */
+  constructor(connection: NatsConnection) {
+    this.#connection = connection;
+    void connection.closed().then((cause) => this.fail(cause ?? new Error("the connection was closed")));
+  }
+
+  /** Subscribes; resolves when the server has the subscription, so that later requests are answered here. */
+  open(): Promise<void> {
+    this.#open ??= this.#listen();
+    return this.#open;
+  }
+
+  /** The subject of one answer, and the answer. It rejects when none comes in time, or the request has no subscriber. */
+  next(): { address: string; answer: Promise<Msg> } {
+    const address = `${this.#address}.${this.#asked++}`;
+    const waiting: PendingReply = Promise.withResolvers();
+    this.#waiting.set(address, waiting);
+    if (this.#connection.isClosed()) waiting.reject(new Error("the connection is closed"));
+    const forget = after(ANSWER_MS, () => waiting.reject(new Error("NATS did not answer in time")));
+    const answer = waiting.promise.finally(() => {
+      forget();
+      this.#waiting.delete(address);
+    });
+    // The request may have failed to leave, and its answer is not awaited then.
+    answer.catch(() => {});
+    return { address, answer };
+  }
+
+  /** Nothing more is answered. */
+  fail(cause: Error): void {
+    for (const { reject } of this.#waiting.values()) reject(cause);
+  }
+
+  #listen(): Promise<void> {
+    this.#connection.subscribe(`${this.#address}.*`, {
+      callback: (error, message) => {
+        if (error) return this.fail(error);
+        const waiting = this.#waiting.get(message.subject);
+        // The server's status for a request without a subscriber.
+        if (message.data.length === 0 && message.headers?.code === 503) waiting?.reject(new Error("nobody listens"));
+        else waiting?.resolve(message);
+      },
+    });
+    return this.#connection.flush();
+  }
+}

@@ -13,7 +13,7 @@ import {
   UpstreamFailure,
 } from "../../contracts/contract.ts";
 import { asRefusal, Reason, Refusal } from "../../errors.ts";
-import type { CallWatch } from "../../events/broadcast/broadcaster.ts";
+import type { CallWatch } from "../../events/broadcaster.ts";
 import { type DispatchEffect, type Hedges, type LoopEvent, type PlanStep, tellOwner } from "../../routing/index.ts";
 import { SideNote } from "../../side-note.ts";
 import type { Reached } from "../../supply/live-supply.ts";

@@ -5,7 +5,7 @@ import { CreateOauthClientRequestSchema } from "../../../gen/limber/v1/oauth_ser
 import type { KeyPrincipal } from "../../call.ts";
 import { CONTRACT_WORDS } from "../../contracts/contract.ts";
 import { Reason, refuse } from "../../errors.ts";
-import type { ClientRecord } from "../../store/account/oauth.ts";
+import type { ClientRecord } from "../../store/account/sessions.ts";
 import { callersReach, PERMISSIONS } from "../permissions.ts";
 
 const RUN = "inference.run";

@@ -1,12 +1,32 @@
 /** What all answers share: pages of lists (RFC 7644 section 3.4.2), the attributes that are asked for (3.9), and versions (3.14). */
+
+import { create } from "@bufbuild/protobuf";
+import {
+  type ResourceType,
+  ResourceTypeSchema,
+  type Schema,
+  type SchemaAttribute,
+  SchemaAttributeSchema,
+  SchemaSchema,
+  type ServiceProviderConfig,
+  ServiceProviderConfigSchema,
+} from "../../../gen/limber/scim/v2/discovery_pb.ts";
 import { Reason, refuse } from "../../errors.ts";
-import type { ScimQuery, ScimResource } from "../../store/account/scim.ts";
+import type { ScimQuery, ScimResource } from "../../store/account/issuers.ts";
 import type { Sql } from "../../store/database/tx.ts";
-import { type AttributePlace, type Kind, placeOf } from "./attributes.ts";
-import { MAX_RESULTS } from "./discovery.ts";
-import { parseFilter } from "./filter.ts";
-import type { Resource } from "./patch.ts";
-import { jsonPathOf, sortPathOf } from "./query.ts";
+import {
+  type Attribute,
+  type AttributePlace,
+  type Comparison,
+  type Filter,
+  KINDS,
+  type Kind,
+  type Literal,
+  parseFilter,
+  placeOf,
+  type Resource,
+  type SchemaDocument,
+} from "./attributes.ts";
 
 /** What SCIM depends on. */
 export interface ScimDeps {
@@ -16,7 +36,7 @@ export interface ScimDeps {
 }
 
 /** What a caller asks of a list. */
-export interface ListWish {
+interface ListWish {
   readonly filter?: string | undefined;
   readonly sortBy?: string | undefined;
   readonly sortOrder?: string | undefined;
@@ -117,3 +137,157 @@ export function assertVersion({ meta }: ScimResource, ifMatch: string | undefine
   if (!asked.includes("*") && !asked.some((each) => each === version || `W/${each}` === version))
     throw refuse(Reason.VERSION_MISMATCH, "the resource was changed since; read it again");
 }
+
+// Filters as paths that PostgreSQL evaluates over resources, so that no list has to fit into this process.
+
+/** The names under which the database keeps a resource as it is, and in lower case. */
+const RAW = "r";
+const LOWER = "l";
+
+/**
+ * A filter as an SQL/JSON path over `{r: resource, l: resource in lower case}`. Every text of the caller's is in it as a quoted
+ * literal.
+ */
+const jsonPathOf = (filter: Filter): string => `$ ? (${predicate(filter, "top")})`;
+
+/** Where a place is sorted by, in the same form. */
+function sortPathOf({ names, attribute, parent }: AttributePlace): string {
+  const value =
+    attribute.type === "complex" ? (attribute.subAttributes ?? []).find(({ name }) => name === "value") : undefined;
+  const all = value ? [...names, value.name] : names;
+  const many = (parent ?? attribute).multiValued ? "[0]" : "";
+  const [first = "", ...rest] = steps(all, isExact(attribute, names));
+  return `${rootOf(attribute, names, "$")}${first}${many}${rest.join("")}`;
+}
+
+/** Only what stands at the top is looked at as it is: identifiers, which differ by case. */
+const isExact = ({ caseExact, type }: Attribute, names: readonly string[]): boolean =>
+  caseExact === true && type !== "boolean" && (names.length === 1 || names[0] === "meta");
+
+const rootOf = (attribute: Attribute, names: readonly string[], base: string): string =>
+  `${base}.${isExact(attribute, names) ? RAW : LOWER}`;
+
+const steps = (names: readonly string[], exact: boolean): string[] =>
+  names.map((name) => `.${JSON.stringify(exact ? name : name.toLowerCase())}`);
+
+function predicate(filter: Filter, level: "top" | "inner"): string {
+  switch (filter.op) {
+    case "and":
+    case "or":
+      return filter.all.map((each) => `(${predicate(each, level)})`).join(filter.op === "and" ? " && " : " || ");
+    case "not":
+      return `!(${predicate(filter.inner, level)})`;
+    case "pr":
+      return `exists(${pathTo(filter.place, level)} ? (@ != null))`;
+    case "some":
+      return `exists(${pathTo(filter.place, level)} ? (${predicate(filter.inner, "inner")}))`;
+    case "ne":
+      return `!(${compared(filter.place, "eq", filter.value, level)})`;
+    default:
+      return compared(filter.place, filter.op, filter.value, level);
+  }
+}
+
+function pathTo({ names, attribute, parent }: AttributePlace, level: "top" | "inner"): string {
+  const exact = level === "top" && isExact(attribute, names);
+  const root = level === "top" ? `@.${exact ? RAW : LOWER}` : "@";
+  const all = steps(names, exact);
+  // The attribute that has several values is the last one, or the one before it.
+  const many = attribute.multiValued ? all.length - 1 : parent?.multiValued && level === "top" ? all.length - 2 : -1;
+  return root + all.map((step, at) => (at === many ? `${step}[*]` : step)).join("");
+}
+
+const SIGNS: Readonly<Partial<Record<Comparison, string>>> = { eq: "==", gt: ">", ge: ">=", lt: "<", le: "<=" };
+
+function compared(
+  place: AttributePlace,
+  op: Exclude<Comparison, "ne">,
+  literal: Literal,
+  level: "top" | "inner",
+): string {
+  const path = pathTo(place, level);
+  if (literal === null) return `!exists(${path} ? (@ != null))`;
+  if (typeof literal !== "string") return `${path} ${SIGNS[op]} ${JSON.stringify(literal)}`;
+  const exact = level === "top" && isExact(place.attribute, place.names);
+  const text = exact ? literal : literal.toLowerCase();
+  switch (op) {
+    case "sw":
+      return `${path} starts with ${quoted(text)}`;
+    case "co":
+      return `${path} like_regex ${quoted(text)} flag "q"`;
+    case "ew":
+      return `${path} like_regex ${quoted(`${text.replaceAll(/[^\p{L}\p{N}]/gu, "\\$&")}$`)}`;
+    default:
+      return `${path} ${SIGNS[op]} ${quoted(text)}`;
+  }
+}
+
+const quoted = (text: string): string => JSON.stringify(text);
+
+// The service's own description (RFC 7643 sections 5 to 7).
+
+const CORE = "urn:ietf:params:scim:schemas:core:2.0";
+const BASE = "/v1/scim/v2";
+
+/** Resources in one answer. */
+const MAX_RESULTS = 1000;
+
+/** The kinds of resources. */
+export const RESOURCE_TYPES: readonly ResourceType[] = Object.values(KINDS).map(
+  ({ name, endpoint, schema, extensions }) =>
+    create(ResourceTypeSchema, {
+      schemas: [`${CORE}:ResourceType`],
+      id: name,
+      name,
+      description: schema.description,
+      endpoint,
+      schema: schema.id,
+      schemaExtensions: extensions.map(({ id }) => ({ schema: id, required: false })),
+      meta: { resourceType: "ResourceType", location: `${BASE}/ResourceTypes/${name}` },
+    }),
+);
+
+/** The schemas. */
+export const SCHEMAS: readonly Schema[] = Object.values(KINDS)
+  .flatMap(({ schema, extensions }): SchemaDocument[] => [schema, ...extensions])
+  .map(({ id, name, description, attributes }) =>
+    create(SchemaSchema, {
+      schemas: [`${CORE}:Schema`],
+      id,
+      name,
+      description,
+      attributes: attributes.map(attributeMessage),
+      meta: { resourceType: "Schema", location: `${BASE}/Schemas/${id}` },
+    }),
+  );
+
+function attributeMessage(attribute: Attribute): SchemaAttribute {
+  const { canonicalValues = [], referenceTypes = [], subAttributes = [], ...rest } = attribute;
+  return create(SchemaAttributeSchema, {
+    ...rest,
+    canonicalValues: [...canonicalValues],
+    referenceTypes: [...referenceTypes],
+    subAttributes: subAttributes.map(attributeMessage),
+  });
+}
+
+/** What the service can do. */
+export const PROVIDER_CONFIG: ServiceProviderConfig = create(ServiceProviderConfigSchema, {
+  schemas: [`${CORE}:ServiceProviderConfig`],
+  patch: { supported: true },
+  bulk: { supported: false, maxOperations: 0, maxPayloadSize: 0 },
+  filter: { supported: true, maxResults: MAX_RESULTS },
+  changePassword: { supported: false },
+  sort: { supported: true },
+  etag: { supported: true },
+  authenticationSchemes: [
+    {
+      type: "oauthbearertoken",
+      name: "API key",
+      description: "An API key of the role owner or admin, as a bearer token.",
+      specUri: "https://www.rfc-editor.org/info/rfc6750",
+      primary: true,
+    },
+  ],
+  meta: { resourceType: "ServiceProviderConfig", location: `${BASE}/ServiceProviderConfig` },
+});

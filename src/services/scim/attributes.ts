@@ -1,6 +1,8 @@
 /** What attributes resources have: those of RFC 7643 that the messages carry, with what a field does not say of them. */
 import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { EnterpriseUserSchema, GroupSchema, UserSchema } from "../../../gen/limber/scim/v2/resource_pb.ts";
+import { Reason, Refusal, refuse } from "../../errors.ts";
+import { breathe } from "../../slices.ts";
 
 /** One attribute, as a schema shows it (RFC 7643 section 7). */
 export interface Attribute {
@@ -140,7 +142,7 @@ export interface AttributePlace {
 const same = (a: string, b: string): boolean => a.toLowerCase() === b.toLowerCase();
 
 /** A part of a complex attribute, by its name in any case. */
-export const partOf = ({ subAttributes }: Attribute, name: string): Attribute | undefined =>
+const partOf = ({ subAttributes }: Attribute, name: string): Attribute | undefined =>
   subAttributes?.find((part) => same(part.name, name));
 
 /**
@@ -169,3 +171,456 @@ function within(attributes: readonly Attribute[], path: string): AttributePlace 
   const part = partOf(attribute, second);
   return part && { names: [attribute.name, part.name], attribute: part, parent: attribute };
 }
+
+// Filters and paths (RFC 7644 sections 3.4.2.2 and 3.5.2), read by recursive descent into a tree whose attributes exist.
+
+const COMPARISONS = ["eq", "ne", "co", "sw", "ew", "gt", "ge", "lt", "le"] as const;
+/** How a value is compared. */
+export type Comparison = (typeof COMPARISONS)[number];
+
+/** What values are compared with. */
+export type Literal = string | number | boolean | null;
+
+/** A filter. Places inside of `some` are those of the parts of its attribute. */
+export type Filter =
+  | { readonly op: "and" | "or"; readonly all: readonly Filter[] }
+  | { readonly op: "not"; readonly inner: Filter }
+  | { readonly op: "pr"; readonly place: AttributePlace }
+  | { readonly op: Comparison; readonly place: AttributePlace; readonly value: Literal }
+  | { readonly op: "some"; readonly place: AttributePlace; readonly inner: Filter };
+
+/** A path of a change: an attribute, which of its values, and which part of these. */
+interface Path {
+  readonly place: AttributePlace;
+  readonly filter: Filter | undefined;
+  readonly part: Attribute | undefined;
+}
+
+const MAX_LENGTH = 4096;
+const MAX_TERMS = 256;
+const MAX_DEPTH = 32;
+/** A text, a bracket or the dot behind one, a word, or a number. */
+const TOKEN =
+  /\s*("(?:[^"\\]|\\.)*"|[()[\].]|[A-Za-z$][\w$:.-]*|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))/sy;
+const WORD = /^[A-Za-z$]/;
+
+/** Reads a filter over resources of a kind. Refuses with `invalid_filter` what is malformed, too long, too deep, or names no attribute. */
+export function parseFilter(kind: Kind, text: string): Filter {
+  const reader = new Reader(kind, text, (says) => refuse(Reason.INVALID_FILTER, `the filter ${says}`));
+  return reader.whole(() => reader.filter(undefined));
+}
+
+/** Reads the path of a change, in which Microsoft Entra ID writes booleans as text. Refuses with `invalid_path`. */
+function parsePath(kind: Kind, text: string): Path {
+  const reader = new Reader(kind, text, (says) => refuse(Reason.INVALID_PATH, `the path ${says}`), true);
+  return reader.whole(() => reader.path());
+}
+
+class Reader {
+  readonly #kind: Kind;
+  readonly #no: (text: string) => Refusal;
+  readonly #isLenient: boolean;
+  readonly #tokens: string[] = [];
+  #at = 0;
+  #depth = 0;
+  #terms = 0;
+
+  constructor(kind: Kind, text: string, no: (text: string) => Refusal, isLenient = false) {
+    this.#kind = kind;
+    this.#no = no;
+    this.#isLenient = isLenient;
+    if (text.length > MAX_LENGTH) throw no(`is longer than ${MAX_LENGTH} letters`);
+    const end = text.trimEnd().length;
+    TOKEN.lastIndex = 0;
+    while (TOKEN.lastIndex < end) {
+      const [, token] = TOKEN.exec(text) ?? [];
+      if (token === undefined) throw no("has a character that cannot be read");
+      this.#tokens.push(token);
+    }
+  }
+
+  /** What `read` makes of all tokens. */
+  whole<T>(read: () => T): T {
+    const made = read();
+    if (this.#at < this.#tokens.length) throw this.#no("goes on where it should end");
+    return made;
+  }
+
+  path(): Path {
+    const place = this.#place(this.#word(), undefined);
+    if (!this.#takes("[")) return { place, filter: undefined, part: undefined };
+    const { attribute } = place;
+    if (!attribute.multiValued) throw this.#no(`chooses among values of ${attribute.name}, which has one`);
+    const filter = this.#nested("]", attribute);
+    if (!this.#takes(".")) return { place, filter, part: undefined };
+    const part = partOf(attribute, this.#word());
+    if (!part) throw this.#no("names a part that does not exist");
+    return { place, filter, part };
+  }
+
+  /** A filter; `inside` is the attribute whose parts it names. */
+  filter(inside: Attribute | undefined): Filter {
+    return this.#joined("or", () => this.#joined("and", () => this.#term(inside)));
+  }
+
+  #joined(op: "and" | "or", read: () => Filter): Filter {
+    const all = [read()];
+    while (this.#takes(op)) all.push(read());
+    return all.length === 1 ? all[0]! : { op, all };
+  }
+
+  #term(inside: Attribute | undefined): Filter {
+    if (this.#takes("(")) return this.#nested(")", inside);
+    const word = this.#word();
+    if (word.toLowerCase() === "not" && this.#takes("(")) return { op: "not", inner: this.#nested(")", inside) };
+    if (++this.#terms > MAX_TERMS) throw this.#no(`has more than ${MAX_TERMS} terms`);
+    const place = this.#place(word, inside);
+    if (this.#takes("[")) {
+      if (inside || place.attribute.type !== "complex")
+        throw this.#no(`looks for parts of ${place.attribute.name}, which has none`);
+      return { op: "some", place, inner: this.#nested("]", place.attribute) };
+    }
+    const said = this.#word().toLowerCase();
+    if (said === "pr") return { op: "pr", place };
+    const op = COMPARISONS.find((each) => each === said);
+    if (op === undefined) throw this.#no("has a comparison that does not exist");
+    return this.#compared(place, op, this.#literal());
+  }
+
+  #nested(close: string, inside: Attribute | undefined): Filter {
+    if (++this.#depth > MAX_DEPTH) throw this.#no(`nests deeper than ${MAX_DEPTH} levels`);
+    const inner = this.filter(inside);
+    this.#depth -= 1;
+    if (!this.#takes(close)) throw this.#no(`lacks a ${close}`);
+    return inner;
+  }
+
+  #compared(place: AttributePlace, op: Comparison, given: Literal): Filter {
+    const at = place.attribute.type === "complex" ? onlyValueOf(place) : place;
+    if (!at) throw this.#no(`compares ${place.attribute.name}, which is made of parts`);
+    const { name, type } = at.attribute;
+    const isText = type === "boolean" && this.#isLenient && typeof given === "string" && /^(true|false)$/i.test(given);
+    const value = isText ? given.toLowerCase() === "true" : given;
+    const isEquality = op === "eq" || op === "ne";
+    if (value === null && !isEquality) throw this.#no("compares with null, which has no order");
+    if (value !== null && typeof value !== (type === "boolean" ? "boolean" : "string"))
+      throw this.#no(`compares ${name} with a value of another type`);
+    if (type === "boolean" && !isEquality) throw this.#no(`orders ${name}, which has no order`);
+    if (type !== "dateTime" || typeof value !== "string" || /co|sw|ew/.test(op)) return { op, place: at, value };
+    const moment = Date.parse(value);
+    if (Number.isNaN(moment)) throw this.#no(`compares ${name} with what is no time`);
+    return { op, place: at, value: new Date(moment).toISOString() };
+  }
+
+  #literal(): Literal {
+    let value: unknown;
+    try {
+      value = JSON.parse(this.#tokens[this.#at++] ?? "");
+    } catch {
+      throw this.#no("has a value that cannot be read");
+    }
+    if (typeof value === "string" && (!value.isWellFormed() || value.includes("\0")))
+      throw this.#no("has a text that no attribute has");
+    return value as Literal; // brackets are no JSON, and no token is an object
+  }
+
+  #place(path: string, inside: Attribute | undefined): AttributePlace {
+    const part = inside && partOf(inside, path);
+    const place = inside ? part && { names: [part.name], attribute: part, parent: inside } : placeOf(this.#kind, path);
+    if (!place) throw this.#no("names an attribute that does not exist");
+    return place;
+  }
+
+  #word(): string {
+    const token = this.#tokens[this.#at++];
+    if (token === undefined || !WORD.test(token)) throw this.#no("lacks a word");
+    return token;
+  }
+
+  #takes(token: string): boolean {
+    const isNext = this.#tokens[this.#at]?.toLowerCase() === token;
+    if (isNext) this.#at += 1;
+    return isNext;
+  }
+}
+
+/** What a complex attribute is compared by: its value, such as that of a member or a manager. */
+function onlyValueOf({ names, attribute }: AttributePlace): AttributePlace | undefined {
+  const value = partOf(attribute, "value");
+  return value && { names: [...names, value.name], attribute: value, parent: attribute };
+}
+
+// Changes of resources (RFC 7644 section 3.5.2), on their JSON, in the dialects of identity providers.
+
+/** A JSON object that is being changed. */
+export type Resource = Record<string, unknown>;
+
+/** One change, as it came. */
+export interface Change {
+  readonly op?: string | undefined;
+  readonly path?: string | undefined;
+  readonly value?: unknown;
+}
+
+type Op = "add" | "replace" | "remove";
+
+const MAX_CHANGES = 1000;
+/** Values of an attribute that does not refer to other resources, as members do. */
+const MAX_VALUES = 1000;
+
+/** A resource after some changes, in their order; the one that came in stays what it is. Refuses in SCIM's own words. */
+export async function patched(kind: Kind, resource: Resource, changes: readonly Change[]): Promise<Resource> {
+  if (changes.length === 0) throw refuse(Reason.MALFORMED_BODY, "Operations must have at least one operation");
+  if (changes.length > MAX_CHANGES)
+    throw refuse(Reason.MALFORMED_BODY, `Operations must have no more than ${MAX_CHANGES} operations`);
+  const after = structuredClone(resource);
+  for (const each of changes) {
+    applyOne(kind, after, each);
+    await breathe(); // a group has many members
+  }
+  return after;
+}
+
+function applyOne(kind: Kind, resource: Resource, { op: said, path, value }: Change): void {
+  const op = said?.toLowerCase();
+  if (op !== "add" && op !== "replace" && op !== "remove")
+    throw refuse(Reason.MALFORMED_BODY, "op must be add, replace or remove");
+  if (path !== undefined && path !== "") {
+    change(kind, resource, op, parsePath(kind, path), value);
+    return;
+  }
+  if (op === "remove") throw refuse(Reason.NO_TARGET, "a removal must have a path");
+  if (!isObject(value))
+    throw refuse(Reason.INVALID_VALUE, "an operation without a path must have an object for its value");
+  for (const [name, each] of Object.entries(value)) {
+    const path = knownPath(kind, name);
+    // What is not for callers to change, or not known here, comes along in whole resources.
+    if (path && path.place.attribute.mutability !== "readOnly") change(kind, resource, op, path, each);
+  }
+}
+
+function knownPath(kind: Kind, name: string): Path | undefined {
+  try {
+    return parsePath(kind, name);
+  } catch (thrown) {
+    if (thrown instanceof Refusal && thrown.reason === Reason.INVALID_PATH) return undefined;
+    throw thrown;
+  }
+}
+
+function change(kind: Kind, resource: Resource, op: Op, { place, filter, part }: Path, value: unknown): void {
+  const { attribute, parent } = place;
+  const changed = part ?? attribute;
+  if ([attribute, parent, part].some((each) => each?.mutability === "readOnly"))
+    throw refuse(Reason.NOT_MUTABLE, `${changed.name} is not for callers to change`);
+  if (op === "remove" && changed.required && !parent && !filter)
+    throw refuse(Reason.NOT_MUTABLE, `${changed.name} cannot be removed`);
+  if (op !== "remove" && value === undefined) throw refuse(Reason.INVALID_VALUE, `${changed.name} needs a value`);
+  const extension = kind.extensions.find(({ id }) => id === place.names[0])?.id;
+  const [name, ...others] = extension === undefined ? place.names : place.names.slice(1);
+  if (name === undefined) {
+    changeAll(kind, resource, op, extension ?? "", value);
+    return;
+  }
+  const holder = extension === undefined ? resource : isObject(resource[extension]) ? resource[extension] : {};
+  const held = others.length > 0 && parent ? parent : attribute;
+  const inner = part ?? (held === attribute ? undefined : attribute);
+  const target = { held, inner, filter };
+  const after = held.multiValued
+    ? several(holder[name], op, target, value)
+    : set(holder[name], target, op === "remove" ? undefined : value);
+  if (isEmpty(after)) delete holder[name];
+  else holder[name] = after;
+  if (extension === undefined) return;
+  if (isEmpty(holder)) delete resource[extension];
+  else resource[extension] = holder;
+}
+
+/** An extension as a whole: what a change does not name stays. */
+function changeAll(kind: Kind, resource: Resource, op: Op, extension: string, value: unknown): void {
+  if (op === "remove" || value === null) delete resource[extension];
+  else if (!isObject(value)) throw refuse(Reason.INVALID_VALUE, `${extension} must be an object`);
+  else
+    for (const [name, each] of Object.entries(value))
+      applyOne(kind, resource, { op, value: { [`${extension}:${name}`]: each } });
+}
+
+interface PatchTarget {
+  /** The attribute that a resource holds. */
+  readonly held: Attribute;
+  /** The part of it, or of its values, that is changed. */
+  readonly inner: Attribute | undefined;
+  /** Which of its values. */
+  readonly filter: Filter | undefined;
+}
+
+/** A value after a part of it is set or taken away, or all that is named of it is set: other parts stay (section 3.5.2.3). */
+function set(before: unknown, { held, inner }: PatchTarget, value: unknown): unknown {
+  const parts = isObject(before) ? before : {};
+  if (inner) {
+    const { [inner.name]: _, ...others } = parts;
+    return value === undefined || value === null ? others : { ...others, [inner.name]: typed(inner, value) };
+  }
+  if (value === undefined || value === null) return undefined;
+  const made = typed(held, value);
+  return isObject(made) ? { ...parts, ...made } : made;
+}
+
+function several(held: unknown, op: Op, target: PatchTarget, value: unknown): unknown[] {
+  const { held: attribute, inner, filter } = target;
+  const before = listOf(held);
+  if (filter || inner) {
+    const chosen = new Set(before.filter((each) => isObject(each) && (!filter || matches(filter, each))));
+    const after = new Map([...chosen].map((each) => [each, set(each, target, op === "remove" ? undefined : value)]));
+    const values = before.map((each) => (chosen.has(each) ? after.get(each) : each));
+    if (op === "remove") return values.filter((each) => !isEmpty(each));
+    return chosen.size > 0 ? onePrimary(attribute, values, [...after.values()]) : described(before, op, target, value);
+  }
+  const given = listOf(value).map((each) => typed(attribute, each));
+  if (op !== "remove") return joined(attribute, op === "add" ? before : [], given);
+  // Some identity providers name in the value what they want removed.
+  const named = Map.groupBy(given, keyOf);
+  const isNamed = (each: unknown) => named.get(keyOf(each))?.some((one) => isSame(attribute, one, each)) ?? false;
+  return given.length === 0 ? [] : before.filter((each) => !isNamed(each));
+}
+
+/** Values with one that an addition makes where its filter chooses none yet, but describes one by equalities, as Microsoft Entra ID expects. */
+function described(before: readonly unknown[], op: Op, target: PatchTarget, value: unknown): unknown[] {
+  const { held, filter } = target;
+  const made = op === "add" && filter ? describedBy(filter) : undefined;
+  if (!made) throw refuse(Reason.NO_TARGET, `the path chooses no value of ${held.name}`);
+  return joined(held, before, [set(made, target, value)]);
+}
+
+function describedBy(filter: Filter): Resource | undefined {
+  if (filter.op === "eq") return { [filter.place.attribute.name]: filter.value };
+  const all = filter.op === "and" ? filter.all.map(describedBy) : [undefined];
+  return all.every((each) => each !== undefined) ? Object.assign({}, ...all) : undefined;
+}
+
+/** Values with more of them, each once: what is said of one that is there is added to it. */
+function joined(attribute: Attribute, before: readonly unknown[], more: readonly unknown[]): unknown[] {
+  if (!isReference(attribute) && before.length + more.length > MAX_VALUES)
+    throw refuse(Reason.INVALID_VALUE, `${attribute.name} has at most ${MAX_VALUES} values`);
+  const values = [...before];
+  const places = Map.groupBy(values.keys(), (at) => keyOf(values[at]));
+  for (const each of more) {
+    const known = places.get(keyOf(each)) ?? [];
+    const at = known.find((one) => isSame(attribute, values[one], each));
+    if (at === undefined) places.set(keyOf(each), [...known, values.push(each) - 1]);
+    else if (isObject(each)) values[at] = { ...(values[at] as Resource), ...each };
+  }
+  return onePrimary(attribute, values, more);
+}
+
+/** Values of which one is primary at most: the last one that a change said to be. */
+function onePrimary(attribute: Attribute, values: unknown[], said: readonly unknown[]): unknown[] {
+  const isPrimary = (each: unknown): each is Resource => isObject(each) && each.primary === true;
+  const last = said.findLast(isPrimary);
+  if (!last || !partOf(attribute, "primary")) return values;
+  return values.map((each) => (isPrimary(each) && !isSame(attribute, each, last) ? { ...each, primary: false } : each));
+}
+
+const isReference = (attribute: Attribute): boolean => partOf(attribute, "$ref") !== undefined;
+
+/** What values are looked up by: their value, or else all that they hold. */
+const keyOf = (each: unknown): string =>
+  isObject(each) && each.value !== undefined ? `=${each.value}` : JSON.stringify(each);
+
+/** Whether two values are one: references by their value, others by their type too, where both have one. */
+function isSame(attribute: Attribute, one: unknown, other: unknown): boolean {
+  if (!isObject(one) || !isObject(other) || keyOf(one) !== keyOf(other)) return one === other;
+  return isReference(attribute) || one.type === undefined || other.type === undefined || one.type === other.type;
+}
+
+/** Identifiers that some identity providers write as numbers. */
+const NUMBERED: ReadonlySet<string> = new Set(["externalId", "employeeNumber"]);
+
+/** A value as its attribute takes it, in the dialects of identity providers. Refuses with `invalid_value` what no attribute has. */
+function typed(attribute: Attribute, given: unknown): unknown {
+  const { name, type } = attribute;
+  // Microsoft Entra ID writes what has one value as a list of one too, and a plain value as an object that holds it.
+  const only = Array.isArray(given) && given.length === 1 ? given[0] : given;
+  const isHolder = type !== "complex" && isObject(only) && Object.keys(only).join() === "value";
+  const value = isHolder ? only.value : only;
+  if (type === "complex" && isObject(value)) {
+    const parts = Object.entries(value).map(([key, each]) => [partOf(attribute, key), each] as const);
+    const known = parts.flatMap(([part, each]) => (part && each !== null ? [[part.name, typed(part, each)]] : []));
+    return Object.fromEntries(known);
+  }
+  if (type === "boolean" && /^(true|false)$/i.test(String(value))) return String(value).toLowerCase() === "true";
+  const text = typeof value === "number" && NUMBERED.has(name) ? String(value) : value;
+  if (typeof text !== "string" || type === "boolean" || !text.isWellFormed() || text.includes("\0"))
+    throw refuse(Reason.INVALID_VALUE, `${name} does not take this value`);
+  if (type !== "complex") return text;
+  // A manager, or a member, may be written as its value alone.
+  if (!partOf(attribute, "value")) throw refuse(Reason.INVALID_VALUE, `${name} must be an object`);
+  return { value: text };
+}
+
+const isObject = (value: unknown): value is Resource =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+const isEmpty = (value: unknown): boolean =>
+  value === undefined || value === null || (typeof value === "object" && Object.keys(value).length === 0);
+
+const listOf = (value: unknown): unknown[] =>
+  Array.isArray(value) ? value : value === undefined || value === null ? [] : [value];
+
+// Filters on one value in memory, as changes choose what they change.
+
+/** Whether a filter over the parts of an attribute holds for one of its values. */
+export function matches(filter: Filter, value: unknown): boolean {
+  switch (filter.op) {
+    case "and":
+      return filter.all.every((each) => matches(each, value));
+    case "or":
+      return filter.all.some((each) => matches(each, value));
+    case "not":
+      return !matches(filter.inner, value);
+    case "pr":
+      return valuesAt(value, filter.place.names).some((each) => each !== undefined && each !== null);
+    case "some":
+      return valuesAt(value, filter.place.names).some((each) => matches(filter.inner, each));
+    case "ne":
+      return !matches({ ...filter, op: "eq" }, value);
+    default:
+      return compares(filter.place.attribute.caseExact, valuesAt(value, filter.place.names), filter.op, filter.value);
+  }
+}
+
+/** What lies at the end of some names, with every value of those that have several. */
+const valuesAt = (value: unknown, names: readonly string[]): unknown[] =>
+  names.reduce<unknown[]>(
+    (all, name) =>
+      all.flatMap((each) =>
+        typeof each === "object" && each !== null ? ((each as Record<string, unknown>)[name] ?? []) : [],
+      ),
+    [value],
+  );
+
+function compares(
+  exact: boolean,
+  values: readonly unknown[],
+  op: Exclude<Comparison, "ne">,
+  literal: Literal,
+): boolean {
+  if (literal === null) return values.length === 0;
+  const fold = (each: unknown): unknown => (typeof each === "string" && !exact ? each.toLowerCase() : each);
+  const wanted = fold(literal);
+  return values.map(fold).some((found) => {
+    if (typeof found === "string" && typeof wanted === "string") return TEXTS[op](found, wanted);
+    return found === wanted && (op === "eq" || op === "ge" || op === "le");
+  });
+}
+
+const TEXTS: Readonly<Record<Exclude<Comparison, "ne">, (found: string, wanted: string) => boolean>> = {
+  eq: (found, wanted) => found === wanted,
+  co: (found, wanted) => found.includes(wanted),
+  sw: (found, wanted) => found.startsWith(wanted),
+  ew: (found, wanted) => found.endsWith(wanted),
+  gt: (found, wanted) => found > wanted,
+  ge: (found, wanted) => found >= wanted,
+  lt: (found, wanted) => found < wanted,
+  le: (found, wanted) => found <= wanted,
+};

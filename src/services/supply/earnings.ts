@@ -46,8 +46,8 @@ import {
   shareOf,
 } from "../../store/billing/earnings.ts";
 import { type Queryable, type Tx, tx } from "../../store/database/tx.ts";
-import { type CircuitMove, circuitMoves } from "../../store/replicas/circuits.ts";
-import { type AttemptDay, attemptDays, type TroubleRecord, troublesOf } from "../../store/supply/offering-days.ts";
+import { type AttemptDay, attemptDays, type TroubleRecord, troublesOf } from "../../store/history/series.ts";
+import { type CircuitMove, circuitMoves } from "../../store/replicas/replicas.ts";
 import { findOffering, findProvider, namesOfProviders, type ProviderRecord } from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../../supply/withdraw.ts";
 import { DEFAULT_PAGE, readPage } from "../pages.ts";

@@ -9,8 +9,7 @@ import {
   RegisterProviderRequestSchema,
   VerifyOfferingRequestSchema,
 } from "../../../gen/limber/v1/supply_service_pb.ts";
-import type { Call } from "../../call.ts";
-import { Reach } from "../../call.ts";
+import { type Call, Reach } from "../../call.ts";
 import { Contract, wordOfContract } from "../../contracts/contract.ts";
 import { newId } from "../../ids.ts";
 import { createOrg } from "../../store/account/orgs.ts";

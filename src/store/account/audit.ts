@@ -2,8 +2,7 @@
 
 import { now } from "../../clock.ts";
 import { newId } from "../../ids.ts";
-import type { Queryable, Sql, Tx } from "../database/tx.ts";
-import { unixSeconds } from "../database/types.ts";
+import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
 
 /** An act to put on record. */
 export interface Act {

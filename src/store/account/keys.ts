@@ -2,8 +2,7 @@
 
 import type { OrgSettings, SupplyTrust } from "../../call.ts";
 import { newId } from "../../ids.ts";
-import type { Queryable, Sql, Tx } from "../database/tx.ts";
-import { unixSeconds } from "../database/types.ts";
+import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
 import { hashSecret, newSecret } from "./secret.ts";
 import { type StoredSettings, settingsFrom } from "./settings.ts";
 
@@ -62,7 +61,7 @@ export interface KeyRecord {
 }
 
 /** A sign-in at a browser, as the gate needs it. */
-export interface SessionOfKey {
+interface SessionOfKey {
   id: string;
   /** What the sign-ins of one browser share. */
   browser: string;
@@ -269,7 +268,7 @@ export async function findKey(sql: Queryable, id: string): Promise<KeyRecord | u
 }
 
 /** Which keys of an organisation to list. */
-export interface KeyQuery {
+interface KeyQuery {
   limit: number;
   /** Only keys after this one. */
   after?: string | undefined;
@@ -354,7 +353,7 @@ export async function rotateKey(tx: Tx, id: string): Promise<{ key: KeyRecord; s
 }
 
 /** Whose keys to end; those of a member outside of some workspaces where `outside` names these. */
-export type WhichKeys =
+type WhichKeys =
   | { id: string }
   | { workspaceId: string }
   | { clientId: string }
@@ -388,4 +387,87 @@ export async function revokeKeys(tx: Tx, which: WhichKeys): Promise<RevokedKey[]
 export async function setKeyDisabled(sql: Sql, id: string, disabled: boolean): Promise<boolean> {
   const { count } = await sql`update key set disabled = ${disabled} where id = ${id}`;
   return count > 0;
+}
+
+// What keys have spent, of their budgets and in all. Amounts are micro-dollars.
+
+/** What a key has spent, by intervals in UTC that began at or before `atMs` (unix milliseconds). */
+export interface KeySpending {
+  dayMicro: number;
+  weekMicro: number;
+  monthMicro: number;
+  totalMicro: number;
+  /** What the key's leases hold: it counts against the budget, and is not spent. */
+  heldMicro: number;
+  budget:
+    | { limitMicro: number; interval: BudgetInterval; spentMicro: number; resetsAt: number | undefined }
+    | undefined;
+}
+
+interface SpendingRow {
+  day: number;
+  week: number;
+  month: number;
+  total: number;
+  held: number;
+  limit: number | null;
+  interval: BudgetInterval | null;
+}
+
+/** The spending of a key. A call counts on the day on which its credit was leased. */
+export async function spendingOf(sql: Sql, keyId: string, atMs: number): Promise<KeySpending> {
+  const day = new Date(atMs).toISOString().slice(0, 10);
+  const [row] = await sql<SpendingRow[]>`
+    with spent as (
+      select key_day.day, taken_micro - coalesce(sum(amount_micro - spent_micro), 0) as micro
+      from key_day left join lease on lease.key_id = key_day.key_id and lease.day = key_day.day and lease.org_id = key_day.org_id
+      where key_day.key_id = ${keyId} group by key_day.key_id, key_day.day
+    )
+    select
+      coalesce(sum(micro) filter (where day >= ${day}::date), 0) as day,
+      coalesce(sum(micro) filter (where day >= budget_start('weekly', ${day}::date)), 0) as week,
+      coalesce(sum(micro) filter (where day >= budget_start('monthly', ${day}::date)), 0) as month,
+      coalesce(sum(micro), 0) as total,
+      (select coalesce(sum(amount_micro - spent_micro), 0) from lease join key on lease.key_id = key.id
+        where lease.org_id = key.org_id and key.id = ${keyId}) as held,
+      (select budget_micro from key where id = ${keyId}) as "limit",
+      (select budget_interval from key where id = ${keyId}) as "interval"
+    from spent`;
+  const {
+    day: dayMicro,
+    week: weekMicro,
+    month: monthMicro,
+    total: totalMicro,
+    held: heldMicro,
+    limit,
+    interval,
+  } = row!;
+  const spent = limit === null ? undefined : (await budgetsSpent(sql, [keyId], atMs)).get(keyId);
+  const budget =
+    limit === null || interval === null || spent === undefined ? undefined : { limitMicro: limit, interval, ...spent };
+  return { dayMicro, weekMicro, monthMicro, totalMicro, heldMicro, budget };
+}
+
+/** What was spent of a budget in its running interval, and when that is over in unix seconds; undefined for one that is never renewed. */
+export interface BudgetSpent {
+  spentMicro: number;
+  resetsAt: number | undefined;
+}
+
+/**
+ * What was spent of the budgets of these keys at `atMs` (unix milliseconds), by them and by their descendants, by key; those without a
+ * budget are left out.
+ */
+export async function budgetsSpent(
+  sql: Queryable,
+  keyIds: readonly string[],
+  atMs: number,
+): Promise<Map<string, BudgetSpent>> {
+  const day = new Date(atMs).toISOString().slice(0, 10);
+  const rows = await sql<{ id: string; spent: number; resetsAt: number | null }[]>`
+    select key.id, (key_tree_taken(key.id, since) - key_tree_held(key.id, key.org_id, since))::bigint as spent,
+      extract(epoch from budget_reset(budget_interval, ${day}::date)) as resets_at
+    from key, lateral budget_start(budget_interval, ${day}::date) as since
+    where key.id = any(${[...keyIds]}) and budget_micro is not null`;
+  return new Map(rows.map(({ id, spent, resetsAt }) => [id, { spentMicro: spent, resetsAt: resetsAt ?? undefined }]));
 }

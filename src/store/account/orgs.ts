@@ -2,8 +2,7 @@
 
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
-import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
-import { unixSeconds } from "../database/types.ts";
+import { type Queryable, type Sql, type Tx, tx, unixSeconds } from "../database/tx.ts";
 
 /** An organisation. */
 export interface OrgRecord {

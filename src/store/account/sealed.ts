@@ -1,19 +1,17 @@
 /** Every sealed secret of the database, for a change of the master key. */
-
 import { idempotencyContext } from "../billing/idempotency.ts";
-import type { Sql } from "../database/tx.ts";
+import { type Sql, tx } from "../database/tx.ts";
 import { broadcastContext } from "../events/broadcast.ts";
 import { mailContext } from "../events/mail.ts";
 import { webhookContext } from "../events/webhooks.ts";
 import { jobKeyContext, jobSecretContext } from "../jobs/jobs.ts";
 import { loopSessionContext } from "../replicas/loop-sessions.ts";
 import { offeringContext } from "../supply/supply.ts";
-import { credentialContext } from "./credentials.ts";
-import { HASH_KEY_CONTEXT } from "./hash-key.ts";
 import { issuerContext } from "./issuers.ts";
+import { credentialContext } from "./settings.ts";
 
 /** One sealed secret. */
-export interface SealedSecret {
+interface SealedSecret {
   /** What its row is found by: a text for each of the column's `keys`. */
   id: readonly string[];
   sealed: Buffer;
@@ -192,4 +190,55 @@ export async function replaceSealed(
     from json_to_recordset(${JSON.stringify(rows)}::text::json) as change (id json, "from" text, "to" text)
     where ${isIts} and ${sql(`${table}.${column}`)} = decode(change."from", 'hex')`;
   return count;
+}
+
+// The key of the hashes by which requests are known again whose organisation retains no data: one for all replicas, sealed.
+
+/** What it is sealed for. */
+export const HASH_KEY_CONTEXT = JSON.stringify(["hash_key"]);
+
+const ID = "requests";
+
+/** The sealed key; `fresh` where there was none. */
+export async function keepHashKey(sql: Sql, fresh: Buffer): Promise<Buffer> {
+  await sql`insert into hash_key (id, sealed) values (${ID}, ${fresh}) on conflict do nothing`;
+  const [row] = await sql<{ sealed: Buffer }[]>`select sealed from hash_key where id = ${ID}`;
+  return row?.sealed ?? fresh;
+}
+
+/** Forgets a key that begins with none of `heads`: the master key that it was sealed under is lost. */
+export async function forgetHashKey(sql: Sql, heads: readonly Buffer[]): Promise<void> {
+  const known = heads.map((head) => head.toString("hex"));
+  await sql`
+    delete from hash_key where not encode(substring(sealed from 1 for ${heads[0]?.length ?? 0}), 'hex') = any(${known}::text[])`;
+}
+
+// The names of the master keys that this database's secrets are sealed under, so that a process with another one is noticed at its start.
+
+/** Any number, as long as it is the same for every replica and used for nothing else. */
+const LOCK = 5_417_116_324;
+
+/**
+ * Names the current key, the first of `loaded`, as one that secrets are sealed under, unless none of those that were named before is
+ * loaded: then nothing is written. Answers how many of the keys that were named before are loaded, and how many are not.
+ */
+export async function nameMasterKey(
+  sql: Sql,
+  loaded: readonly [Buffer, ...Buffer[]],
+): Promise<{ known: number; missing: number }> {
+  return tx(sql, async (tx) => {
+    await tx`select pg_advisory_xact_lock(${LOCK})`;
+    const rows = await tx<{ name: Buffer }[]>`select name from master_key`;
+    const missing = rows.filter(({ name }) => !loaded.some((each) => each.equals(name))).length;
+    const known = rows.length - missing;
+    if (known > 0 || missing === 0)
+      await tx`insert into master_key (name) values (${loaded[0]}) on conflict do nothing`;
+    return { known, missing };
+  });
+}
+
+/** Forgets every master key but those of these names: nothing is sealed under the others, or they are lost. */
+export async function forgetMasterKeys(sql: Sql, but: readonly Buffer[]): Promise<void> {
+  const names = but.map((name) => name.toString("hex"));
+  await sql`delete from master_key where not encode(name, 'hex') = any(${names}::text[])`;
 }

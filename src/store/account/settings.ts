@@ -1,7 +1,8 @@
 /** What an organisation settles for all its calls, and what a workspace settles otherwise. */
 
 import type { AppPolicy, ByokMode, OrgSettings, SupplyTrust } from "../../call.ts";
-import type { Queryable, Tx } from "../database/tx.ts";
+import { Reason, refuse } from "../../errors.ts";
+import { type Queryable, type Tx, unixSeconds } from "../database/tx.ts";
 
 /** The settings of an organisation that set none. */
 export const DEFAULT_SETTINGS: OrgSettings = {
@@ -101,4 +102,178 @@ export async function settle(tx: Tx, orgId: string, changes: StoredSettings): Pr
       insert into org_settings ${tx({ org_id: orgId, ...row })}
       on conflict (org_id) do update set ${tx(row)}, updated = now()`;
   return orgSettings(tx, orgId);
+}
+
+// Presets: what organisations saved under a name, version by version.
+
+/** One version of a preset. */
+export interface PresetRecord {
+  name: string;
+  version: number;
+  /** ProtoJSON of its configuration. */
+  config: object;
+  /** Unix seconds. */
+  updatedAt: number;
+}
+
+/** Versions that stay at hand, and presets that an organisation may have. */
+const KEPT_VERSIONS = 20;
+const MOST_PRESETS = 200;
+
+interface PresetRow extends Omit<PresetRecord, "updatedAt"> {
+  created: Date;
+}
+
+const presetOf = ({ name, version, config, created }: PresetRow): PresetRecord => ({
+  name,
+  version,
+  config,
+  updatedAt: unixSeconds(created),
+});
+
+/** Saves a configuration: a new version, unless it is the one that is there. Refuses with `too_many` beyond 200 presets. */
+export async function putPreset(
+  tx: Tx,
+  orgId: string,
+  { name, config }: Pick<PresetRecord, "name" | "config">,
+): Promise<{ preset: PresetRecord; changed: boolean }> {
+  // One change of an organisation's presets at a time: numbers follow each other, and the count holds.
+  await tx`select 1 from org where id = ${orgId} for no key update`;
+  const json = tx.json(jsonOf(config));
+  const [now] = await tx<(PresetRow & { same: boolean })[]>`
+    select name, version, config, created, config = ${json} as same from preset
+    where org_id = ${orgId} and name = ${name} order by version desc limit 1`;
+  if (now?.same) return { preset: presetOf(now), changed: false };
+  if (!now) await refuseTooMany(tx, orgId);
+  const version = (now?.version ?? 0) + 1;
+  const [made] = await tx<PresetRow[]>`
+    insert into preset ${tx({ orgId, name, version, config: json })} returning name, version, config, created`;
+  await tx`delete from preset where org_id = ${orgId} and name = ${name} and version <= ${version - KEPT_VERSIONS}`;
+  return { preset: presetOf(made!), changed: true };
+}
+
+async function refuseTooMany(sql: Queryable, orgId: string): Promise<void> {
+  const [row] = await sql<
+    { count: number }[]
+  >`select count(distinct name) as count from preset where org_id = ${orgId}`;
+  if ((row?.count ?? 0) >= MOST_PRESETS)
+    throw refuse(Reason.TOO_MANY, `an organisation may have ${MOST_PRESETS} presets; delete one first`);
+}
+
+/** Forgets a preset and its versions. Answers whether there was one; refuses with `preset_in_use` what is a default. */
+export async function deletePreset(sql: Queryable, orgId: string, name: string): Promise<boolean> {
+  const [used] = await sql`
+    select 1 from (
+      select default_preset from org_settings where org_id = ${orgId}
+      union all select settings ->> 'default_preset' from workspace where org_id = ${orgId}
+    ) as settled where split_part(default_preset, '@', 1) = ${name}`;
+  if (used)
+    throw refuse(Reason.PRESET_IN_USE, `${name} is the default of calls; name another one in the settings first`);
+  const { count } = await sql`delete from preset where org_id = ${orgId} and name = ${name}`;
+  return count > 0;
+}
+
+/** Every version at hand of every preset of an organisation, by name, the newest version first. */
+export async function loadPresets(sql: Queryable, orgId: string): Promise<PresetRecord[]> {
+  const rows = await sql<PresetRow[]>`
+    select name, version, config, created from preset where org_id = ${orgId} order by name, version desc`;
+  return rows.map(presetOf);
+}
+
+/** What the driver takes for JSON. ProtoJSON holds nothing else. */
+const jsonOf = (value: object): Parameters<Queryable["json"]>[0] => JSON.parse(JSON.stringify(value));
+
+// Organisations' own keys at providers, sealed.
+
+/** One key of an organisation at a provider. */
+export interface CredentialRecord {
+  id: string;
+  orgId: string;
+  provider: string;
+  /** The provider that it may go to; null: none. */
+  providerId: string | null;
+  label: string;
+  sealed: Uint8Array;
+  fingerprint: string;
+  /** Counts how often it was stored. */
+  version: number;
+  /** Null: as the organisation's setting says. */
+  mode: ByokMode | null;
+  /** Unix seconds. */
+  createdAt: number;
+  updatedAt: number;
+  verifiedAt: number | null;
+}
+
+interface CredentialRow extends Omit<CredentialRecord, "createdAt" | "updatedAt" | "verifiedAt"> {
+  created: Date;
+  updated: Date;
+  verifiedAt: Date | null;
+}
+
+const credentialOf = ({ created, updated, verifiedAt, ...row }: CredentialRow): CredentialRecord => ({
+  ...row,
+  createdAt: unixSeconds(created),
+  updatedAt: unixSeconds(updated),
+  verifiedAt: verifiedAt && unixSeconds(verifiedAt),
+});
+
+/** What a key is sealed for: it opens nowhere else, and an older one put back in its place does not open at all. */
+export const credentialContext = ({
+  orgId,
+  provider,
+  id,
+  version,
+}: Pick<CredentialRecord, "orgId" | "provider" | "id" | "version">): string =>
+  JSON.stringify(["credential", orgId, provider, id, version]);
+
+/** Where the next version of a key will be kept. Held until the transaction ends, so that no other key is sealed for the same place. */
+export async function nextCredential(
+  tx: Tx,
+  orgId: string,
+  provider: string,
+  newId: string,
+): Promise<Pick<CredentialRecord, "orgId" | "provider" | "id" | "version">> {
+  await tx`select 1 from org where id = ${orgId} for no key update`;
+  const [known] = await tx<{ id: string; version: number }[]>`
+    select id, version from credential where org_id = ${orgId} and provider = ${provider}`;
+  return { orgId, provider, id: known?.id ?? newId, version: (known?.version ?? 0) + 1 };
+}
+
+/** Stores a key at the place that `nextCredential` gave. */
+export async function putCredential(
+  tx: Tx,
+  credential: Pick<
+    CredentialRecord,
+    "id" | "orgId" | "provider" | "version" | "sealed" | "label" | "fingerprint" | "mode"
+  >,
+): Promise<CredentialRecord> {
+  const { id, orgId, provider, version, label, fingerprint, mode } = credential;
+  const sealed = Buffer.from(credential.sealed);
+  const [row] = await tx<CredentialRow[]>`
+    insert into credential (id, org_id, provider, provider_id, label, sealed, fingerprint, version, mode)
+    values (${id}, ${orgId}, ${provider}, (select id from provider where name = ${provider}), ${label}, ${sealed},
+      ${fingerprint}, ${version}, ${mode})
+    on conflict (org_id, provider) do update set provider_id = excluded.provider_id, label = excluded.label,
+      sealed = excluded.sealed, fingerprint = excluded.fingerprint, version = excluded.version, mode = excluded.mode,
+      updated = now(), verified_at = null
+    returning *`;
+  return credentialOf(row!);
+}
+
+/** The keys of an organisation, by provider. */
+export async function listCredentials(sql: Queryable, orgId: string): Promise<CredentialRecord[]> {
+  const rows = await sql<CredentialRow[]>`select * from credential where org_id = ${orgId} order by provider`;
+  return rows.map(credentialOf);
+}
+
+/** Forgets a key. Answers whether there was one. */
+export async function deleteCredential(sql: Queryable, orgId: string, provider: string): Promise<boolean> {
+  const { count } = await sql`delete from credential where org_id = ${orgId} and provider = ${provider}`;
+  return count > 0;
+}
+
+/** Notes that a key was seen to open just now, if it is still the same. */
+export async function noteVerified(sql: Queryable, { id, version }: CredentialRecord): Promise<void> {
+  await sql`update credential set verified_at = now() where id = ${id} and version = ${version}`;
 }

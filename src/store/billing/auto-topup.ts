@@ -1,7 +1,6 @@
 /** Credit that is bought without anybody asking: the rule, the stored payment method, and one charge at a time. Amounts are micro-dollars. */
 import { newId } from "../../ids.ts";
-import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
-import { unixSeconds } from "../database/types.ts";
+import { type Queryable, type Sql, type Tx, tx, unixSeconds } from "../database/tx.ts";
 
 /** A payment method that the processor has stored, by its names there. */
 export interface MethodRecord {

@@ -2,8 +2,7 @@
 
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
-import type { Queryable, Sql, Tx } from "../database/tx.ts";
-import { unixSeconds } from "../database/types.ts";
+import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
 
 /** Adds up what was served until now, so that reads of earnings need not. As often as called, each call is counted once. */
 export async function addUpServed(sql: Sql): Promise<void> {

@@ -1,7 +1,6 @@
 /** Payments: asked for, paid, given back. Amounts are micro-dollars. */
 import { grantCredits } from "../account/orgs.ts";
-import type { Queryable, Sql, Tx } from "../database/tx.ts";
-import { unixSeconds } from "../database/types.ts";
+import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
 import { type ChargedRule, noteCharged } from "./auto-topup.ts";
 
 /** What may become of a payment. */

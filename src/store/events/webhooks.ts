@@ -2,8 +2,7 @@
 
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
-import type { Queryable, Tx } from "../database/tx.ts";
-import { unixSeconds } from "../database/types.ts";
+import { type Queryable, type Tx, unixSeconds } from "../database/tx.ts";
 
 /** A webhook. Times are unix seconds. */
 export interface WebhookRecord {

@@ -1,6 +1,5 @@
 /** What an export of an organisation has, and where it is written. */
-import type { Queryable, Sql } from "../database/tx.ts";
-import { tx } from "../database/tx.ts";
+import { type Queryable, type Sql, tx } from "../database/tx.ts";
 import type { JobsOf } from "./jobs.ts";
 
 /** A file of an export: which rows, and of each which columns. Secrets, their hashes and what is sealed are named nowhere. */

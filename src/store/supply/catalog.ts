@@ -1,17 +1,11 @@
 /** The catalog of models, scenarios and literature: imported whole or not at all, read back as one. */
+
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { pause } from "../../slices.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
-import { asBefore, letGo } from "./as-before.ts";
-import {
-  type CatalogRows,
-  type LiteratureLine,
-  parseCatalog,
-  readCatalogFiles,
-  type ScenarioLine,
-  type Taxonomy,
-} from "./catalog-files.ts";
-
-export { CatalogFault, type LiteratureLine, type ScenarioLine, type Taxonomy } from "./catalog-files.ts";
+import { asBefore, letGo } from "./supply.ts";
 
 /** What the catalog knows of a model beyond what routing needs. */
 export interface CatalogEntry {
@@ -42,14 +36,14 @@ export interface Catalog {
 }
 
 /** What an import did. */
-export interface Imported {
+interface Imported {
   readonly version: string;
   /** False when the database had these very files already. */
   readonly changed: boolean;
 }
 
 /** Told how far an import is: `models 500 of 1444`. */
-export type Progress = (table: string, done: number, of: number) => void;
+type Progress = (table: string, done: number, of: number) => void;
 
 /** Any number, as long as it is the same for every replica and used for nothing else. */
 const LOCK = 5_417_116_323;
@@ -207,3 +201,378 @@ async function gathered<T>(batches: AsyncIterable<T[]>, before: readonly T[]): P
   }
   return rows;
 }
+
+// The catalog's files: one JSON object per line, each field of each row checked, every fault named by file and line.
+
+/** A model as its line states it. `null` stands for a fact that is not known. */
+interface ModelLine {
+  slug: string;
+  name: string;
+  owner: string;
+  year: number;
+  kind: string;
+  domain: string;
+  family: string;
+  contracts: string[];
+  embodiments: string[];
+  action_spaces: string[];
+  era: string;
+  tier: string;
+  servable_candidate: boolean | null;
+  params_b: number | null;
+  license: string | null;
+  arxiv: string | null;
+  repo: string | null;
+  weights: string | null;
+  protocols: string[] | null;
+  summary: string | null;
+  sources: string[];
+}
+
+/** A scenario as its line states it. */
+export interface ScenarioLine {
+  slug: string;
+  name: string;
+  owner: string;
+  year: number;
+  target: string;
+  topic: string;
+  runnable: boolean;
+  license: string | null;
+  arxiv: string | null;
+  repo: string | null;
+  sources: string[];
+}
+
+/** A piece of literature as its line states it. */
+export interface LiteratureLine {
+  slug: string;
+  title: string;
+  kind: string;
+  year: number;
+  domain: string;
+  arxiv: string | null;
+  repo: string | null;
+  sources: string[];
+}
+
+/** A word of a vocabulary and what it means. */
+interface Term {
+  id: string;
+  meaning: string;
+}
+
+/** How the numbers of an action space are laid out. */
+interface SpaceLayout {
+  id: string;
+  /** Null where each offering declares its own. */
+  dims: number | null;
+  dims_rule?: string;
+  units: string;
+  reference?: string;
+  fields: { name: string; unit: string; meaning: string }[];
+  other_layouts?: { name: string; order: string[]; note: string }[];
+  note: string;
+}
+
+/** The words that rows are made of. */
+export interface Taxonomy {
+  domains: Term[];
+  kinds: Term[];
+  tiers: Term[];
+  contracts: Term[];
+  eras: Term[];
+  families: Term[];
+  embodiments: Term[];
+  action_spaces: SpaceLayout[];
+  protocols: Term[];
+  scenario_topics: string[];
+  literature_kinds: Term[];
+}
+
+/** The files as they were read; their rows are not looked at yet. */
+interface CatalogFiles {
+  /** SHA-256 of all of them: the same bytes are the same catalog. */
+  readonly version: string;
+  readonly texts: Readonly<Record<FileName, string>>;
+}
+
+/** The catalog that the files hold. */
+interface CatalogRows {
+  models: ModelLine[];
+  scenarios: ScenarioLine[];
+  literature: LiteratureLine[];
+  taxonomy: Taxonomy;
+}
+
+type FileName = (typeof FILES)[number];
+
+const FILES = ["models.jsonl", "scenarios.jsonl", "literature.jsonl", "taxonomy.json"] as const;
+
+/** Changes whenever the same files would come out differently. */
+const FORMAT = "1";
+
+/** More than these would only hide the first. */
+const MOST_FAULTS = 20;
+
+/** A catalog that cannot be taken over. Its text names every fault by file and line, one a line. */
+export class CatalogFault extends Error {
+  constructor(faults: readonly string[]) {
+    const more = faults.length > MOST_FAULTS ? [`and ${faults.length - MOST_FAULTS} more`] : [];
+    super([...faults.slice(0, MOST_FAULTS), ...more].join("\n"));
+    this.name = "CatalogFault";
+  }
+}
+
+/** Reads the files of `directory`. Rejects with a `CatalogFault` that names the one that cannot be read. */
+async function readCatalogFiles(directory: string): Promise<CatalogFiles> {
+  const hash = createHash("sha256").update(FORMAT);
+  const texts = {} as Record<FileName, string>; // whole after the loop
+  for (const name of FILES) {
+    const bytes = await readFile(join(directory, name)).catch((cause: NodeJS.ErrnoException) => {
+      throw new CatalogFault([`${name} cannot be read: ${cause.code ?? cause.message}`]);
+    });
+    hash.update(`\n${name} ${bytes.length}\n`).update(bytes);
+    texts[name] = bytes.toString("utf8");
+  }
+  return { version: hash.digest("hex"), texts };
+}
+
+/** Takes the rows out of the files. Throws a `CatalogFault` with everything that is wrong with any of them. */
+function parseCatalog({ texts }: CatalogFiles): CatalogRows {
+  const faults: string[] = [];
+  const taxonomy = parseTaxonomy(texts["taxonomy.json"]);
+  const words = vocabularies(taxonomy);
+  const rows = {
+    // Sound: `parseLines` puts nothing into a row but what the check of each of its fields let through.
+    models: parseLines("models.jsonl", texts, modelFields(words), faults) as unknown as ModelLine[],
+    scenarios: parseLines("scenarios.jsonl", texts, scenarioFields(words), faults) as unknown as ScenarioLine[],
+    literature: parseLines("literature.jsonl", texts, LITERATURE_FIELDS, faults) as unknown as LiteratureLine[],
+  };
+  if (faults.length > 0) throw new CatalogFault(faults);
+  return { ...rows, taxonomy };
+}
+
+/** What a field must be: undefined when the value is, else the rest of the sentence "<field> must be …". */
+type CatalogCheck = (value: unknown) => string | undefined;
+
+/** A row's fields; those after `optional` may be left out, and are null then. */
+interface CatalogFields {
+  readonly required: Readonly<Record<string, CatalogCheck>>;
+  readonly optional: Readonly<Record<string, CatalogCheck>>;
+}
+
+const isText = (value: unknown): value is string => typeof value === "string" && value.trim() !== "";
+const text: CatalogCheck = (value) => (isText(value) ? undefined : "a text that is not empty");
+const flag: CatalogCheck = (value) => (typeof value === "boolean" ? undefined : "true or false");
+const year: CatalogCheck = (value) =>
+  Number.isInteger(value) && Number(value) >= 1900 && Number(value) <= 2100
+    ? undefined
+    : "a whole number of 1900 to 2100";
+const amount: CatalogCheck = (value) => (typeof value === "number" && value > 0 ? undefined : "a number above 0");
+const matching =
+  (pattern: RegExp, like: string): CatalogCheck =>
+  (value) =>
+    isText(value) && pattern.test(value) ? undefined : `written like ${like}`;
+const oneOf =
+  (words: readonly string[]): CatalogCheck =>
+  (value) =>
+    isText(value) && words.includes(value) ? undefined : `one of ${words.join(", ")}`;
+const listOf =
+  (check: CatalogCheck, least = 0): CatalogCheck =>
+  (value) => {
+    if (!Array.isArray(value) || value.length < least) return `a list${least > 0 ? ` of at least ${least}` : ""}`;
+    const bad = value.map(check).find((fault) => fault !== undefined);
+    if (bad !== undefined) return `a list whose items are ${bad}`;
+    return new Set(value).size < value.length ? "a list that names nothing twice" : undefined;
+  };
+
+const SLUG = matching(/^[a-z0-9][a-z0-9._-]*\/[a-z0-9][a-z0-9._-]*$/, "owner/name in lower case");
+const ADDRESS = matching(/^https:\/\/\S+$/, "https://…");
+const ARXIV = matching(/^\d{4}\.\d{4,5}$|^[a-z-]+\/\d{7}$/, "2401.01234");
+
+/** Closed vocabularies: the ones of the specification, which the schema has as enums. */
+const DOMAINS = ["embodied", "driving", "game", "science", "general"];
+const KINDS = ["world-model", "policy", "reasoning"];
+const CONTRACTS = ["predict", "act", "ground", "evaluate"];
+const BODIES = ["arm", "humanoid", "quadruped", "mobile-base", "vehicle", "virtual-agent", "agnostic", "none"];
+const ERAS = ["current", "classic"];
+/** `servable` is what live supply makes of a model, and never a fact of the catalog. */
+const TIERS = ["integration", "catalog"];
+const LITERATURE_KINDS = ["survey", "position", "theory", "tutorial"];
+
+/** Open vocabularies: the ones that the catalog's own taxonomy lists. */
+type CatalogWords = Readonly<Record<"families" | "spaces" | "protocols" | "topics", readonly string[]>>;
+
+const modelFields = ({ families, spaces, protocols }: CatalogWords): CatalogFields => ({
+  required: {
+    slug: SLUG,
+    name: text,
+    owner: text,
+    year,
+    kind: oneOf(KINDS),
+    domain: oneOf(DOMAINS),
+    family: oneOf(families),
+    contracts: listOf(oneOf(CONTRACTS)),
+    embodiments: listOf(oneOf(BODIES)),
+    action_spaces: listOf(oneOf(spaces)),
+    era: oneOf(ERAS),
+    tier: oneOf(TIERS),
+    sources: listOf(ADDRESS, 1),
+  },
+  optional: {
+    servable_candidate: flag,
+    params_b: amount,
+    license: text,
+    arxiv: ARXIV,
+    repo: ADDRESS,
+    weights: text,
+    protocols: listOf(oneOf(protocols)),
+    summary: text,
+  },
+});
+
+const scenarioFields = ({ topics }: CatalogWords): CatalogFields => ({
+  required: {
+    slug: SLUG,
+    name: text,
+    owner: text,
+    year,
+    target: oneOf(DOMAINS),
+    topic: oneOf(topics),
+    runnable: flag,
+    sources: listOf(ADDRESS, 1),
+  },
+  optional: { license: text, arxiv: ARXIV, repo: ADDRESS },
+});
+
+const LITERATURE_FIELDS: CatalogFields = {
+  required: {
+    slug: matching(/^[a-z0-9][a-z0-9._-]*$/, "a-title in lower case"),
+    title: text,
+    kind: oneOf(LITERATURE_KINDS),
+    year,
+    domain: oneOf(DOMAINS),
+    sources: listOf(ADDRESS, 1),
+  },
+  optional: { arxiv: ARXIV, repo: ADDRESS },
+};
+
+type CatalogRow = Record<string, unknown>;
+
+function parseLines(
+  name: FileName,
+  texts: CatalogFiles["texts"],
+  fields: CatalogFields,
+  faults: string[],
+): CatalogRow[] {
+  const lineOfSlug = new Map<unknown, number>();
+  const rows: CatalogRow[] = [];
+  for (const [index, line] of texts[name].split("\n").entries()) {
+    if (line.trim() === "") continue;
+    const number = index + 1;
+    const row = jsonOf(line);
+    const wrong = isObject(row) ? faultsOf(row, fields) : ["is not a JSON object"];
+    faults.push(...wrong.map((fault) => `${name}:${number}: ${fault}`));
+    if (!isObject(row)) continue;
+    const before = lineOfSlug.get(row.slug);
+    if (before !== undefined) faults.push(`${name}:${number}: slug ${row.slug} stands in line ${before} already`);
+    lineOfSlug.set(row.slug, number);
+    rows.push({ ...nothingKnown(fields), ...row });
+  }
+  if (rows.length === 0) faults.push(`${name}: has no rows`);
+  return rows;
+}
+
+function faultsOf(row: CatalogRow, { required, optional }: CatalogFields): string[] {
+  const faults: string[] = [];
+  for (const [field, check] of Object.entries({ ...required, ...optional })) {
+    if (!Object.hasOwn(row, field)) {
+      if (field in required) faults.push(`${field} is missing`);
+      continue;
+    }
+    const expected = check(row[field]);
+    if (expected !== undefined) faults.push(`${field} must be ${expected}, not ${shown(row[field])}`);
+  }
+  for (const field of Object.keys(row)) {
+    if (!(field in required) && !(field in optional)) faults.push(`there is no field ${shown(field)}`);
+  }
+  return faults;
+}
+
+const nothingKnown = ({ optional }: CatalogFields): CatalogRow =>
+  Object.fromEntries(Object.keys(optional).map((field) => [field, null]));
+
+const shown = (value: unknown): string => JSON.stringify(value).slice(0, 80);
+
+const isObject = (value: unknown): value is CatalogRow =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+const term = { id: text, meaning: text };
+const VOCABULARIES = [
+  "domains",
+  "kinds",
+  "tiers",
+  "contracts",
+  "eras",
+  "families",
+  "embodiments",
+  "protocols",
+  "literature_kinds",
+];
+
+function parseTaxonomy(file: string): Taxonomy {
+  const given = jsonOf(file);
+  if (!isObject(given)) throw new CatalogFault(["taxonomy.json: is not a JSON object"]);
+  const faults = VOCABULARIES.flatMap((name) => listFaults(given, name, (item) => fieldFaults(item, term)));
+  faults.push(...listFaults(given, "action_spaces", spaceFaults));
+  const topics = listOf(text, 1)(given.scenario_topics);
+  if (topics !== undefined) faults.push(`scenario_topics must be ${topics}`);
+  if (faults.length > 0) throw new CatalogFault(faults.map((fault) => `taxonomy.json: ${fault}`));
+  return given as unknown as Taxonomy; // every list was checked
+}
+
+function listFaults(taxonomy: CatalogRow, name: string, faultsIn: (item: CatalogRow) => string[]): string[] {
+  const list = taxonomy[name];
+  if (!Array.isArray(list) || list.length === 0) return [`${name} must be a list of at least 1`];
+  return list.flatMap((item, index) =>
+    (isObject(item) ? faultsIn(item) : ["must be an object"]).map((fault) => `${name}.${index}: ${fault}`),
+  );
+}
+
+const fieldFaults = (item: CatalogRow, checks: Readonly<Record<string, CatalogCheck>>): string[] =>
+  Object.entries(checks).flatMap(([field, check]) => {
+    const expected = check(item[field]);
+    return expected === undefined ? [] : [`${field} must be ${expected}`];
+  });
+
+const spaceFaults = (space: CatalogRow): string[] => [
+  ...fieldFaults(space, {
+    id: text,
+    units: text,
+    note: text,
+    dims: (value) => (value === null || Number.isInteger(value) ? undefined : "a whole number or null"),
+    fields: (value) => (Array.isArray(value) && value.length > 0 ? undefined : "a list of at least 1"),
+  }),
+  ...(Array.isArray(space.fields) ? space.fields : []).flatMap((field) =>
+    fieldFaults(isObject(field) ? field : {}, { name: text, unit: text, meaning: text }),
+  ),
+  ...(Array.isArray(space.other_layouts) ? space.other_layouts : []).flatMap((layout) =>
+    fieldFaults(isObject(layout) ? layout : {}, { name: text, order: listOf(text, 1), note: text }),
+  ),
+];
+
+const vocabularies = ({ families, action_spaces, protocols, scenario_topics }: Taxonomy): CatalogWords => ({
+  families: families.map(({ id }) => id),
+  spaces: action_spaces.map(({ id }) => id),
+  protocols: protocols.map(({ id }) => id),
+  topics: scenario_topics,
+});

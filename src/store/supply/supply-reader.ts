@@ -1,8 +1,9 @@
 /** Reads supply again and again: what the database says has changed since the last time, and nothing else. */
 import { pause } from "../../slices.ts";
 import { type Sql, type Tx, tx } from "../database/tx.ts";
-import { asBefore, letGo } from "./as-before.ts";
 import {
+  asBefore,
+  letGo,
   type ModelRecord,
   type ModelRow,
   modelOf,

@@ -18,22 +18,22 @@ import { type EventData, emit } from "../../events/emit.ts";
 import { newId } from "../../ids.ts";
 import { audit } from "../../store/account/audit.ts";
 import { type Tx, tx } from "../../store/database/tx.ts";
-import { notedAwake } from "../../store/replicas/awake-offerings.ts";
-import { type Described, fillModel, fillOffering } from "../../store/supply/described.ts";
-import {
-  endProgress,
-  noteBusyProbe,
-  putOffProbe,
-  settleProbe,
-  takeProbe,
-  tellProgress,
-} from "../../store/supply/offering-lifecycle.ts";
+import { notedAwake } from "../../store/replicas/replicas.ts";
 import {
   claimModel,
   claimOwner,
+  type Described,
+  endProgress,
+  fillModel,
+  fillOffering,
+  noteBusyProbe,
   type OfferingRecord,
   type OfferingStatus,
+  putOffProbe,
   setOfferingStatus,
+  settleProbe,
+  takeProbe,
+  tellProgress,
 } from "../../store/supply/supply.ts";
 import type { UpstreamTarget } from "../../upstream/wire.ts";
 import { liveOffering } from "../facts.ts";

@@ -2,7 +2,7 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { beforeAll, expect, it } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
-import { tellOfEndingKeys } from "../../../src/services/account/expiry.ts";
+import { tellOfEndingKeys } from "../../../src/services/keys.ts";
 import type { App } from "../../support/app.ts";
 import { openWorld } from "../../support/world.ts";
 

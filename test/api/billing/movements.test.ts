@@ -1,6 +1,6 @@
 /** Every movement of a balance is in a list: calls in usage, all else in payments. */
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
-import { closeMonths } from "../../../src/store/billing/commitments.ts";
+import { closeMonths } from "../../../src/store/billing/statements.ts";
 import type { Model } from "../../support/model.ts";
 import { openModel } from "../../support/world.ts";
 import { app, balance, begin, deliver, end, endEach, open, payments, stripe } from "./paying.ts";

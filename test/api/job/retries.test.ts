@@ -2,7 +2,7 @@
 import { expect, it } from "vitest";
 import { Cancel } from "../../../src/cancellation.ts";
 import { type BatchPlace, batchWork } from "../../../src/jobs/batch.ts";
-import { JobSeals } from "../../../src/services/job/seal.ts";
+import { JobSeals } from "../../../src/services/job.ts";
 import { takeJob } from "../../../src/store/jobs/jobs.ts";
 import { createVault } from "../../../src/vault.ts";
 import { ownDatabase, ownGateway } from "../../support/world.ts";

@@ -1,6 +1,6 @@
 /** The log: its list, its export, and how long it remembers. */
 import { beforeAll, describe, expect, it } from "vitest";
-import { forgetLogs } from "../../../src/store/events/logs.ts";
+import { forgetLogs } from "../../../src/store/history/logs.ts";
 import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type Market, openMarket } from "../../support/market.ts";

@@ -3,7 +3,7 @@ import { createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
 import { beforeAll, describe, expect, it } from "vitest";
 import { OauthService } from "../../../gen/limber/v1/oauth_service_pb.ts";
-import { pruneCodes } from "../../../src/store/account/oauth.ts";
+import { pruneCodes } from "../../../src/store/account/sessions.ts";
 import type { Answer, App, Caller } from "../../support/app.ts";
 import { type Browser, signedIn } from "../../support/browser.ts";
 import { bearer, refusalIn } from "../../support/clients.ts";

@@ -12,7 +12,7 @@ import { findKeyByHash, type KeyRecord } from "../../../src/store/account/keys.t
 import { hashSecret } from "../../../src/store/account/secret.ts";
 import { Notifications } from "../../../src/store/database/notifications.ts";
 import { tx } from "../../../src/store/database/tx.ts";
-import { releaseStop } from "../../../src/store/replicas/robot-stops.ts";
+import { releaseStop } from "../../../src/store/robots.ts";
 import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { openWorld } from "../../support/world.ts";

@@ -1,8 +1,6 @@
 /** Lists of users: filters, sorting, pages, projections; and changes by path. */
 import { beforeAll, describe, expect, it } from "vitest";
-import { KINDS } from "../../../src/services/scim/attributes.ts";
-import { parseFilter } from "../../../src/services/scim/filter.ts";
-import { matches } from "../../../src/services/scim/patch/match.ts";
+import { KINDS, matches, parseFilter } from "../../../src/services/scim/attributes.ts";
 import type { Answer, App, Caller } from "../../support/app.ts";
 import { openWorld } from "../../support/world.ts";
 

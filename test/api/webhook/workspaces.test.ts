@@ -4,7 +4,7 @@ import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
-import { tellOfEndingKeys } from "../../../src/services/account/expiry.ts";
+import { tellOfEndingKeys } from "../../../src/services/keys.ts";
 import { importCatalog } from "../../../src/store/supply/catalog.ts";
 import type { App, Caller } from "../../support/app.ts";
 import type { FreshDatabase } from "../../support/database.ts";

@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as rest } from "node:timers/promises";
 import { nowSeconds } from "../../../src/clock.ts";
-import { Signer } from "../../../src/events/webhook-signer.ts";
+import { Signer } from "../../../src/events/webhooks.ts";
 import { MOST_AT_ONE_HOOK } from "../../../src/store/events/webhooks.ts";
 import { post } from "../../../src/upstream/post.ts";
 import { guardedAgent } from "../../../src/upstream/transport/guard.ts";

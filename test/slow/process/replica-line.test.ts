@@ -1,8 +1,6 @@
 /** What replicas say to one another over NATS: by one connection, made again, and not at all where NATS refuses it. */
 import { afterEach, expect, it } from "vitest";
-import { GossipTransport } from "../../../src/events/gossip-transport.ts";
-import { ReplicaLine } from "../../../src/events/nats/replica-line.ts";
-import { type Posted, ReplicaMessenger } from "../../../src/events/replica-messenger.ts";
+import { GossipTransport, type Posted, ReplicaLine, ReplicaMessenger } from "../../../src/events/nats/replicas.ts";
 import { Notifications } from "../../../src/store/database/notifications.ts";
 import { openApp } from "../../support/app.ts";
 import { closing } from "../../support/closing.ts";

@@ -2,7 +2,7 @@
 import { expect, it } from "vitest";
 import { newId } from "../../../src/ids.ts";
 import { ActiveStops, type StopOrder, StopOrders } from "../../../src/inference/stops.ts";
-import type { StopRecord } from "../../../src/store/replicas/robot-stops.ts";
+import type { StopRecord } from "../../../src/store/robots.ts";
 
 const BY = { actor: "key_one", requestId: "req_one" };
 

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { AttemptFailure, UpstreamFailure } from "../../../src/contracts/contract.ts";
 import { HealthTracker, planFor, tellOwner } from "../../../src/routing/index.ts";
 import { buildSnapshot } from "../../../src/routing/snapshot/build.ts";
-import type { TroubleRecord } from "../../../src/store/supply/offering-days.ts";
+import type { TroubleRecord } from "../../../src/store/history/series.ts";
 import { Troubles } from "../../../src/supply/shared-health.ts";
 import { offering, planArgs, supplyOf } from "../../support/supply.ts";
 

@@ -1,6 +1,7 @@
 /** One of everything that happens later, with the reference provider, workers that die in the middle, and everyone who hears of it. */
-import { spanIdOf } from "../../../../src/events/broadcast/ended-call.ts";
+
 import { EVENT_NAMES } from "../../../../src/events/emit.ts";
+import { spanIdOf } from "../../../../src/events/spans.ts";
 import { REFERENCE_MODELS } from "../../../../src/reference/models.ts";
 import { BUILT_IN } from "../../../../src/scenarios/index.ts";
 import { clopperPearson, wilson } from "../../../../src/scenarios/scores.ts";

@@ -1,0 +1,549 @@
+/** The keys of an organisation: making, changing, rotating and revoking them. */
+import { create, fromJson, toJson } from "@bufbuild/protobuf";
+import {
+  AppPolicy,
+  BudgetInterval,
+  Environment,
+  type Key,
+  type KeyBudget,
+  KeyBudgetSchema,
+  KeySchema,
+  type RateLimit as RateLimitMessage,
+  RateLimitSchema,
+  type Settings,
+  SettingsSchema,
+  SpendingSchema,
+} from "../../gen/limber/v1/account_pb.ts";
+import {
+  type AccountService,
+  type CreateKeyRequest,
+  CreateKeyResponseSchema,
+  DeleteKeyResponseSchema,
+  GetKeyResponseSchema,
+  GetOrgKeyResponseSchema,
+  ListKeysResponseSchema,
+  type NewKeyBudget,
+  RotateKeyResponseSchema,
+  type UpdateKeyRequest,
+  UpdateKeyResponseSchema,
+} from "../../gen/limber/v1/account_service_pb.ts";
+import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
+import { ByokMode } from "../../gen/limber/v1/credential_pb.ts";
+import { fromUsd, toUsd } from "../billing/price.ts";
+import { type ByokMode as ByokWord, byCall, type Call, type Implementation, keyOf, type OrgSettings } from "../call.ts";
+import { now, nowSeconds } from "../clock.ts";
+import { assertBounds } from "../contracts/act.ts";
+import { violation } from "../contracts/contract.ts";
+import { TRUSTS, trustIn } from "../contracts/trust.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
+import { emit } from "../events/emit.ts";
+import { audit } from "../store/account/audit.ts";
+import {
+  type BudgetSpent,
+  budgetsSpent,
+  changeKey,
+  createKey,
+  DEFAULT_RATE_LIMIT,
+  DEFAULT_ROLE,
+  findKey,
+  type KeyChanges,
+  type KeyRecord,
+  type KeySpending,
+  listKeys,
+  lockKey,
+  type NewKey,
+  type RateLimit,
+  type RevokedKey,
+  rateLimitOf,
+  revokeKeys,
+  rotateKey,
+  spendingOf,
+} from "../store/account/keys.ts";
+import { findMember, findWorkspace, type MemberRecord } from "../store/account/members.ts";
+import { orgSettings } from "../store/account/settings.ts";
+import { endingKeys } from "../store/billing/alerts.ts";
+import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
+import { ownKeySpending } from "../store/history/usage.ts";
+import {
+  authorityOf,
+  authorityOfNew,
+  changedAuthority,
+  effective,
+  exceeding,
+  givingAuthorityOf,
+  inherited,
+  refuseBeyond,
+  unwidened,
+} from "./authority.ts";
+import { DEFAULT_PAGE, readPage } from "./pages.ts";
+import { callersReach, isRoleWithin } from "./permissions.ts";
+import { assertReachable, confinedTo, giverOf } from "./reach.ts";
+
+/** What keys depend on. */
+export interface KeyParts {
+  sql: Sql;
+  /** What a key has left of its rate limit at this moment. */
+  leftOf(key: KeyRecord): Promise<{ remaining: number; resetAt: number }>;
+  /** Resolves when the ledger has what this replica knows of an organisation's calls. */
+  settled(orgId: string): Promise<void>;
+  /** Applies a change of a key, or of an organisation's keys, at this replica at once; the others are notified. */
+  changed(id: string): void;
+}
+
+type KeyCalls = "createKey" | "listKeys" | "getOrgKey" | "updateKey" | "deleteKey" | "rotateKey" | "getKey";
+
+/** The RPCs about keys. */
+export function keyCalls({
+  sql,
+  leftOf,
+  settled,
+  changed,
+}: KeyParts): Pick<Implementation<typeof AccountService>, KeyCalls> {
+  const shown = async (id: string) => {
+    const [key, spending] = await Promise.all([findKey(sql, id), spendingOf(sql, id, now())]);
+    if (!key) throw noSuchKey();
+    const [left, ownMicro, budgetSpent] = await Promise.all([
+      leftOf(key),
+      ownKeySpending(sql, key.orgId, id),
+      spentOf([key]),
+    ]);
+    return keyMessage(key, { spending, left, ownMicro, budgetSpent: budgetSpent(key) });
+  };
+  /** Keys as lists and changes show them: with what was spent of their budgets, and no more. */
+  const briefly = async (keys: readonly KeyRecord[], extras: { secret?: string } = {}) => {
+    const spent = await spentOf(keys);
+    return keys.map((key) => keyMessage(key, { ...extras, budgetSpent: spent(key) }));
+  };
+  /** What was spent of the budgets that these keys spend from. */
+  const spentOf = async (keys: readonly KeyRecord[]): Promise<(key: KeyRecord) => BudgetSpent | undefined> => {
+    const holders = new Set(keys.flatMap((key) => budgetHolder(key)?.id ?? []));
+    const spent = holders.size > 0 ? await budgetsSpent(sql, [...holders], now()) : undefined;
+    return (key) => spent?.get(budgetHolder(key)?.id ?? "");
+  };
+
+  return {
+    async createKey(request, call) {
+      const { orgId } = request;
+      await assertReachable(sql, orgId, call);
+      // Whether there is another workspace of this name is not said.
+      const near = confinedTo(call);
+      if (near !== undefined && (request.workspaceId ?? near) !== near) throw otherWorkspace();
+      const user = await userOf(sql, request, call);
+      const role = request.role ?? (user && !isRoleWithin(DEFAULT_ROLE, user.role) ? user.role : DEFAULT_ROLE);
+      if (user && !isRoleWithin(role, user.role))
+        throw refuse(Reason.PERMISSION_DENIED, `a member of the role ${user.role} has no key of the role ${role}`);
+      const { key, secret } = await tx(sql, async (tx) => {
+        const maker = await makerOf(tx, call);
+        const asked = { ...newKeyOf(request, maker), role, userId: user?.id };
+        const wanted = confined(inherited(asked, maker), user);
+        if (maker) {
+          // A workspace that the maker is not of looks like one that is not there.
+          const isNear = maker.workspaceId === undefined || maker.workspaceId === wanted.workspaceId;
+          const settings = await orgSettings(tx, orgId, isNear ? wanted.workspaceId : undefined);
+          refuseBeyond(authorityOfNew(wanted, settings, maker), givingAuthorityOf(maker));
+        }
+        const unknown = "there is no workspace of this name";
+        if (wanted.workspaceId !== undefined && !(await findWorkspace(tx, orgId, wanted.workspaceId, now())))
+          throw refuse(Reason.NOT_FOUND, unknown, {}, { param: "workspace_id" });
+        return makeKey(tx, wanted, call);
+      });
+      return create(CreateKeyResponseSchema, { key: (await briefly([key], { secret }))[0]! });
+    },
+
+    async listKeys({ orgId, limit = DEFAULT_PAGE, cursor: after, workspaceId: asked }, call) {
+      await assertReachable(sql, orgId, call);
+      const caller = call.principal.kind === "key" ? call.principal : undefined;
+      const own = caller?.workspaceId;
+      if (own !== undefined && (asked ?? own) !== own) throw otherWorkspace();
+      const seesOwn = caller !== undefined && callersReach(caller, "keys.read") === "own";
+      // A key that belongs to no member sees itself.
+      const only = !seesOwn ? {} : caller.userId === undefined ? { id: caller.keyId } : { userId: caller.userId };
+      const workspaceId = own ?? asked;
+      const { records, ...page } = await readPage(
+        limit,
+        (most) => listKeys(sql, orgId, { limit: most, after, workspaceId, ...only }),
+        ({ id }) => id,
+      );
+      return create(ListKeysResponseSchema, { ...page, data: await briefly(records) });
+    },
+
+    async getOrgKey({ orgId, keyId }, call) {
+      await assertReachable(sql, orgId, call);
+      const key = await findKey(sql, keyId);
+      if (key?.orgId !== orgId || key.revoked || key.kind !== "api" || !isNear(key, call, "keys.read"))
+        throw noSuchKey();
+      await settled(orgId);
+      return create(GetOrgKeyResponseSchema, { key: await shown(keyId) });
+    },
+
+    async updateKey(request, call) {
+      const key = await changing(sql, request, call, async (tx, key) => {
+        const giver = await giverOf(tx, call);
+        const before = authorityOf(key);
+        refuseBeyond(before, giver);
+        const changes = unwidened(key, changesOf(request, giver?.rateLimit));
+        const after = await changeKey(tx, key.id, changes);
+        refuseBeyond(changedAuthority(before, after, changes), giver);
+        await record(tx, call, "key.updated", after, { fields: changedFields(request) });
+        return after;
+      });
+      changed(key.id);
+      // What was set aside under another budget goes back before the new one is said to hold.
+      await settled(key.orgId);
+      return create(UpdateKeyResponseSchema, { key: (await briefly([key]))[0]! });
+    },
+
+    async deleteKey(request, call) {
+      const key = await changing(sql, request, call, async (tx, key) => {
+        // To end a key gives nothing away, and must not wait for the widest key of the organisation.
+        const giver = await giverOf(tx, call);
+        if (giver && exceeding(authorityOf(key), giver).includes("permissions"))
+          throw refuse(Reason.PERMISSION_DENIED, "this key ends none that holds permissions beyond its own");
+        await toldRevoked(tx, key.orgId, await revokeKeys(tx, { id: key.id }), call);
+        return { ...key, disabled: true };
+      });
+      changed(key.id);
+      return create(DeleteKeyResponseSchema, { key: (await briefly([key]))[0]! });
+    },
+
+    async rotateKey(request, call) {
+      const { key, secret } = await changing(sql, request, call, async (tx, key) => {
+        // The secret gives all that the key may do.
+        refuseBeyond(authorityOf(key), await giverOf(tx, call));
+        const rotated = await rotateKey(tx, key.id);
+        await record(tx, call, "key.rotated", key, {});
+        return rotated;
+      });
+      changed(key.id);
+      return create(RotateKeyResponseSchema, { key: (await briefly([key], { secret }))[0]! });
+    },
+
+    async getKey(_request, call) {
+      const { keyId, orgId } = keyOf(call);
+      await settled(orgId);
+      return create(GetKeyResponseSchema, { key: await shown(keyId) });
+    },
+  };
+}
+
+/** Makes a key, and emits the event. */
+export async function makeKey(tx: Tx, wanted: NewKey, call: Call): Promise<{ key: KeyRecord; secret: string }> {
+  const made = await createKey(tx, wanted);
+  const { id, name, role, environment, workspaceId, parentId } = made.key;
+  await emit(tx, wanted.orgId, { case: "keyCreated", value: { keyId: id } }, workspaceId);
+  await record(tx, call, "key.created", made.key, {
+    name,
+    role,
+    environment,
+    workspace_id: workspaceId,
+    parent_id: parentId,
+  });
+  return made;
+}
+
+/** Tells the world and the record that keys were revoked. */
+export async function toldRevoked(tx: Tx, orgId: string, keys: readonly RevokedKey[], call: Call): Promise<void> {
+  for (const { id, workspaceId } of keys) {
+    await emit(tx, orgId, { case: "keyRevoked", value: { keyId: id } }, workspaceId);
+    await record(tx, call, "key.revoked", { id, orgId }, {});
+  }
+}
+
+const record = (tx: Tx, call: Call, action: string, key: { id: string; orgId: string }, details: object) =>
+  audit(tx, { ...byCall(call), orgId: key.orgId, action, subject: key.id, details: { ...details } });
+
+const noSuchKey = (): Refusal => refuse(Reason.NOT_FOUND, "there is no key of this name");
+
+/** Does something to a key that the call reaches, and that the call's key does not descend from. */
+async function changing<T>(
+  sql: Sql,
+  { orgId, keyId }: { orgId: string; keyId: string },
+  call: Call,
+  change: (tx: Tx, key: KeyRecord) => Promise<T>,
+): Promise<T> {
+  await assertReachable(sql, orgId, call);
+  return tx(sql, async (tx) => {
+    const key = await lockKey(tx, orgId, keyId);
+    if (!key || !isNear(key, call, "keys.write")) throw noSuchKey();
+    if (call.principal.kind === "key" && call.principal.ancestors?.includes(key.id))
+      throw refuse(Reason.PERMISSION_DENIED, "a key changes none of the keys that it descends from");
+    return change(tx, key);
+  });
+}
+
+/** The member whose key is to be made: the one that was named, or else the caller's own. */
+async function userOf(sql: Sql, { orgId, userId }: CreateKeyRequest, call: Call): Promise<MemberRecord | undefined> {
+  const { principal } = call;
+  const own = principal.kind === "key" ? principal.userId : undefined;
+  if (principal.kind === "key" && callersReach(principal, "keys.write") === "own" && (userId ?? own) !== own)
+    throw refuse(Reason.PERMISSION_DENIED, `the role ${principal.role} makes keys for its own user alone`);
+  const wanted = userId ?? own;
+  if (wanted === undefined) return undefined;
+  const member = await findMember(sql, orgId, wanted);
+  const near = confinedTo(call);
+  // A member who is confined to other workspaces is not there for a key of this one.
+  const isElsewhere = near !== undefined && member?.workspaceIds.length && !member.workspaceIds.includes(near);
+  if (!member || isElsewhere)
+    throw refuse(Reason.NOT_FOUND, "there is no member of this name", {}, { param: "user_id" });
+  if (member.status !== "active") throw refuse(Reason.MEMBER_NOT_ACTIVE, "this member is not active");
+  return member;
+}
+
+/** A key of a member that is confined to workspaces is of one of them: of the only one by default. */
+function confined(wanted: NewKey, member: MemberRecord | undefined): NewKey {
+  if (!member || member.workspaceIds.length === 0) return wanted;
+  const [first, ...others] = member.workspaceIds;
+  const workspaceId = wanted.workspaceId ?? (others.length === 0 ? first : undefined);
+  if (workspaceId === undefined || !member.workspaceIds.includes(workspaceId))
+    throw refuse(Reason.SCOPE_DENIED, "the member is confined to workspaces, and the key must be of one of them", {
+      needed: member.workspaceIds,
+    });
+  return { ...wanted, workspaceId };
+}
+
+/** A key of a workspace reaches keys of that workspace alone, and one that holds a permission for its own keys those of its user. */
+function isNear(key: KeyRecord, { principal }: Call, permission: "keys.read" | "keys.write"): boolean {
+  if (principal.kind !== "key") return true;
+  if (principal.workspaceId !== undefined && principal.workspaceId !== key.workspaceId) return false;
+  if (callersReach(principal, permission) === "all") return true;
+  const isItself = key.id === principal.keyId && permission === "keys.read";
+  return isItself || (key.userId !== undefined && key.userId === principal.userId);
+}
+
+const otherWorkspace = (): Refusal =>
+  refuse(Reason.SCOPE_DENIED, "a key of a workspace reaches keys of that workspace alone");
+
+function newKeyOf(request: CreateKeyRequest, maker: KeyRecord | undefined): NewKey {
+  const { orgId, name, role, scopes, models, environment, budget, rateLimit, robotId, workspaceId, bounds, trust } =
+    request;
+  assertBounds(bounds, undefined, "bounds");
+  return {
+    orgId,
+    name,
+    role,
+    scopes,
+    models,
+    environment: environment === undefined ? undefined : environmentOf(environment),
+    expiresAt: futureOf(request.expiresAt),
+    budget: budget && budgetOf(budget),
+    rateLimit: rateLimit && limitsOf(rateLimit, maker && authorityOf(maker).rateLimit),
+    workspaceId,
+    robotId,
+    bounds: bounds && (toJson(SafetyBoundsSchema, bounds) as object), // a message is an object
+    trust: trustIn(trust),
+    requireSigned: request.requireSigned,
+  };
+}
+
+/** The key that makes another; undefined for the operator. */
+async function makerOf(sql: Queryable, { principal }: Call): Promise<KeyRecord | undefined> {
+  if (principal.kind !== "key") return undefined;
+  const maker = await findKey(sql, principal.keyId);
+  if (!maker) throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
+  return maker;
+}
+
+function futureOf(expiresAt: number | undefined): number | undefined {
+  if (expiresAt !== undefined && expiresAt <= nowSeconds())
+    throw violation("expires_at", "lies in the past", "greater_than");
+  return expiresAt;
+}
+
+function changesOf(request: UpdateKeyRequest, most: RateLimit | undefined): KeyChanges {
+  const { name, disabled, environment, budget, rateLimit, robotId, trust, clear } = request;
+  for (const field of clear) {
+    const { expiresAt, scopes, models } = request;
+    const given = { budget, rate_limit: rateLimit, expires_at: expiresAt, robot_id: robotId, trust, scopes, models }[
+      field
+    ];
+    if (given !== undefined) throw violation("clear", `${field} is set and taken away at once`, "value_error");
+  }
+  const cleared = (field: string): null | undefined => (clear.includes(field) ? null : undefined);
+  return {
+    name,
+    disabled,
+    scopes: request.scopes?.values.length ? request.scopes.values : clear.includes("scopes") ? [] : undefined,
+    models: request.models?.values.length ? request.models.values : clear.includes("models") ? [] : undefined,
+    environment: environment === undefined ? undefined : environmentOf(environment),
+    expiresAt: futureOf(request.expiresAt) ?? cleared("expires_at"),
+    budget: budget ? budgetOf(budget) : cleared("budget"),
+    rateLimit: rateLimit ? limitsOf(rateLimit, most) : clear.includes("rate_limit") ? DEFAULT_RATE_LIMIT : undefined,
+    robotId: robotId ?? cleared("robot_id"),
+    trust: trustIn(trust) ?? cleared("trust"),
+    requireSigned: request.requireSigned,
+  };
+}
+
+/** The names of the fields in a change, for the audit record. */
+const changedFields = ({ $typeName: _, $unknown: __, orgId: ___, keyId: ____, clear, ...fields }: UpdateKeyRequest) => [
+  ...Object.keys(withoutUndefined(fields)),
+  ...clear,
+];
+
+const withoutUndefined = <T extends object>(fields: T): Partial<T> =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Partial<T>; // fewer fields, none of another type
+
+// Keys, budgets and settings between the words of the store and the messages of the schema.
+
+/** What is said of a key beyond its record. */
+interface KeyExtras {
+  secret?: string;
+  spending?: KeySpending;
+  /** What was spent of the budget that it spends from. */
+  budgetSpent?: BudgetSpent | undefined;
+  left?: { remaining: number; resetAt: number };
+  /** What calls with the organisation's own provider keys were charged. */
+  ownMicro?: number;
+}
+
+/** The budget that a key spends from: its own, or else that of the nearest key that it descends from and that has one. */
+const budgetHolder = (key: KeyRecord): KeyRecord | undefined => [key, ...key.ancestors].find(({ budget }) => budget);
+
+/** A key as callers see it: as it acts, with the limits of the keys that it descends from. */
+export function keyMessage(stored: KeyRecord, { secret, spending, budgetSpent, left, ownMicro }: KeyExtras = {}): Key {
+  const key = effective(stored);
+  const budget = budgetHolder(key)?.budget;
+  const spent = budgetSpent ?? spending?.budget;
+  const { requests, windowS, burst, concurrency, streams } = key.rateLimit;
+  return create(KeySchema, {
+    id: key.id,
+    name: key.name,
+    prefix: key.prefix,
+    orgId: key.orgId,
+    createdAt: key.createdAt,
+    disabled: key.disabled,
+    scopes: key.scopes.length > 0 ? key.scopes : [...ALL_SCOPES],
+    models: key.models,
+    role: key.role,
+    permissions: key.permissions ?? [],
+    ...(key.userId !== undefined && { userId: key.userId }),
+    environment: key.environment === "hardware" ? Environment.HARDWARE : Environment.SIMULATION,
+    rateLimit: create(RateLimitSchema, { requests, windowS, burst, concurrency, streams, ...left }),
+    ...(secret !== undefined && { key: secret }),
+    ...(key.expiresAt !== undefined && { expiresAt: key.expiresAt }),
+    ...(key.workspaceId !== undefined && { workspaceId: key.workspaceId }),
+    ...(key.robotId !== undefined && { robotId: key.robotId }),
+    ...(key.trust && { trust: TRUSTS[key.trust] }),
+    requireSigned: key.requireSigned,
+    ...(key.bounds && { bounds: fromJson(SafetyBoundsSchema, key.bounds as Parameters<typeof fromJson>[1]) }),
+    ...(key.parentId !== undefined && { parentId: key.parentId }),
+    ...(budget && { budget: budgetMessage(budget, spent?.spentMicro ?? 0, spent?.resetsAt) }),
+    ...(ownMicro !== undefined && { byokUsageUsd: toUsd(ownMicro) }),
+    ...(spending && {
+      usageUsd: create(SpendingSchema, {
+        day: toUsd(spending.dayMicro),
+        week: toUsd(spending.weekMicro),
+        month: toUsd(spending.monthMicro),
+        total: toUsd(spending.totalMicro),
+      }),
+    }),
+  });
+}
+
+/** What a key may call that nothing narrows. */
+const ALL_SCOPES: readonly string[] = ["act", "predict", "ground", "evaluate"];
+
+const INTERVALS = {
+  daily: BudgetInterval.DAILY,
+  weekly: BudgetInterval.WEEKLY,
+  monthly: BudgetInterval.MONTHLY,
+  lifetime: BudgetInterval.LIFETIME,
+} as const;
+
+/** A limit in one interval, in micro-dollars. */
+export type BudgetMessage = NonNullable<KeyRecord["budget"]>;
+
+/** A budget with what was spent of it. */
+export function budgetMessage(
+  { limitMicro, interval }: BudgetMessage,
+  spentMicro: number,
+  resetsAt?: number,
+): KeyBudget {
+  return create(KeyBudgetSchema, {
+    limitUsd: toUsd(limitMicro),
+    interval: INTERVALS[interval],
+    spentUsd: toUsd(spentMicro),
+    remainingUsd: toUsd(Math.max(0, limitMicro - spentMicro)),
+    ...(resetsAt !== undefined && { resetsAt }),
+  });
+}
+
+/** The budget that a request asks for; one without an interval is never renewed. Refuses sums that there aren't. */
+export function budgetOf({ limitUsd = 0, interval }: NewKeyBudget): BudgetMessage {
+  const words: readonly (keyof typeof INTERVALS)[] = ["daily", "weekly", "monthly"];
+  return {
+    limitMicro: fromUsd(limitUsd, "budget.limit_usd"),
+    interval: words.find((word) => INTERVALS[word] === interval) ?? "lifetime",
+  };
+}
+
+/** The limits that a request asks for; what it leaves out is as usual, or the most that its caller may give where that is less. */
+function limitsOf({ requests, windowS, burst, concurrency, streams }: RateLimitMessage, most?: RateLimit): RateLimit {
+  const usual = rateLimitOf({ requests, windowS });
+  const orUsual = (said: number, part: "burst" | "concurrency" | "streams"): number =>
+    said > 0 ? said : Math.min(usual[part], most?.[part] ?? usual[part]);
+  return {
+    requests,
+    windowS,
+    burst: orUsual(burst, "burst"),
+    concurrency: orUsual(concurrency, "concurrency"),
+    streams: orUsual(streams, "streams"),
+  };
+}
+
+/** The store's word of an environment. */
+const environmentOf = (environment: Environment): KeyRecord["environment"] =>
+  environment === Environment.HARDWARE ? "hardware" : "simulation";
+
+const BYOK_MODES: Readonly<Record<ByokWord, ByokMode>> = {
+  off: ByokMode.OFF,
+  fallback: ByokMode.FALLBACK,
+  prefer: ByokMode.PREFER,
+  require: ByokMode.REQUIRE,
+};
+
+/** The store's word of a mode. */
+export const byokWordOf = (mode: ByokMode): ByokWord | undefined =>
+  (Object.keys(BYOK_MODES) as ByokWord[]).find((word) => BYOK_MODES[word] === mode); // the table's own keys
+
+/** Settings as callers see them. */
+export const settingsMessage = (settings: OrgSettings): Settings =>
+  create(SettingsSchema, {
+    retentionDays: settings.retentionDays,
+    zdr: settings.zdr,
+    cacheSharing: settings.cacheSharing,
+    byokMode: BYOK_MODES[settings.byokMode],
+    allowedRegions: [...(settings.allowedRegions ?? [])],
+    maxHedgeRatio: settings.maxHedgeRatio,
+    ...(settings.defaultPreset !== undefined && { defaultPreset: settings.defaultPreset }),
+    trust: TRUSTS[settings.trust],
+    requireSigned: settings.requireSigned,
+    selfRegisteredApps: APP_POLICIES[settings.selfRegisteredApps],
+    hardwareKeys: settings.hardwareKeys,
+  });
+
+const APP_POLICIES: Readonly<Record<OrgSettings["selfRegisteredApps"], AppPolicy>> = {
+  allow: AppPolicy.ALLOW,
+  deny: AppPolicy.DENY,
+};
+
+/** A policy as it is stored. */
+export const appPolicyIn = (policy: AppPolicy): OrgSettings["selfRegisteredApps"] =>
+  policy === AppPolicy.DENY ? "deny" : "allow";
+
+// Tells organisations of keys that will end.
+
+/** How long before its end a key is spoken of. */
+const DAYS = 7;
+const AT_ONCE = 200;
+
+/** Tells of every key that will end within seven days, once for each end; any number of replicas may do so at once. */
+export async function tellOfEndingKeys(sql: Sql): Promise<void> {
+  for (let told = AT_ONCE; told === AT_ONCE; )
+    told = await tx(sql, async (tx) => {
+      const keys = await endingKeys(tx, now(), DAYS, AT_ONCE);
+      for (const { id, orgId, workspaceId, expiresAt } of keys)
+        await emit(tx, orgId, { case: "keyExpiring", value: { keyId: id, expiresAt } }, workspaceId ?? undefined);
+      return keys.length;
+    });
+}

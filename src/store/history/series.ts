@@ -1,0 +1,353 @@
+/** What calls came to over time: rollups by minute and by hour, and what is not in them yet. Amounts are micro-dollars. */
+import { type Queryable, type Sql, tx } from "../database/tx.ts";
+
+/** How long steps shorter than an hour are kept, and the others, in seconds. */
+export const MINUTES_KEPT_S = 2 * 86_400;
+const HOURS_KEPT_S = 400 * 86_400;
+
+/** What makes a series of its own; undefined: everything is one. */
+export type SeriesBy = "model" | "provider" | "key" | "workspace" | "robot" | "contract" | undefined;
+
+/** What to read; all filters that are given must hold. */
+interface SeriesQuery {
+  /** Unix seconds, both at a multiple of `stepS`. */
+  readonly since: number;
+  readonly until: number;
+  /** Whole minutes. */
+  readonly stepS: number;
+  readonly by: SeriesBy;
+  /** Series at most; the rest is one more. */
+  readonly limit: number;
+  readonly model?: string | undefined;
+  readonly provider?: string | undefined;
+  readonly keyId?: string | undefined;
+  readonly workspaceId?: string | undefined;
+  readonly robotId?: string | undefined;
+  readonly contract?: string | undefined;
+}
+
+/** One step of one series. */
+export interface SeriesRow {
+  /** Null: all that has no series of its own. */
+  name: string | null;
+  /** Unix seconds. */
+  at: number;
+  calls: number;
+  failed: number;
+  costMicro: number;
+  /** Counts by `f:` and the word of a refusal, `h:` and the word of a hold, `l:` and a bucket of latencies. */
+  parts: Readonly<Record<string, number>>;
+}
+
+/** Adds up what calls came to since it was last done. As often as called, each call is counted once. */
+export async function addUpSeries(sql: Sql): Promise<void> {
+  for (let isMore = true; isMore; ) {
+    const [row] = await sql<{ more: boolean }[]>`select series_add_up() as more`;
+    isMore = row?.more ?? false;
+  }
+}
+
+/** The steps of an organisation's series in which there was a call, the earliest first. All that is on record is in them. */
+export async function readSeries(sql: Sql, orgId: string, query: SeriesQuery): Promise<SeriesRow[]> {
+  const { since, until, stepS, by, limit, model, provider, keyId, workspaceId, robotId, contract } = query;
+  const isByHour = stepS % 3600 === 0;
+  const name = {
+    model: sql`model`,
+    provider: sql`provider`,
+    key: sql`key_id`,
+    workspace: sql`coalesce((select key.workspace_id from key where key.id = key_id), '')`,
+    robot: sql`coalesce(robot, '')`,
+    contract: sql`contract`,
+    all: sql`''::text`,
+  }[by ?? "all"];
+  const same = (column: string, value: string | undefined) =>
+    value === undefined ? sql`` : sql`and ${sql(column)} = ${value}`;
+  const wanted = sql`
+    ${same("model", model)} ${same("provider", provider)} ${same("key_id", keyId)} ${same("robot", robotId)} ${same("contract", contract)}
+    ${workspaceId === undefined ? sql`` : sql`and key_id in (select id from key where org_id = ${orgId} and workspace_id = ${workspaceId})`}`;
+  const [from, to] = [new Date(since * 1000), new Date(until * 1000)];
+  const day = (date: Date) => sql`(${date}::timestamptz at time zone 'UTC')::date`;
+  const rolled = isByHour
+    ? sql`select hour * 3600::bigint as at, l.*, r.calls, r.failed, r.cost_micro, r.parts
+        from series_line as l join series_hour as r on r.line = l.id and r.hour >= ${since / 3600} and r.hour < ${until / 3600}
+        where l.org_id = ${orgId} and l.day between ${day(from)} and ${day(to)}`
+    : sql`select minute * 60::bigint as at, l.*, r.calls, r.failed, r.cost_micro, r.parts
+        from series_line as l join series_minute as r on r.line = l.id and r.minute >= ${since / 60} and r.minute < ${until / 60}
+        where l.org_id = ${orgId} and l.day between ${day(from)} and ${day(to)}`;
+  return sql<SeriesRow[]>`
+    with figure as materialized (
+      select ${name} as name, at / ${stepS}::bigint * ${stepS}::bigint as at, calls, failed, cost_micro, parts
+      from (
+        select at, key_id, contract, model, provider, robot, calls, failed, cost_micro, parts from (${rolled}) as rolled
+        union all
+        select minute * 60::bigint, key_id, contract, model, provider, robot, calls, failed, cost_micro, parts
+        from series_between(greatest((select series_until.at from series_until), ${from}), ${to}, ${orgId})
+      ) as each where true ${wanted}
+    ), top as (
+      select name from figure group by name order by sum(cost_micro) desc, sum(calls) desc, name limit ${limit}
+    )
+    select top.name, at, sum(calls)::bigint as calls, sum(failed)::bigint as failed, sum(cost_micro)::bigint as cost_micro,
+      series_sum_of(parts) as parts
+    from figure left join top using (name) group by top.name, at order by at`;
+}
+
+/** Forgets what is kept no longer at `now`, in unix milliseconds, and names of robots with the logs that they came from; answers how many rows. */
+export async function pruneSeries(sql: Queryable, now: number): Promise<number> {
+  const minute = Math.floor(now / 60_000 - MINUTES_KEPT_S / 60);
+  const minutes = await sql`delete from series_minute where minute < ${minute}`;
+  const day = new Date(now - HOURS_KEPT_S * 1000);
+  const lines = await sql`delete from series_line where day < (${day}::timestamptz at time zone 'UTC')::date`;
+  const robots = await sql`
+    update series_line set robot = null where id in (
+      select id from series_line left join org_settings using (org_id)
+      where robot <> '' and day < ((${new Date(now)}::timestamptz at time zone 'UTC')::date - coalesce(retention_days, 30))
+    )`;
+  return minutes.count + lines.count + robots.count;
+}
+
+// How offerings did over time: minutes of every replica, hours and uptimes of all of them together.
+
+/** What one replica counted of one offering in one minute so far. */
+export interface MinuteRecord {
+  /** Minutes since 1970. */
+  minute: number;
+  offeringId: string;
+  calls: number;
+  failures: number;
+  /** Milliseconds in which its breaker kept calls away. */
+  restedMs: number;
+  /** Warm latencies by bucket. */
+  latency: number[];
+}
+
+/** How reliable an offering was, as shares of 1. */
+interface UptimeRecord {
+  offeringId: string;
+  last5m: number | undefined;
+  last1d: number | undefined;
+  last30d: number;
+  /** Calls of the 30 days. */
+  calls: number;
+  /** Hours since the first call. */
+  hours: number;
+}
+
+/** Latencies of an offering in the last minutes, of all replicas together. */
+interface LatencyRecord {
+  offeringId: string;
+  /** The last minute that it was called in. */
+  minute: number;
+  latency: number[];
+}
+
+/** Writes what a replica counted; writing it again, or later and more of it, leaves what was written last. */
+export async function putMinutes(sql: Sql, replica: string, records: readonly MinuteRecord[]): Promise<void> {
+  if (records.length === 0) return;
+  const rows = records.map(({ minute, offeringId, calls, failures, restedMs, latency }) => ({
+    minute,
+    offering_id: offeringId,
+    calls,
+    failures,
+    rested_ms: restedMs,
+    latency,
+  }));
+  await sql`
+    insert into offering_minute (minute, offering_id, replica, calls, failures, rested_ms, latency)
+    select minute, offering_id, ${replica}, calls, failures, rested_ms, latency
+    from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as line (
+      minute integer, offering_id text, calls integer, failures integer, rested_ms integer, latency integer[]
+    )
+    on conflict (minute, offering_id, replica) do update set
+      calls = excluded.calls, failures = excluded.failures, rested_ms = excluded.rested_ms, latency = excluded.latency`;
+}
+
+/** Held by the replica that rolls up. */
+const LOCK = 5_417_116_325;
+/** Minutes that arrive later than this many hours are not rolled up any more. */
+const HOURS_OPEN = 2;
+const DAYS = 30;
+
+/**
+ * Makes the hours and the uptimes anew from the minutes up to `minute`. One caller at a time among all replicas; answers
+ * false while another is at it.
+ */
+export function rollUp(sql: Sql, minute: number): Promise<boolean> {
+  return tx(sql, async (tx) => {
+    const [lock] = await tx<{ held: boolean }[]>`select pg_try_advisory_xact_lock(${LOCK}) as held`;
+    if (!lock?.held) return false;
+    const hour = Math.floor(minute / 60);
+    await tx`
+      insert into offering_hour (hour, offering_id, calls, failures, rested_ms, latency)
+      with counted as (
+        select minute / 60 as hour, offering_id, minute, sum(calls) as calls, sum(failures) as failures,
+          -- Replicas rest at the same time, not one after the other.
+          max(rested_ms) as rested_ms
+        from offering_minute where minute >= ${(hour - HOURS_OPEN) * 60} group by offering_id, minute
+      ), bucketed as (
+        select hour, offering_id, bucket, sum(count) as count
+        from (
+          select minute / 60 as hour, offering_id, each.bucket, each.count
+          from offering_minute, unnest(latency) with ordinality as each (count, bucket)
+          where minute >= ${(hour - HOURS_OPEN) * 60}
+        ) as samples group by hour, offering_id, bucket
+      )
+      select hour, offering_id, sum(calls), sum(failures), sum(rested_ms),
+        coalesce((
+          select array_agg(bucketed.count::bigint order by bucket) from bucketed
+          where bucketed.hour = counted.hour and bucketed.offering_id = counted.offering_id
+        ), '{}')
+      from counted group by hour, offering_id
+      on conflict (hour, offering_id) do update set
+        calls = excluded.calls, failures = excluded.failures, rested_ms = excluded.rested_ms, latency = excluded.latency`;
+    await tx`delete from offering_uptime`;
+    await tx`
+      insert into offering_uptime (offering_id, uptime_5m, uptime_1d, uptime_30d, calls_30d)
+      with recent as (
+        select offering_id, sum(calls) as calls, sum(failures) as failures, sum(rested_ms) as rested_ms from (
+          select offering_id, sum(calls) as calls, sum(failures) as failures, max(rested_ms) as rested_ms
+          from offering_minute where minute > ${minute - 5} and minute <= ${minute} group by offering_id, minute
+        ) as minutes group by offering_id
+      ), day as (
+        select offering_id, sum(calls) as calls, sum(failures) as failures, sum(rested_ms) as rested_ms, min(hour) as since
+        from offering_hour where hour > ${hour - 24} and hour <= ${hour} group by offering_id
+      ), month as (
+        select offering_id, sum(calls) as calls, sum(failures) as failures, sum(rested_ms) as rested_ms, min(hour) as since
+        from offering_hour where hour > ${hour - 24 * DAYS} and hour <= ${hour} group by offering_id
+      )
+      select month.offering_id,
+        uptime_of(recent.calls, recent.failures, recent.rested_ms, 300000),
+        uptime_of(day.calls, day.failures, day.rested_ms, (${hour + 1}::int - day.since) * 3600000::bigint),
+        uptime_of(month.calls, month.failures, month.rested_ms, (${hour + 1}::int - month.since) * 3600000::bigint),
+        month.calls
+      from month left join day using (offering_id) left join recent using (offering_id)`;
+    return true;
+  });
+}
+
+interface UptimeRow {
+  offeringId: string;
+  uptime5m: number | null;
+  uptime1d: number | null;
+  uptime30d: number;
+  calls30d: number;
+  since: number | null;
+}
+
+/** The uptimes as they were last rolled up; `hour` is the present one, counted as the roll-up counts. */
+export async function loadUptimes(sql: Sql, hour: number): Promise<UptimeRecord[]> {
+  const rows = await sql<UptimeRow[]>`
+    select *, (select min(hour) from offering_hour as h where h.offering_id = u.offering_id) as since
+    from offering_uptime as u`;
+  return rows.map(({ offeringId, uptime5m, uptime1d, uptime30d, calls30d, since }) => ({
+    offeringId,
+    last5m: uptime5m ?? undefined,
+    last1d: uptime1d ?? undefined,
+    last30d: uptime30d,
+    calls: calls30d,
+    hours: since === null ? 0 : Math.max(0, hour + 1 - since),
+  }));
+}
+
+/** The latencies since `minute`, for a replica that begins and has seen nothing itself. */
+export async function loadLatencies(sql: Sql, minute: number): Promise<LatencyRecord[]> {
+  const rows = await sql<{ offeringId: string; minute: number; buckets: number[]; counts: number[] }[]>`
+    with samples as (
+      select offering_id, max(minute) as minute, (bucket - 1)::integer as bucket, sum(count)::integer as count
+      from offering_minute, unnest(latency) with ordinality as each (count, bucket)
+      where minute >= ${minute} and count > 0 group by offering_id, bucket
+    )
+    select offering_id, max(minute) as minute, array_agg(bucket) as buckets, array_agg(count) as counts
+    from samples group by offering_id`;
+  return rows.map((row) => {
+    const latency: number[] = [];
+    row.buckets.forEach((bucket, i) => {
+      latency[bucket] = row.counts[i]!;
+    });
+    return { offeringId: row.offeringId, minute: row.minute, latency };
+  });
+}
+
+const MINUTES_KEPT = 2 * 24 * 60;
+/** Two days more than the longest window. */
+const HOURS_KEPT = 32 * 24;
+
+/** Forgets what no window reaches any more at `minute`; answers how many rows. */
+export async function pruneRollups(sql: Sql, minute: number): Promise<number> {
+  const minutes = await sql`delete from offering_minute where minute < ${minute - MINUTES_KEPT}`;
+  const hours = await sql`delete from offering_hour where hour < ${Math.floor(minute / 60) - HOURS_KEPT}`;
+  const oldest = new Date((Math.floor(minute / 60) - HOURS_KEPT) * 3_600_000);
+  const troubles =
+    await sql`delete from offering_trouble where day < (${oldest}::timestamptz at time zone 'UTC')::date`;
+  const moves = await sql`delete from circuit_change where at < ${oldest}`;
+  return minutes.count + hours.count + troubles.count + moves.count;
+}
+
+// How offerings did by day, for their owners: attempts, latencies, and what went wrong. Days are in UTC, such as `2026-11-23`.
+
+/** The attempts of one day. */
+export interface AttemptDay {
+  day: string;
+  calls: number;
+  failures: number;
+  restedMs: number;
+  /** Warm latencies by bucket of the router's sketch. */
+  latency: number[];
+  /** Share of attempts that succeeded, times the share of the time in which the breaker let them through. */
+  uptime: number | null;
+}
+
+/** The attempts at an offering from a day on. `hour`, in hours since 1970, is the running one. */
+export async function attemptDays(sql: Sql, offeringId: string, since: string, hour: number): Promise<AttemptDay[]> {
+  return sql<AttemptDay[]>`
+    with known as (
+      select (timestamp '1970-01-01' + hour * interval '1 hour')::date as day, hour, calls, failures, rested_ms, latency
+      from offering_hour where offering_id = ${offeringId} and hour >= (${since}::text::date - date '1970-01-01') * 24
+    ), bucketed as (
+      select day, bucket, sum(count) as count
+      from known, unnest(latency) with ordinality as each (count, bucket) group by day, bucket
+    )
+    select day::text, sum(calls) as calls, sum(failures) as failures, sum(rested_ms) as rested_ms,
+      uptime_of(nullif(sum(calls), 0), sum(failures), sum(rested_ms),
+        (least((day - date '1970-01-01') * 24 + 24, ${hour}::int + 1) - min(hour)) * 3600000::bigint) as uptime,
+      coalesce((
+        select array_agg(bucketed.count::bigint order by bucket) from bucketed where bucketed.day = known.day
+      ), '{}') as latency
+    from known group by day`;
+}
+
+/** Something that goes wrong, so many times on one day. */
+export interface TroubleRecord {
+  offeringId: string;
+  day: string;
+  /** The word of a failure, or `hold`. */
+  kind: string;
+  count: number;
+  /** What was last said of it. */
+  said: string | null;
+}
+
+/** Adds what a replica counted. */
+export async function addTroubles(sql: Sql, records: readonly TroubleRecord[]): Promise<void> {
+  if (records.length === 0) return;
+  const rows = records.map(({ offeringId, day, kind, count, said }) => ({
+    offering_id: offeringId,
+    day,
+    kind,
+    count,
+    said,
+  }));
+  await sql`
+    insert into offering_trouble (offering_id, day, kind, count, said)
+    select offering_id, day, kind, count, said from jsonb_to_recordset(${JSON.stringify(rows)}::text::jsonb) as line (
+      offering_id text, day date, kind text, count bigint, said text
+    ) order by offering_id, day, kind
+    on conflict (offering_id, day, kind) do update set
+      count = offering_trouble.count + excluded.count, said = coalesce(excluded.said, offering_trouble.said)`;
+}
+
+/** What went wrong at an offering from a day on. */
+export async function troublesOf(sql: Sql, offeringId: string, since: string): Promise<TroubleRecord[]> {
+  return sql<TroubleRecord[]>`
+    select offering_id, day::text, kind, count, said from offering_trouble
+    where offering_id = ${offeringId} and day >= ${since}::text::date order by day desc, count desc, kind`;
+}

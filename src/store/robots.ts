@@ -1,0 +1,537 @@
+/** Robots that organisations have written down. */
+import { Reason, refuse } from "../errors.ts";
+import { newId } from "../ids.ts";
+import { notify } from "./database/notifications.ts";
+import { type Queryable, type Sql, type Tx, unixSeconds } from "./database/tx.ts";
+
+/** A robot. */
+export interface RobotRecord {
+  id: string;
+  /** Undefined: the organisation's own. */
+  workspaceId: string | undefined;
+  /** ProtoJSON of its configuration. */
+  config: object;
+  /** Keys that are bound to it. */
+  keyIds: string[];
+  /** Unix seconds. */
+  created: number;
+  updated: number;
+}
+
+/** Which robot: its name is one's own within its workspace. */
+export interface RobotName {
+  readonly orgId: string;
+  readonly workspaceId: string | undefined;
+  readonly id: string;
+}
+
+/** Robots that an organisation may have. */
+const MOST_ROBOTS = 5_000;
+/** Keys that are told of one. */
+const MOST_KEYS = 100;
+
+interface RobotRow {
+  id: string;
+  workspaceId: string;
+  config: object;
+  keyIds: string[] | null;
+  created: Date;
+  updated: Date;
+}
+
+const robotOf = ({ workspaceId, keyIds, created, updated, ...row }: RobotRow): RobotRecord => ({
+  ...row,
+  workspaceId: workspaceId === "" ? undefined : workspaceId,
+  keyIds: keyIds ?? [],
+  created: unixSeconds(created),
+  updated: unixSeconds(updated),
+});
+
+const shown = (sql: Queryable) => sql`
+  id, workspace_id, config, created, updated, array(
+    select key.id from key
+    where key.org_id = robot.org_id and key.robot_id = robot.id and key.revoked_at is null
+      and coalesce(key.workspace_id, '') = robot.workspace_id
+    order by key.id limit ${MOST_KEYS}
+  ) as key_ids`;
+
+/** Writes a robot down. Refuses with `too_many` beyond 5,000 of an organisation. Answers whether anything changed. */
+export async function putRobot(
+  tx: Tx,
+  { orgId, workspaceId = "", id }: RobotName,
+  config: object,
+): Promise<{ robot: RobotRecord; changed: boolean }> {
+  // One change of an organisation's robots at a time, so that the count holds.
+  await tx`select 1 from org where id = ${orgId} for no key update`;
+  const json = JSON.stringify(config);
+  const put = await tx`
+    insert into robot (org_id, workspace_id, id, config) values (${orgId}, ${workspaceId}, ${id}, ${json}::text::jsonb)
+    on conflict (org_id, workspace_id, id) do update set config = excluded.config, updated = now()
+    where robot.config <> excluded.config`;
+  const [row] = await tx<{ count: number }[]>`select count(*)::int as count from robot where org_id = ${orgId}`;
+  if ((row?.count ?? 0) > MOST_ROBOTS)
+    throw refuse(Reason.TOO_MANY, `an organisation may have ${MOST_ROBOTS} robots; delete one first`);
+  const robot = await findRobot(tx, { orgId, workspaceId, id });
+  return { robot: robot!, changed: put.count > 0 }; // it was just written
+}
+
+/** A robot; undefined where there is none of this name. */
+export async function findRobot(
+  sql: Queryable,
+  { orgId, workspaceId = "", id }: RobotName,
+): Promise<RobotRecord | undefined> {
+  const [row] = await sql<RobotRow[]>`
+    select ${shown(sql)} from robot where org_id = ${orgId} and workspace_id = ${workspaceId} and id = ${id}`;
+  return row && robotOf(row);
+}
+
+/** Robots by name, of one workspace or of all of the organisation, behind a name and the workspace in which it is. */
+export async function listRobots(
+  sql: Queryable,
+  orgId: string,
+  { workspaceId, after, limit }: { workspaceId: string | undefined; after: readonly [string, string]; limit: number },
+): Promise<RobotRecord[]> {
+  const [id, workspace] = after;
+  const rows = await sql<RobotRow[]>`
+    select ${shown(sql)} from robot where org_id = ${orgId}
+      ${workspaceId === undefined ? sql`` : sql`and workspace_id = ${workspaceId}`}
+      and (id collate "C", workspace_id collate "C") > (${id}, ${workspace})
+    order by id collate "C", workspace_id collate "C" limit ${limit}`;
+  return rows.map(robotOf);
+}
+
+/** Forgets a robot; answers whether there was one. */
+export async function deleteRobot(tx: Tx, { orgId, workspaceId = "", id }: RobotName): Promise<boolean> {
+  const { count } = await tx`
+    delete from robot where org_id = ${orgId} and workspace_id = ${workspaceId} and id = ${id}`;
+  return count > 0;
+}
+
+// Emergency stops: rows that stand until they are released.
+
+/** What a stop covers. */
+export type StopScope = "robot" | "session" | "key" | "workspace" | "org";
+
+/** What is to be stopped, and by whom. */
+export interface NewStop {
+  orgId: string;
+  /** The workspace whose keys alone it covers, and may release it; null: the organisation's. */
+  workspaceId: string | null;
+  scope: StopScope;
+  subject: string;
+  reason: string;
+  by: string;
+}
+
+/** A stop. Times are unix seconds. */
+export interface StopRecord extends Omit<NewStop, "by"> {
+  id: string;
+  created: number;
+  createdBy: string;
+  released: number | null;
+  releasedBy: string | null;
+}
+
+interface StopRow extends Omit<StopRecord, "created" | "released"> {
+  created: Date;
+  released: Date | null;
+}
+
+/**
+ * Writes a stop that was ordered, once; the same one that stands already is answered as it is, with `fresh` false, and so is one that
+ * was written before under this name, whatever became of it.
+ */
+export async function orderStop(tx: Tx, stop: StopRecord): Promise<{ stop: StopRecord; fresh: boolean }> {
+  const { id, orgId, workspaceId, scope, subject, reason, created, createdBy } = stop;
+  const before = await findStop(tx, id);
+  if (before) return { stop: before, fresh: false };
+  const [made] = await tx<StopRow[]>`
+    insert into robot_stop (id, org_id, workspace_id, scope, subject, reason, created, created_by)
+    values (${id}, ${orgId}, ${workspaceId}, ${scope}, ${subject}, ${reason}, ${new Date(created * 1000)}, ${createdBy})
+    on conflict (org_id, scope, subject, coalesce(workspace_id, '')) where released is null do nothing returning *`;
+  if (made) return { stop: stopOf(made), fresh: true };
+  const [standing] = await tx<StopRow[]>`
+    select * from robot_stop where org_id = ${orgId} and scope = ${scope} and subject = ${subject}
+      and workspace_id is not distinct from ${workspaceId} and released is null`;
+  // Released between the two statements: order it again.
+  return standing ? { stop: stopOf(standing), fresh: false } : orderStop(tx, stop);
+}
+
+/** Tells every replica of a stop itself when its transaction commits, so that none has to read before it obeys. */
+export const tellStop = (tx: Tx, stop: StopRecord): Promise<void> => notify(tx, "robots_stopped", JSON.stringify(stop));
+
+/** The stop that a notification tells of; undefined where it only says that something changed. */
+export function stopIn(payload: string): StopRecord | undefined {
+  // Ours: nobody else notifies. A replica of an earlier version names no workspace, and means the organisation.
+  return payload.startsWith("{")
+    ? { workspaceId: null, ...(JSON.parse(payload) as Omit<StopRecord, "workspaceId">) }
+    : undefined;
+}
+
+/** Finds a stop. */
+export async function findStop(sql: Queryable, id: string): Promise<StopRecord | undefined> {
+  const [row] = await sql<StopRow[]>`select * from robot_stop where id = ${id}`;
+  return row && stopOf(row);
+}
+
+/** Releases a stop that stands; undefined where it does not. */
+export async function releaseStop(tx: Tx, id: string, by: string): Promise<StopRecord | undefined> {
+  const [row] = await tx<StopRow[]>`
+    update robot_stop set released = now(), released_by = ${by} where id = ${id} and released is null returning *`;
+  return row && stopOf(row);
+}
+
+/** Says why a stop was ordered. Every replica hears of it, as of each change of a stop. Undefined where that was said before. */
+export async function sayReason(tx: Tx, id: string, reason: string): Promise<StopRecord | undefined> {
+  const [row] = await tx<StopRow[]>`
+    update robot_stop set reason = ${reason} where id = ${id} and reason <> ${reason} returning *`;
+  return row && stopOf(row);
+}
+
+/** The stops that stand, of one organisation or of all. */
+export async function standingStops(sql: Sql, orgId?: string): Promise<StopRecord[]> {
+  const rows = await sql<StopRow[]>`
+    select * from robot_stop where released is null ${orgId === undefined ? sql`` : sql`and org_id = ${orgId}`}`;
+  return rows.map(stopOf);
+}
+
+/** How many stops stand in an organisation. */
+export async function countStandingStops(sql: Queryable, orgId: string): Promise<number> {
+  const [row] = await sql<{ count: number }[]>`
+    select count(*)::int as count from robot_stop where org_id = ${orgId} and released is null`;
+  return row!.count; // an aggregate has one row
+}
+
+/** Which stops of an organisation. */
+export interface StopPage {
+  /** Those of this workspace alone; undefined: all. */
+  readonly workspaceId: string | undefined;
+  readonly limit: number;
+  readonly before: string | undefined;
+  readonly released: boolean;
+}
+
+/** The stops of an organisation, or those of one of its workspaces, newest first. `before` is the last page's last id. */
+export async function listStops(
+  sql: Sql,
+  orgId: string,
+  { workspaceId, limit, before, released }: StopPage,
+): Promise<StopRecord[]> {
+  const rows = await sql<StopRow[]>`
+    select * from robot_stop where org_id = ${orgId} ${before === undefined ? sql`` : sql`and id < ${before}`}
+      ${workspaceId === undefined ? sql`` : sql`and workspace_id = ${workspaceId}`}
+      ${released ? sql`` : sql`and released is null`}
+    order by id desc limit ${limit}`;
+  return rows.map(stopOf);
+}
+
+const stopOf = (row: StopRow): StopRecord => ({
+  ...row,
+  created: unixSeconds(row.created),
+  released: row.released && unixSeconds(row.released),
+});
+
+// Robots that people armed for agents, and the runs that move them.
+
+/** An arming to be written. */
+export interface NewArming {
+  readonly orgId: string;
+  /** The workspace of the key that arms; undefined: the organisation's. */
+  readonly workspaceId: string | undefined;
+  readonly robotId: string;
+  readonly keyId: string | undefined;
+  readonly clientId: string | undefined;
+  /** The workspace of the agent's key; undefined where it is the organisation's, or an application's. */
+  readonly agentWorkspaceId: string | undefined;
+  readonly models: readonly string[];
+  /** ProtoJSON of `SafetyBounds`. */
+  readonly bounds: object | undefined;
+  readonly maxSeconds: number;
+  readonly createdBy: string;
+  /** The session of the person that arms, with which the arming ends; undefined where a key does that is no session's. */
+  readonly sessionId: string | undefined;
+  readonly createdMs: number;
+  readonly endsMs: number;
+}
+
+/** An arming. Times are unix seconds. */
+export interface ArmingRecord extends Omit<NewArming, "createdMs" | "endsMs"> {
+  readonly id: string;
+  readonly created: number;
+  readonly ends: number;
+  readonly ended: number | undefined;
+  readonly endedWhy: string | undefined;
+  /** It neither ended nor ran out. */
+  readonly stands: boolean;
+}
+
+/** A run. Times are unix seconds. */
+export interface RunRecord {
+  readonly id: string;
+  readonly orgId: string;
+  readonly armingId: string;
+  readonly robotId: string;
+  readonly keyId: string;
+  readonly model: string;
+  readonly instruction: string;
+  readonly maxSeconds: number;
+  readonly created: number;
+  readonly started: number | undefined;
+  readonly ended: number | undefined;
+  readonly why: string | undefined;
+  readonly chunks: number;
+  readonly holds: number;
+  readonly costMicro: number;
+}
+
+/** What a run came to so far. */
+export interface RunCounts {
+  readonly chunks: number;
+  readonly holds: number;
+  readonly costMicro: number;
+}
+
+/** A run that nobody has heard of for so long is over: who carried it is gone. */
+const LOST_MS = 10_000;
+
+interface ArmingRow {
+  id: string;
+  orgId: string;
+  workspaceId: string | null;
+  robotId: string;
+  keyId: string | null;
+  clientId: string | null;
+  agentWorkspaceId: string | null;
+  models: string[];
+  bounds: object | null;
+  maxSeconds: number;
+  created: Date;
+  createdBy: string;
+  sessionId: string | null;
+  ends: Date;
+  ended: Date | null;
+  endedWhy: string | null;
+  stands: boolean;
+}
+
+interface RunRow extends Omit<RunRecord, "created" | "started" | "ended" | "why" | "costMicro"> {
+  created: Date;
+  started: Date | null;
+  ended: Date | null;
+  why: string | null;
+  costMicro: number | string;
+}
+
+/** Writes an arming. */
+export async function addArming(tx: Tx, arming: NewArming): Promise<ArmingRecord> {
+  const { orgId, workspaceId, robotId, keyId, clientId, agentWorkspaceId, models, bounds, maxSeconds } = arming;
+  const { createdBy, sessionId, createdMs, endsMs } = arming;
+  const [row] = await tx<ArmingRow[]>`
+    insert into robot_arming (id, org_id, workspace_id, robot_id, key_id, client_id, agent_workspace_id, models, bounds, max_seconds, created,
+      created_by, session_id, ends)
+    values (${newId("arm")}, ${orgId}, ${workspaceId ?? null}, ${robotId}, ${keyId ?? null}, ${clientId ?? null}, ${agentWorkspaceId ?? null},
+      ${[...models]}, ${bounds === undefined ? null : JSON.stringify(bounds)}::text::jsonb, ${maxSeconds}, ${new Date(createdMs)}, ${createdBy},
+      ${sessionId ?? null}, ${new Date(endsMs)})
+    returning *, ended is null and ends > now() as stands`;
+  return armingOf(row!);
+}
+
+/** Finds an arming. */
+export async function findArming(sql: Queryable, id: string): Promise<ArmingRecord | undefined> {
+  const [row] = await sql<ArmingRow[]>`
+    select *, ended is null and ends > now() as stands from robot_arming where id = ${id}`;
+  return row && armingOf(row);
+}
+
+/** The armings that stand for an agent's key and a robot, newest first. */
+export async function standingArmings(
+  sql: Queryable,
+  { orgId, robotId, keyId }: { orgId: string; robotId: string; keyId: string },
+): Promise<ArmingRecord[]> {
+  const rows = await sql<ArmingRow[]>`
+    select *, true as stands from robot_arming
+    where org_id = ${orgId} and robot_id = ${robotId} and ended is null and ends > now()
+      and (key_id = ${keyId} or client_id = (select client_id from key where id = ${keyId}))
+    order by id desc`;
+  return rows.map(armingOf);
+}
+
+/** Which armings of an organisation. */
+export interface ArmingPage {
+  /** Those given in this workspace alone; undefined: all. */
+  readonly workspaceId: string | undefined;
+  /** Those for this key alone; undefined: all. */
+  readonly forKey: string | undefined;
+  readonly limit: number;
+  readonly before: string | undefined;
+  /** Also those that have ended. */
+  readonly ended: boolean;
+}
+
+/** Armings of an organisation, newest first. `before` is the last page's last id. */
+export async function listArmings(
+  sql: Sql,
+  orgId: string,
+  { workspaceId, forKey, limit, before, ended }: ArmingPage,
+): Promise<ArmingRecord[]> {
+  const rows = await sql<ArmingRow[]>`
+    select *, ended is null and ends > now() as stands from robot_arming
+    where org_id = ${orgId} ${before === undefined ? sql`` : sql`and id < ${before}`}
+      ${workspaceId === undefined ? sql`` : sql`and workspace_id = ${workspaceId}`}
+      ${
+        forKey === undefined
+          ? sql``
+          : sql`and (key_id = ${forKey} or client_id = (select client_id from key where id = ${forKey}))`
+      }
+      ${ended ? sql`` : sql`and ended is null and ends > now()`}
+    order by id desc limit ${limit}`;
+  return rows.map(armingOf);
+}
+
+/** Ends an arming, and the run that it allows; undefined where it had ended. */
+export async function endArming(tx: Tx, id: string, why: string): Promise<ArmingRecord | undefined> {
+  const [row] = await tx<ArmingRow[]>`
+    update robot_arming set ended = now(), ended_why = ${why} where id = ${id} and ended is null returning *, false as stands`;
+  if (!row) return undefined;
+  await tx`update robot_run set ended = now(), why = ${why} where arming_id = ${id} and ended is null`;
+  return armingOf(row);
+}
+
+/** Ends every arming that an emergency stop covers, and their runs; answers the armings. Who is stopped is armed anew, or not at all. */
+export async function endArmingsUnder(tx: Tx, stop: StopRecord): Promise<ArmingRecord[]> {
+  const { orgId, workspaceId, scope, subject } = stop;
+  const rows = await tx<ArmingRow[]>`
+    update robot_arming as a set ended = now(), ended_why = 'stopped'
+    where a.org_id = ${orgId} and a.ended is null and a.ends > now()
+      and (${workspaceId}::text is null or a.workspace_id = ${workspaceId} or a.agent_workspace_id = ${workspaceId})
+      and case ${scope}::text
+        when 'robot' then a.robot_id = ${subject}
+        when 'key' then a.key_id = ${subject} or a.created_by = ${subject}
+          or a.client_id = (select client_id from key where id = ${subject})
+        when 'session' then exists (select from robot_run as r where r.arming_id = a.id and r.id = ${subject})
+        when 'workspace' then a.workspace_id = ${subject} or a.agent_workspace_id = ${subject}
+        else true end
+    returning a.*, false as stands`;
+  const ids = rows.map(({ id }) => id);
+  if (ids.length > 0)
+    await tx`update robot_run set ended = now(), why = 'stopped' where arming_id = any(${ids}) and ended is null`;
+  return rows.map(armingOf);
+}
+
+/** Asks for a run; undefined where another one moves the robot. */
+export async function askRun(
+  tx: Tx,
+  {
+    arming,
+    keyId,
+    model,
+    instruction,
+    maxSeconds,
+  }: {
+    arming: ArmingRecord;
+    keyId: string;
+    model: string;
+    instruction: string;
+    maxSeconds: number;
+  },
+): Promise<RunRecord | undefined> {
+  const { orgId, robotId } = arming;
+  await tx`
+    update robot_run set ended = now(), why = 'lost'
+    where org_id = ${orgId} and robot_id = ${robotId} and ended is null and seen < now() - ${LOST_MS} * interval '1 millisecond'`;
+  const [row] = await tx<RunRow[]>`
+    insert into robot_run (id, org_id, arming_id, robot_id, key_id, model, instruction, max_seconds, created, seen)
+    values (${newId("run")}, ${orgId}, ${arming.id}, ${robotId}, ${keyId}, ${model}, ${instruction}, ${maxSeconds}, now(), now())
+    on conflict (org_id, robot_id) where ended is null do nothing
+    returning *`;
+  return row && runOf(row);
+}
+
+/** Finds a run. One that nobody carries any more is ended first. */
+export async function findRun(sql: Queryable, id: string): Promise<RunRecord | undefined> {
+  await sql`
+    update robot_run set ended = now(), why = 'lost'
+    where id = ${id} and ended is null and seen < now() - ${LOST_MS} * interval '1 millisecond'`;
+  const [row] = await sql<RunRow[]>`select * from robot_run where id = ${id}`;
+  return row && runOf(row);
+}
+
+/**
+ * Takes the run that waits for a robot, if there is one that a robot of this workspace may carry out; what was armed in a workspace moves that
+ * workspace's robots alone.
+ */
+export async function takeRun(
+  sql: Queryable,
+  { orgId, robotId, workspaceId }: { orgId: string; robotId: string; workspaceId: string | undefined },
+): Promise<{ run: RunRecord; arming: ArmingRecord } | undefined> {
+  const [row] = await sql<RunRow[]>`
+    update robot_run as r set started = now(), seen = now() from robot_arming as a, key as k
+    where r.org_id = ${orgId} and r.robot_id = ${robotId} and r.started is null and r.ended is null and a.id = r.arming_id
+      and k.id = r.key_id and a.ended is null and a.ends > now()
+      and (a.workspace_id is null or a.workspace_id = ${workspaceId ?? null})
+      and (k.workspace_id is null or k.workspace_id = ${workspaceId ?? null} or ${workspaceId ?? null}::text is null)
+    returning r.*`;
+  if (!row) return undefined;
+  const arming = await findArming(sql, row.armingId);
+  return arming && { run: runOf(row), arming };
+}
+
+/** Says that a run goes on, and what it came to so far; false where it has ended. */
+export async function renewRun(sql: Queryable, id: string, { chunks, holds, costMicro }: RunCounts): Promise<boolean> {
+  const { count } = await sql`
+    update robot_run set seen = now(), chunks = ${chunks}, holds = ${holds}, cost_micro = ${costMicro}
+    where id = ${id} and ended is null`;
+  return count > 0;
+}
+
+/** Ends a run; answers it as it is then. The first who ends it says why. `unstarted`: only where the robot has not begun. */
+export async function endRun(
+  sql: Queryable,
+  id: string,
+  why: string,
+  { counts, unstarted = false }: { counts?: RunCounts | undefined; unstarted?: boolean } = {},
+): Promise<RunRecord | undefined> {
+  await sql`
+    update robot_run set ended = now(), why = ${why}
+    where id = ${id} and ended is null ${unstarted ? sql`and started is null` : sql``}`;
+  if (counts)
+    await sql`
+      update robot_run set chunks = ${counts.chunks}, holds = ${counts.holds}, cost_micro = ${counts.costMicro} where id = ${id}`;
+  const [row] = await sql<RunRow[]>`select * from robot_run where id = ${id}`;
+  return row && runOf(row);
+}
+
+const armingOf = ({
+  workspaceId,
+  keyId,
+  clientId,
+  agentWorkspaceId,
+  bounds,
+  sessionId,
+  created,
+  ends,
+  ended,
+  endedWhy,
+  ...rest
+}: ArmingRow): ArmingRecord => ({
+  ...rest,
+  workspaceId: workspaceId ?? undefined,
+  keyId: keyId ?? undefined,
+  clientId: clientId ?? undefined,
+  agentWorkspaceId: agentWorkspaceId ?? undefined,
+  bounds: bounds ?? undefined,
+  sessionId: sessionId ?? undefined,
+  created: unixSeconds(created),
+  ends: unixSeconds(ends),
+  ended: ended === null ? undefined : unixSeconds(ended),
+  endedWhy: endedWhy ?? undefined,
+});
+
+const runOf = ({ created, started, ended, why, costMicro, ...rest }: RunRow): RunRecord => ({
+  ...rest,
+  created: unixSeconds(created),
+  started: started === null ? undefined : unixSeconds(started),
+  ended: ended === null ? undefined : unixSeconds(ended),
+  why: why ?? undefined,
+  costMicro: Number(costMicro),
+});
