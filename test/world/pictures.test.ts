@@ -6,7 +6,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { ActRequestSchema } from "../../gen/limber/v1/inference_service_pb.ts";
 import { FrameSchema, ImageFormat } from "../../gen/limber/v1/observation_pb.ts";
 import { CoordinateConvention, PixelForm, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
-import { type Orientation, UPRIGHTING, readImageHeader } from "../../src/codecs/pictures/image.ts";
+import { type Orientation, readImageHeader, UPRIGHTING } from "../../src/codecs/pictures/image.ts";
 import { turnedFile } from "../../src/codecs/pictures/raw-pictures.ts";
 import { NdArray } from "../../src/codecs/python/ndarray.ts";
 import { decoderOf } from "../../src/edge/messages/json.ts";

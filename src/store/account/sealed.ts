@@ -1,5 +1,7 @@
 /** Every sealed secret of the database, for a change of the master key. */
+
 import { idempotencyContext } from "../billing/idempotency.ts";
+import { Lock } from "../database/locks.ts";
 import { type Sql, tx } from "../database/tx.ts";
 import { broadcastContext } from "../events/broadcast.ts";
 import { mailContext } from "../events/mail.ts";
@@ -215,9 +217,6 @@ export async function forgetHashKey(sql: Sql, heads: readonly Buffer[]): Promise
 
 // The names of the master keys that this database's secrets are sealed under, so that a process with another one is noticed at its start.
 
-/** Any number, as long as it is the same for every replica and used for nothing else. */
-const LOCK = 5_417_116_324;
-
 /**
  * Names the current key, the first of `loaded`, as one that secrets are sealed under, unless none of those that were named before is
  * loaded: then nothing is written. Answers how many of the keys that were named before are loaded, and how many are not.
@@ -227,7 +226,7 @@ export async function nameMasterKey(
   loaded: readonly [Buffer, ...Buffer[]],
 ): Promise<{ known: number; missing: number }> {
   return tx(sql, async (tx) => {
-    await tx`select pg_advisory_xact_lock(${LOCK})`;
+    await tx`select pg_advisory_xact_lock(${Lock.MASTER_KEYS})`;
     const rows = await tx<{ name: Buffer }[]>`select name from master_key`;
     const missing = rows.filter(({ name }) => !loaded.some((each) => each.equals(name))).length;
     const known = rows.length - missing;

@@ -1,8 +1,10 @@
 /** Brings a database to the schema that this code expects: the baseline on an empty database, then migrations. */
+
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isOutage, StoreUnavailable } from "./client.ts";
+import { Lock } from "./locks.ts";
 import { type Sql, type Tx, tx } from "./tx.ts";
 
 /** SQL that is applied once, in a transaction of its own. */
@@ -25,8 +27,6 @@ const FOLDERS: SchemaFolders = { schema: join(STORE, "schema"), migrations: join
 /** The baseline's name among migrations, before all others. */
 const BASELINE = "0000_baseline";
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
-/** Any number, as long as it is the same for every replica and used for nothing else. */
-const LOCK = 5_417_116_322;
 const LOCK_WAIT = "120s";
 
 /** What to do about a database that can't be upgraded. */
@@ -83,7 +83,7 @@ const migrationOf = (name: string, text: string): Migration => ({
 /** Applies one migration, unless that has been done; whether it did. */
 async function apply(tx: Tx, { name, text, sha256 }: Migration): Promise<boolean> {
   await tx.unsafe(`set local lock_timeout = '${LOCK_WAIT}'; set local statement_timeout = 0`);
-  await tx`select pg_advisory_xact_lock(${LOCK})`;
+  await tx`select pg_advisory_xact_lock(${Lock.MIGRATION})`;
   await tx.unsafe(`create table if not exists schema_migration (
     name text primary key, sha256 text not null, applied_at timestamptz not null default now())`);
   const [row] = await tx<{ sha256: string | null; last: string | null }[]>`

@@ -1,4 +1,5 @@
 /** The outbox: events leave the gateway only after the transaction of their cause has been committed, and none is lost. */
+import { Lock } from "../database/locks.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
 import { type JobKind, type QueuedJob, queueJobs } from "../jobs/jobs.ts";
 import { type QueuedDeliveries, queueDeliveries } from "./webhooks.ts";
@@ -39,9 +40,6 @@ export async function markSent(sql: Queryable, positions: readonly number[]): Pr
   await sql`update outbox set sent_at = now() where position = any (${[...positions]}::bigint[]) and sent_at is null`;
 }
 
-/** Held by the replica that relays events: two at once would mix up their order. */
-const RELAY_LOCK = 5_417_116_324;
-
 /** What was carried, and whether to look again soon: something waits for a transaction that is still open, or another is at it. */
 interface Carried {
   readonly count: number;
@@ -62,7 +60,7 @@ export function carryEvents(
   carry: (events: readonly OutboxEvent[]) => Promise<void>,
 ): Promise<Carried> {
   return tx(sql, async (tx) => {
-    const [lock] = await tx<{ held: boolean }[]>`select pg_try_advisory_xact_lock(${RELAY_LOCK}) as held`;
+    const [lock] = await tx<{ held: boolean }[]>`select pg_try_advisory_xact_lock(${Lock.EVENT_RELAY}) as held`;
     if (!lock?.held) return { count: 0, heldBack: true, elsewhere: true };
     const events = await tx<OutboxEvent[]>`
       select event_id as id, name, org_id, payload, position from outbox_next(${limit})`;
@@ -123,9 +121,6 @@ export async function pruneUnsent(sql: Sql, days: number): Promise<number> {
 
 // Work that travels as messages of NATS. The rows are the truth: a message says that one waits, and entitles to nothing.
 
-/** Held by the replica that sends messages for what waits: two at once would send some twice. */
-const WORK_LOCK = 5_417_116_325;
-
 /** What waits and is sent now. */
 export interface WaitingWork {
   readonly jobs: readonly QueuedJob[];
@@ -154,7 +149,7 @@ interface WorkRound {
 export function beginSending(sql: Sql, round: WorkRound): Promise<WaitingWork | undefined> {
   return tx(sql, async (tx) => {
     const [row] = await tx<{ held: boolean; born: string | null }[]>`
-      select pg_try_advisory_xact_lock(${WORK_LOCK}) as held, (select born from work_stream) as born`;
+      select pg_try_advisory_xact_lock(${Lock.WORK_RELAY}) as held, (select born from work_stream) as born`;
     if (!row?.held) return undefined;
     if (row.born !== round.born) await forgetMessages(tx, round.born);
     const { kinds, limit, jobS, deliveryS, atOneHook, after } = round;

@@ -1,4 +1,5 @@
 /** What calls came to over time: rollups by minute and by hour, and what is not in them yet. Amounts are micro-dollars. */
+import { Lock } from "../database/locks.ts";
 import { type Queryable, type Sql, tx } from "../database/tx.ts";
 
 /** How long steps shorter than an hour are kept, and the others, in seconds. */
@@ -161,8 +162,6 @@ export async function putMinutes(sql: Sql, replica: string, records: readonly Mi
       calls = excluded.calls, failures = excluded.failures, rested_ms = excluded.rested_ms, latency = excluded.latency`;
 }
 
-/** Held by the replica that rolls up. */
-const LOCK = 5_417_116_325;
 /** Minutes that arrive later than this many hours are not rolled up any more. */
 const HOURS_OPEN = 2;
 const DAYS = 30;
@@ -173,7 +172,7 @@ const DAYS = 30;
  */
 export function rollUp(sql: Sql, minute: number): Promise<boolean> {
   return tx(sql, async (tx) => {
-    const [lock] = await tx<{ held: boolean }[]>`select pg_try_advisory_xact_lock(${LOCK}) as held`;
+    const [lock] = await tx<{ held: boolean }[]>`select pg_try_advisory_xact_lock(${Lock.ROLLUP}) as held`;
     if (!lock?.held) return false;
     const hour = Math.floor(minute / 60);
     await tx`

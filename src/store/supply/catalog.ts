@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pause } from "../../slices.ts";
+import { Lock } from "../database/locks.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
 import { asBefore, letGo } from "./supply.ts";
 
@@ -45,8 +46,6 @@ interface Imported {
 /** Told how far an import is: `models 500 of 1444`. */
 type Progress = (table: string, done: number, of: number) => void;
 
-/** Any number, as long as it is the same for every replica and used for nothing else. */
-const LOCK = 5_417_116_323;
 const BATCH = 500;
 /** Rows that are read between two looks at the event loop: a whole answer may come in one turn of it. */
 const AT_ONCE = 100;
@@ -62,7 +61,7 @@ export async function importCatalog(sql: Sql, directory: string, progress: Progr
   if ((await versionOf(sql)) === version) return { version, changed: false };
   const rows = parseCatalog(files);
   const changed = await tx(sql, async (tx) => {
-    await tx`select pg_advisory_xact_lock(${LOCK})`;
+    await tx`select pg_advisory_xact_lock(${Lock.CATALOG})`;
     if ((await versionOf(tx)) === version) return false; // another process was faster
     await replace(tx, rows, progress);
     await tx`
