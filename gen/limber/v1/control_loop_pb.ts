@@ -43,7 +43,7 @@ export type LoopOpen = Message<"limber.v1.LoopOpen"> & {
   model: string;
 
   /**
-   * Fallback models that may take over during an episode if the serving offering fails or is late three times in a row. Without them,
+   * Fallback models that may take over during an episode if the serving offering fails and no equal one can serve. Without them,
    * only the same checkpoint at another offering may take over.
    *
    * @generated from field: repeated string models = 2;

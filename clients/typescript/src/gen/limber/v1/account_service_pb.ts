@@ -302,14 +302,14 @@ export type CreateKeyRequest = Message<"limber.v1.CreateKeyRequest"> & {
   name?: string | undefined;
 
   /**
-   * Contracts that it may call; all when absent.
+   * Contracts that it may call; when absent, those of the calling key, or all if the operator calls.
    *
    * @generated from field: repeated string scopes = 3;
    */
   scopes: string[];
 
   /**
-   * Models that it may use, as `owner/name` or `owner/*`; every model when absent.
+   * Models that it may use, as `owner/name` or `owner/*`; when absent, those of the calling key, or all if the operator calls.
    *
    * @generated from field: repeated string models = 4;
    */
