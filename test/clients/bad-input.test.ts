@@ -46,15 +46,15 @@ describe("an observation that cannot be sent", () => {
     [
       "floats for a picture",
       { images: { front: new Float32Array(12) as never } },
-      /images.front must be the bytes.*Float32Array/,
+      /images.front must be a Uint8Array.*got Float32Array/,
     ],
     ["what a canvas gives", { images: { front: new Uint8ClampedArray(16) as never } }, /Uint8ClampedArray/],
     [
       "rows of pixels",
       { images: { front: new Uint8Array(48) } },
-      /images.front is no PNG, JPEG or WebP: pixels have to be encoded/,
+      /images.front must be an encoded PNG, JPEG or WebP; encode pixels first/,
     ],
-    ["no bytes", { images: { front: new Uint8Array() } }, /images.front is no PNG/],
+    ["no bytes", { images: { front: new Uint8Array() } }, /images.front must be an encoded PNG/],
   ])("%s", (_, sensed, words) => {
     expect(() => observationOf(sensed)).toThrow(BadInput);
     expect(() => observationOf(sensed)).toThrow(words);
@@ -108,7 +108,7 @@ describe("at a gateway", () => {
     });
     for (const [jump, words] of [
       [-5_000, /the clock went back/],
-      [Number.NaN, /the clock says NaN/],
+      [Number.NaN, /the clock returned NaN/],
     ] as const) {
       let by = 0;
       const told: Command[] = [];
@@ -172,9 +172,9 @@ describe("a server that answers garbage", () => {
   it.each([
     ["no actions", [], /without actions/],
     ["empty rows", [{ values: [] }], /without actions/],
-    ["rows of several lengths", [{ values: [1, 2] }, { values: [1] }], /rows have 2 numbers and 1/],
-    ["an action that is no number", [{ values: [1, Number.NaN] }], /no finite number/],
-    ["an action without end", [{ values: [Number.POSITIVE_INFINITY, 1] }], /no finite number/],
+    ["rows of several lengths", [{ values: [1, 2] }, { values: [1] }], /rows have different lengths: 2 and 1/],
+    ["an action that is no number", [{ values: [1, Number.NaN] }], /not finite/],
+    ["an action without end", [{ values: [Number.POSITIVE_INFINITY, 1] }], /not finite/],
   ])("in a loop, %s, ends it before anything of that is carried out", async (_, steps, words) => {
     const sessions = new Set<{ destroy(): void }>();
     const server = createH2(

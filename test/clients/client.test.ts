@@ -171,7 +171,7 @@ describe("a refusal", () => {
   it("of arguments that cannot be sent is thrown before anything is", () => {
     expect(() => observationOf({ state: [1, Number.NaN] })).toThrow(/state\[1\] must be a finite number/);
     expect(() => new Limber({ url: "gopher://x", key: "k" })).toThrow(BadInput);
-    expect(() => new Limber({ url: app.url, key: "" })).toThrow(/an API key is needed/);
+    expect(() => new Limber({ url: app.url, key: "" })).toThrow(/no API key/);
     expect(() => new Limber({ url: app.url, key: "two\r\nlines" })).toThrow(BadInput);
     expect(() => limber.loop({ model: "acme/base", rateHz: 0 })).toThrow(BadInput);
   });
@@ -362,9 +362,9 @@ describe("a loop", () => {
 
 describe("in a browser", () => {
   it("a secret key throws, as a key and as a token", async () => {
-    expect(() => new WebLimber({ url: app.url, key: caller.key } as never)).toThrow(/does not belong into a page/);
+    expect(() => new WebLimber({ url: app.url, key: caller.key } as never)).toThrow(/must not be used in a page/);
     const web = new WebLimber({ url: app.url, token: () => caller.key });
-    await expect(web.model("acme/base")).rejects.toThrow(/does not belong into a page/);
+    await expect(web.model("acme/base")).rejects.toThrow(/must not be used in a page/);
   });
 
   it("public calls work, and what needs a caller is refused by its own class", async () => {

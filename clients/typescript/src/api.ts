@@ -1,4 +1,4 @@
-/** What both entries of the package export. */
+/** The exports that both entry points share. */
 export * from "./client.ts";
 export * from "./errors.ts";
 export * from "./gen/reasons.ts";

@@ -1,4 +1,4 @@
-/** The client, whatever transport it calls over. */
+/** The client, independent of its transport. */
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { type Client, createClient, type Transport } from "@connectrpc/connect";
 import { errorOf, MalformedAnswer } from "./errors.ts";
@@ -28,16 +28,16 @@ import type { RobotStop } from "./gen/limber/v1/robot_pb.ts";
 import { RobotService, type StopRobotsRequestSchema } from "./gen/limber/v1/robot_service_pb.ts";
 import { attempted, type CallOptions, DEFAULT_TIMEOUT_MS, pause } from "./retry.ts";
 
-/** The fields of an act request; `observationOf` makes its observations. */
+/** The fields of an act request. Build its observations with `observationOf`. */
 export type ActInit = MessageInitShape<typeof ActRequestSchema>;
-/** The fields of a prediction. */
+/** The fields of a predict request. */
 export type PredictInit = MessageInitShape<typeof PredictRequestSchema>;
 /** The fields of a ground request. */
 export type GroundInit = MessageInitShape<typeof GroundRequestSchema>;
-/** The fields of an evaluation. */
+/** The fields of an evaluate request. */
 export type EvaluateInit = MessageInitShape<typeof EvaluateRequestSchema>;
 
-/** Calls of one gateway. Every method throws errors of this package alone: a class for each reason of the gateway's, and its own. */
+/** Calls to one gateway. Methods throw only this package's errors: a class for each refusal reason of the gateway, and client-side errors. */
 export class LimberClient {
   /** Emergency stops. */
   readonly robots: Robots;
@@ -55,28 +55,28 @@ export class LimberClient {
   }
 
   /**
-   * An action chunk for what a robot senses. The call has an idempotency key of its own where it is given none, so that it is repeated
-   * after a broken connection without running or costing twice.
+   * Requests an action chunk for an observation. The client generates an idempotency key if none is given, so that a retry after a broken
+   * connection neither runs nor costs twice.
    */
   act(request: ActInit, options: CallOptions = {}): Promise<ActResponse> {
     const keyed = { ...request, idempotencyKey: request.idempotencyKey ?? newKey() };
     return attempted(options, true, (attempt) => this.#inference.act(keyed, attempt));
   }
 
-  /** Future frames, one after the other, as they are made. Not repeated: what was seen is not seen twice. */
+  /** Requests future frames and returns each one when it arrives. Never retried, because frames have already been delivered. */
   predict(request: PredictInit, { timeoutMs = DEFAULT_TIMEOUT_MS, signal }: CallOptions = {}): Prediction {
     const { idempotencyKey: _, ...predict } = request;
     const options = { timeoutMs: Math.ceil(timeoutMs), ...(signal && { signal }) };
     return new Prediction(() => this.#inference.predictStream({ predict }, options), signal);
   }
 
-  /** Points and boxes for what an instruction names. Repeatable as `act` is. */
+  /** Requests points and boxes that match an instruction. Retried like `act`. */
   ground(request: GroundInit, options: CallOptions = {}): Promise<GroundResponse> {
     const headers = { "idempotency-key": newKey() };
     return attempted(options, true, (attempt) => this.#inference.ground(request, { ...attempt, headers }));
   }
 
-  /** How a request would be routed: the plan, its cost, and every dropped offering. Runs nothing. */
+  /** Returns how a request would be routed: the plan, its cost, and every dropped offering. Runs nothing. */
   preview(
     request: MessageInitShape<typeof PreviewRoutesRequestSchema>,
     options: CallOptions = {},
@@ -84,20 +84,20 @@ export class LimberClient {
     return attempted(options, true, (attempt) => this.#inference.previewRoutes(request, attempt));
   }
 
-  /** Tries a policy in a scenario. Resolves when the evaluation is accepted; what it answers tells how it goes. */
+  /** Evaluates a policy in a scenario. Resolves when the evaluation is accepted; the returned object reports its progress. */
   async evaluate(request: EvaluateInit, options: CallOptions = {}): Promise<EvaluationRun> {
     const keyed = { ...request, idempotencyKey: request.idempotencyKey ?? newKey() };
     const { evaluation } = await attempted(options, true, (attempt) => this.#evaluations.evaluate(keyed, attempt));
-    if (evaluation === undefined) throw new MalformedAnswer("the gateway accepted an evaluation without naming it");
+    if (evaluation === undefined) throw new MalformedAnswer("the gateway accepted the evaluation but sent no id");
     return new EvaluationRun(this.#evaluations, evaluation.id, options.signal);
   }
 
-  /** An evaluation that was asked for before. */
+  /** Returns an evaluation that was requested earlier. */
   evaluation(id: string, signal?: AbortSignal): EvaluationRun {
     return new EvaluationRun(this.#evaluations, id, signal);
   }
 
-  /** The models of the catalog that a query selects, page after page. */
+  /** Yields the catalog's models that match a query, page by page. */
   async *models(
     query: MessageInitShape<typeof ListModelsRequestSchema> = {},
     options: CallOptions = {},
@@ -113,7 +113,7 @@ export class LimberClient {
     }
   }
 
-  /** One model with its offerings, by its slug `owner/name`. */
+  /** Returns one model with its offerings, by its slug `owner/name`. */
   async model(slug: string, options: CallOptions = {}): Promise<Model> {
     const [owner = "", name = ""] = slug.split("/", 2);
     const { model } = await attempted(options, true, (attempt) => this.#registry.getModel({ owner, name }, attempt));
@@ -121,7 +121,7 @@ export class LimberClient {
     return model;
   }
 
-  /** Settled requests, newest first, with their totals. */
+  /** Returns settled requests, newest first, with their totals. */
   usage(
     query: MessageInitShape<typeof ListUsageRequestSchema> = {},
     options: CallOptions = {},
@@ -130,7 +130,7 @@ export class LimberClient {
   }
 }
 
-/** The emergency stop. */
+/** Emergency stops. */
 export class Robots {
   readonly #client: Client<typeof RobotService>;
 
@@ -138,7 +138,7 @@ export class Robots {
     this.#client = client;
   }
 
-  /** Stops what `target` names: `{ case: "robotId", value: "arm-3" }`, a session, a key, a workspace, or all. Safe to repeat, and repeated. */
+  /** Stops `target`: `{ case: "robotId", value: "arm-3" }`, a session, a key, a workspace, or all. Safe to repeat, so it is retried. */
   stop(
     target: NonNullable<MessageInitShape<typeof StopRobotsRequestSchema>["target"]>,
     reason: string,
@@ -160,7 +160,7 @@ export class Robots {
     });
   }
 
-  /** The newest stops that stand, and with `released` those that do not any more. */
+  /** Returns the newest active stops; with `released`, also released ones. */
   async stops({ released = false } = {}, options: CallOptions = {}): Promise<readonly RobotStop[]> {
     const { data } = await attempted(options, true, (attempt) => this.#client.listRobotStops({ released }, attempt));
     return data;
@@ -169,11 +169,11 @@ export class Robots {
 
 type PredictEvents = ReturnType<Client<typeof InferenceService>["predictStream"]>;
 
-/** A prediction while it is made: iterate it for its frames, once. */
+/** A prediction in progress. Iterate over its frames once. */
 export class Prediction implements AsyncIterable<PredictedFrame> {
-  /** Who answers, as soon as that is known. */
+  /** The serving offering, as soon as it is known. */
   started: PredictStarted | undefined;
-  /** What it came to, once all frames were there. */
+  /** The final result, after the last frame. */
   done: PredictDone | undefined;
   readonly #open: () => PredictEvents;
   readonly #signal: AbortSignal | undefined;
@@ -193,14 +193,14 @@ export class Prediction implements AsyncIterable<PredictedFrame> {
     } catch (thrown) {
       throw errorOf(thrown, this.#signal);
     }
-    if (this.done === undefined) throw new MalformedAnswer("the prediction broke off without saying what it came to");
+    if (this.done === undefined) throw new MalformedAnswer("the prediction ended without a final result");
   }
 }
 
-/** Streams of one evaluation in a row that end without saying anything new. */
+/** Consecutive streams without a new event before an evaluation gives up. */
 const MOST_EMPTY_STREAMS = 5;
 
-/** An evaluation while it runs: iterate it for its episodes as they end, or wait for what it comes to. */
+/** A running evaluation. Iterate over its episodes, or wait for `result()`. */
 export class EvaluationRun implements AsyncIterable<EpisodeRecord> {
   readonly id: string;
   readonly #client: Client<typeof EvaluationService>;
@@ -213,7 +213,7 @@ export class EvaluationRun implements AsyncIterable<EpisodeRecord> {
     this.#signal = signal;
   }
 
-  /** Each episode once, also over a connection that breaks. */
+  /** Yields each episode once, even if the connection breaks. */
   async *[Symbol.asyncIterator](): AsyncGenerator<EpisodeRecord, void, undefined> {
     const seen = new Set<number>();
     const signal = this.#signal;
@@ -233,17 +233,17 @@ export class EvaluationRun implements AsyncIterable<EpisodeRecord> {
         if (!mayPass || ++empty >= MOST_EMPTY_STREAMS) throw error;
         await pause(100 * 2 ** empty, signal);
       }
-      if (empty >= MOST_EMPTY_STREAMS) throw new MalformedAnswer("the gateway does not say how the evaluation goes");
+      if (empty >= MOST_EMPTY_STREAMS) throw new MalformedAnswer("the gateway sends no events for the evaluation");
     }
   }
 
-  /** Waits until it is over; resolves with its scores. */
+  /** Waits for the end and resolves with the evaluation and its scores. */
   async result(): Promise<Evaluation> {
     for await (const _ of this);
-    return this.#done!; // iteration ends with it, or throws
+    return this.#done!; // the iteration sets it or throws
   }
 
-  /** Calls it off; the episodes that ended keep their records. */
+  /** Cancels the evaluation. Finished episodes keep their records. */
   async cancel(options: CallOptions = {}): Promise<void> {
     await attempted(options, true, (attempt) => this.#client.cancelEvaluation({ jobId: this.id }, attempt));
   }

@@ -1,33 +1,33 @@
-/** What goes wrong on this side, and how the errors of the transport become this package's. */
+/** Client-side errors, and the conversion of transport errors to them. */
 import { Code, ConnectError } from "@connectrpc/connect";
 import { ErrorInfoSchema, RetryInfoSchema } from "./gen/google/rpc/error_details_pb.ts";
 import { ErrorDetailsSchema } from "./gen/limber/v1/error_pb.ts";
 import { BY_CODE, DeadlineExceeded } from "./gen/reasons.ts";
 import { LimberError, Refused } from "./refused.ts";
 
-/** An argument cannot be sent. Nothing was. */
+/** An argument cannot be sent. Nothing was sent. */
 export class BadInput extends LimberError {}
-/** The gateway cannot be reached, or the connection broke before the answer was there. */
+/** The gateway is unreachable, or the connection broke before the answer arrived. */
 export class ConnectionFailed extends LimberError {}
-/** What answered is no gateway, or sent what no gateway sends. Nothing of it is executed. */
+/** The server is not a gateway, or its answer is invalid. The answer is not executed. */
 export class MalformedAnswer extends LimberError {}
-/** The caller's own signal called it off. */
+/** The caller's own signal cancelled the call. */
 export class CalledOff extends LimberError {}
-/** A callback of the loop did not come back in its time. The robot was held. */
+/** A callback of the loop did not return in time. The robot was told to hold. */
 export class CallbackHung extends LimberError {}
 
-/** The clock of the loop went back. The robot was held. */
+/** The loop's clock went back. The robot was told to hold. */
 export class ClockJumped extends LimberError {}
-/** The gateway could not use several observations in a row; the sentence says why. The robot was held. */
+/** The gateway could not use several consecutive observations; the message states why. The robot was told to hold. */
 export class ObservationRejected extends LimberError {}
 
-/** Codes with which Connect says that the connection did not carry the call. */
+/** Connect codes that mean that the connection did not carry the call. */
 const BROKEN: ReadonlySet<Code> = new Set([Code.Unavailable, Code.Aborted, Code.Unknown, Code.Canceled]);
 
-/** Anything that a call threw as an error of this package. */
+/** Converts anything that a call threw to an error of this package. */
 export function errorOf(thrown: unknown, signal?: AbortSignal): LimberError {
   if (thrown instanceof LimberError) return thrown;
-  if (signal?.aborted) return new CalledOff("the call was called off", { cause: thrown });
+  if (signal?.aborted) return new CalledOff("the call was cancelled", { cause: thrown });
   const error = ConnectError.from(thrown);
   const [info] = error.findDetails(ErrorInfoSchema);
   if (info !== undefined) {
@@ -44,5 +44,5 @@ export function errorOf(thrown: unknown, signal?: AbortSignal): LimberError {
   }
   if (error.code === Code.DeadlineExceeded) return new DeadlineExceeded(error.rawMessage);
   if (BROKEN.has(error.code)) return new ConnectionFailed(error.rawMessage, { cause: thrown });
-  return new MalformedAnswer(`what answered is no gateway: ${error.rawMessage}`, { cause: thrown });
+  return new MalformedAnswer(`the server is not a gateway: ${error.rawMessage}`, { cause: thrown });
 }

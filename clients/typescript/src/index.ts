@@ -1,4 +1,4 @@
-/** The client for Node: gRPC to one gateway. */
+/** The client for Node.js: gRPC to one gateway. */
 import type { Interceptor, Transport } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { LimberClient } from "./client.ts";
@@ -18,19 +18,19 @@ export {
 export type { Command, Loop, LoopOptions, RunEnd, RunOptions } from "./loop/loop.ts";
 export type { LoopStats } from "./loop/stats.ts";
 
-/** Where the gateway is, and how calls show who they are. */
+/** The gateway's address and the credentials of calls. */
 export interface LimberOptions {
-  /** The gateway; `LIMBER_URL`, or `http://127.0.0.1:8080` when absent. */
+  /** The gateway's address (default: `LIMBER_URL`, or `http://127.0.0.1:8080`). */
   readonly url?: string;
-  /** An API key; `LIMBER_KEY` when absent. */
+  /** The API key (default: `LIMBER_KEY`). */
   readonly key?: string;
 }
 
-/** A connection that says nothing for so long is asked whether it lives. */
+/** An idle connection is checked by a ping after this time. */
 const PING_MS = 10_000;
 const MOST_ANSWER_BYTES = 64 << 20;
 
-/** A client of one gateway. It connects at its first call, and again whenever the connection was lost. */
+/** A client of one gateway. It connects at the first call and reconnects when the connection is lost. */
 export class Limber extends LimberClient {
   readonly #transport: Transport;
 
@@ -39,9 +39,10 @@ export class Limber extends LimberClient {
     key = process.env.LIMBER_KEY,
   }: LimberOptions = {}) {
     if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol))
-      throw new BadInput(`url must be an http or https address, not ${url}`);
-    if (!key) throw new BadInput("an API key is needed: LIMBER_KEY in the environment, or key");
-    if (!/^[!-~]+$/.test(key)) throw new BadInput("the API key has characters that no key has");
+      throw new BadInput(`url must be an http or https address, got ${url}`);
+    if (!key) throw new BadInput("no API key: set LIMBER_KEY or pass key");
+    if (!/^[!-~]+$/.test(key))
+      throw new BadInput("the API key contains an invalid character; check for a space or a line break");
     const signed: Interceptor = (next) => (request) => {
       request.header.set("authorization", `Bearer ${key}`);
       return next(request);

@@ -1,8 +1,8 @@
-/** What a gateway says no with: one class for each reason (`gen/reasons.ts`), each in a family. */
+/** The gateway's refusals: one class for each reason (`gen/reasons.ts`), each in a family. */
 import type { ErrorDetails } from "./gen/limber/v1/error_pb.ts";
 import type { Suggestion } from "./gen/limber/v1/plan_pb.ts";
 
-/** Everything that this package throws. */
+/** Base class of all errors that this package throws. */
 export class LimberError extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -10,36 +10,36 @@ export class LimberError extends Error {
   }
 }
 
-/** What a refusal carries beside its sentence. */
+/** Details of a refusal in addition to its message. */
 export interface RefusalFacts {
-  /** What a program can act on; undefined where there is nothing. */
+  /** Structured details; undefined if there are none. */
   readonly details?: ErrorDetails | undefined;
-  /** Seconds to wait before the same call is tried again; undefined where the gateway did not say. */
+  /** Seconds to wait before a retry; undefined if the gateway gave no value. */
   readonly retryAfterS?: number | undefined;
-  /** Finds the call in the gateway's log. */
+  /** The request id, which the gateway's log also contains. */
   readonly requestId?: string | undefined;
-  /** The word of a reason that this version of the package does not know. */
+  /** The word of a reason that this package version does not know. */
   readonly unknownCode?: string | undefined;
 }
 
-/** A suggestion as a phrase: `set provider.max_latency_ms to 400 to admit 2 offerings`. */
+/** Formats a suggestion: `set provider.max_latency_ms to 400 to admit 2 offerings`. */
 export function adviceOf({ change, field, value, admits }: Suggestion): string {
   const advice = change ?? (value === undefined ? `remove ${field}` : `set ${field} to ${value}`);
   return `${advice} to admit ${admits} offering${admits === 1 ? "" : "s"}`;
 }
 
-/** The gateway said no. There is a class for each reason; `code` is its word. */
+/** The gateway refused the call. Each reason has its own class; `code` is the reason's word. */
 export class Refused extends LimberError {
   static readonly code: string = "";
   /** The HTTP status of the same refusal over REST. */
   static readonly status: number = 500;
-  /** The same call may succeed later without a change. */
+  /** True if the same call can succeed later without a change. */
   static readonly retryable: boolean = false;
 
   /** The reason, such as `no_route_available`; `/docs/errors` of the gateway explains each. */
   readonly code: string;
   readonly requestId: string;
-  // Node prints all public properties of an error that is not caught, so the messages of the schema are private.
+  // Node.js prints all public properties of an uncaught error, so the protobuf messages are private.
   readonly #facts: RefusalFacts;
 
   constructor(message: string, facts: RefusalFacts = {}) {
@@ -50,22 +50,22 @@ export class Refused extends LimberError {
     this.#facts = facts;
   }
 
-  /** What a program can act on; undefined if there is nothing. */
+  /** Structured details; undefined if there are none. */
   get details(): ErrorDetails | undefined {
     return this.#facts.details;
   }
 
-  /** Seconds to wait before the same call is sent again; undefined if the gateway named none. */
+  /** Seconds to wait before a retry; undefined if the gateway gave no value. */
   get retryAfterS(): number | undefined {
     return this.#facts.retryAfterS;
   }
 
-  /** Whether the same call may succeed later without a change. */
+  /** Whether the same call can succeed later without a change. */
   get retryable(): boolean {
     return (this.constructor as RefusedClass).retryable;
   }
 
-  /** Relaxations that would admit an offering; with 409 `no_route_available`. */
+  /** Relaxations that would admit an offering. Set for 409 `no_route_available`. */
   get suggestions(): readonly Suggestion[] {
     return this.details?.suggestions ?? [];
   }
@@ -79,25 +79,25 @@ export interface RefusedClass {
   new (message: string, facts?: RefusalFacts): Refused;
 }
 
-/** Who calls could not be established. */
+/** The caller could not be authenticated. */
 export class AuthenticationError extends Refused {}
-/** The caller may not do this. */
+/** The key does not permit this operation. */
 export class PermissionRefused extends Refused {}
-/** Money is short. */
+/** The call cannot be paid for. */
 export class BillingError extends Refused {}
-/** A limit over time is reached. */
+/** A rate limit was reached. */
 export class RateLimitError extends Refused {}
 /** The request is malformed or out of bounds. */
 export class ValidationError extends Refused {}
-/** The thing named does not exist. */
+/** The resource does not exist. */
 export class NotFoundError extends Refused {}
-/** The state of the gateway forbids it. */
+/** The request conflicts with the current state. */
 export class ConflictError extends Refused {}
 /** No offering satisfies the request. */
 export class RoutingError extends Refused {}
 /** The providers failed. */
 export class UpstreamError extends Refused {}
-/** Time ran out. */
+/** The deadline passed. */
 export class OutOfTime extends Refused {}
-/** The gateway's own state. */
+/** The gateway is currently unable to serve the call. */
 export class ServerError extends Refused {}

@@ -1,29 +1,29 @@
-/** Repeats what may be repeated: reads, what stops robots, and what an idempotency key makes repeatable. */
+/** Retries calls that are safe to repeat: reads, emergency stops, and calls with an idempotency key. */
 import { ConnectionFailed, errorOf } from "./errors.ts";
 import { type LimberError, Refused } from "./refused.ts";
 
-/** How long a call may take, and what calls it off. */
+/** The time limit and the cancellation signal of a call. */
 export interface CallOptions {
-  /** Milliseconds for the call with all its repetitions; 120,000 when absent. */
+  /** Time limit for the call with all its attempts, in milliseconds (default: 120,000). */
   readonly timeoutMs?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What one attempt is given. */
+/** The options of one attempt. */
 export interface AttemptOptions {
   readonly timeoutMs: number;
   readonly signal?: AbortSignal;
 }
 
-/** Attempts of a call in all. */
+/** Maximum number of attempts of a call. */
 const MOST_ATTEMPTS = 3;
-/** The pause before the first repetition, doubled each time, where the gateway names none. */
+/** Delay before the first retry, doubled for each further retry, if the gateway gives none. */
 const PAUSE_MS = 100;
 export const DEFAULT_TIMEOUT_MS = 120_000;
 
 /**
- * Makes a call, and makes it again where `isRepeatable` and it failed in a way that may pass. What the gateway says of waiting is kept to;
- * where that is longer than the call has left, the refusal is thrown at once.
+ * Makes a call, and retries transient failures if `isRepeatable`. The delay that the gateway requests is respected; if it exceeds the
+ * remaining time, the refusal is thrown at once.
  */
 export async function attempted<T>(
   options: CallOptions,
@@ -44,7 +44,7 @@ export async function attempted<T>(
   }
 }
 
-/** Milliseconds to wait before a call is made again; undefined where that would change nothing. */
+/** Returns the milliseconds to wait before a retry; undefined if a retry would not help. */
 function pauseBefore(error: LimberError, made: number): number | undefined {
   const usual = PAUSE_MS * 2 ** (made - 1);
   if (error instanceof ConnectionFailed) return usual;

@@ -8,8 +8,8 @@ import type {
 import { Http2SessionManager } from "@connectrpc/connect-node";
 
 /**
- * connect-node's connections, of which none ends the process that uses them: a broken connection tells its streams first, and much later of its
- * own error. A call that is made between the two has the manager let go of that connection, and an error that nobody hears ends a process.
+ * connect-node's connections, with a handler for their errors. A broken connection notifies its streams first and emits its own error much
+ * later. If a call in between makes the manager release the connection, that error has no listener and would end the process.
  */
 export class Sessions extends Http2SessionManager {
   readonly #heard = new WeakSet<ClientHttp2Session>();
@@ -24,7 +24,7 @@ export class Sessions extends Http2SessionManager {
     const session = stream.session as ClientHttp2Session | undefined;
     if (session !== undefined && !this.#heard.has(session)) {
       this.#heard.add(session);
-      // What it means for a call, its stream says.
+      // Each affected stream reports the error to its call.
       session.on("error", () => {});
     }
     return stream;

@@ -1,4 +1,4 @@
-/** The client for browsers: Connect over fetch, as a signed-in person or with a token that ends soon. Control loops need Node. */
+/** The client for browsers: Connect over fetch, as the signed-in user or with a short-lived token. Control loops need Node.js. */
 import type { Interceptor } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { LimberClient } from "./client.ts";
@@ -6,32 +6,31 @@ import { BadInput } from "./errors.ts";
 
 export * from "./api.ts";
 
-/** Where the gateway is, and how calls show who they are: by the page's own session where no token is given. */
+/** The gateway's address and the credentials of calls. Without a token, the page's session authenticates them. */
 export interface LimberOptions {
-  /** The gateway; the page's own origin when absent. */
+  /** The gateway's address (default: the page's own origin). */
   readonly url?: string;
-  /** Gives a token that ends soon, for each call. A secret key is refused: everybody who opens the page could read it. */
+  /** Returns a short-lived token for each call. Secret keys are refused, because every visitor of the page could read them. */
   readonly token?: () => string | Promise<string>;
-  /** Never: it throws. */
+  /** Not supported: passing a key throws. */
   readonly key?: never;
 }
 
-/** How secret keys begin. */
+/** The prefix of secret keys. */
 const SECRET = "lmb_sk_";
 
-/** The page's own; undefined where there is no page. */
+/** The page's origin; undefined outside a page. */
 const ORIGIN = (globalThis as { readonly location?: { readonly origin: string } }).location?.origin;
 
-/** A client of one gateway for pages. */
+/** A client of one gateway for web pages. */
 export class Limber extends LimberClient {
   constructor({ url = ORIGIN, token, ...rest }: LimberOptions = {}) {
     if ("key" in rest && rest.key !== undefined)
-      throw new BadInput("a secret key does not belong into a page: sign in, or give a token that ends soon");
-    if (url === undefined || !URL.canParse(url)) throw new BadInput(`url must be an address, not ${url}`);
+      throw new BadInput("a secret key must not be used in a page: sign in, or pass a short-lived token");
+    if (url === undefined || !URL.canParse(url)) throw new BadInput(`url must be an address, got ${url}`);
     const signed: Interceptor = (next) => async (request) => {
       const secret = await token?.();
-      if (secret?.startsWith(SECRET))
-        throw new BadInput("the token is a secret key, which does not belong into a page");
+      if (secret?.startsWith(SECRET)) throw new BadInput("the token is a secret key, which must not be used in a page");
       if (secret !== undefined) request.header.set("authorization", `Bearer ${secret}`);
       return next(request);
     };
@@ -39,7 +38,7 @@ export class Limber extends LimberClient {
       createConnectTransport({
         baseUrl: url,
         interceptors: [signed],
-        // The session's cookie goes to the page's own origin alone.
+        // Cookies are sent only to the page's own origin.
         fetch: (input, init) => fetch(input, { ...init, credentials: "same-origin" }),
       }),
     );

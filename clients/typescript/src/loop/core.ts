@@ -1,15 +1,15 @@
 /**
- * What a robot does at each control step, as a machine of events and time. It has no clock, no timers and no network: the same events at the
- * same times come to the same decisions, in every language. All times are milliseconds of one steady clock, the robot's.
+ * The decision logic of a control loop, as a state machine of events and time. It has no clock, no timers and no network: equal events at
+ * equal times produce equal decisions, in every language. All times are in milliseconds of the robot's monotonic clock.
  */
 
-/** A clock that goes back by more than this, in milliseconds, is not read any longer. */
+/** The loop ends if the clock goes back by more than this, in milliseconds. */
 const BACK_MS = 1;
-/** Observations in a row that the gateway cannot use, until the loop gives up. */
+/** Consecutive observations that the gateway cannot use before the loop ends. */
 const MOST_REJECTED = 3;
-/** So much is added to a quotient before its whole part is taken, so that 50.000000000000004 and 49.99999999999999 are one. */
+/** Added to a quotient before rounding down, so that 50.000000000000004 and 49.99999999999999 give the same step. */
 const EPSILON = 1e-9;
-/** Holds for want of a chunk. The others say that what the robot would do is wrong. */
+/** Holds because a chunk is missing. All other holds mean that executing the current chunk would be wrong. */
 const SOFT: ReadonlySet<string> = new Set([
   "late",
   "upstream_failed",
@@ -20,64 +20,65 @@ const SOFT: ReadonlySet<string> = new Set([
   "stale_observation",
 ]);
 
-/** What to do at one control step. */
+/** The decision for one control step. */
 export interface Decision {
   /** The control step, from 0 in each episode. */
   readonly step: number;
   readonly episode: number;
-  /** The observation of this step is to be sent: it is the first of its step. */
+  /** True if this step's observation must be sent, which is at the first tick of the step. */
   readonly send: boolean;
-  /** The row of the chunk that is due; undefined where the robot is to hold. */
+  /** The chunk row to execute; undefined if the robot must hold. */
   readonly row: number | undefined;
-  /** Why it is to hold; empty where it is not. */
+  /** Why the robot must hold; empty if it must not. */
   readonly hold: string;
 }
 
-/** A chunk, as far as the decision goes. */
+/** The facts of a chunk that decisions depend on. */
 export interface ChunkFacts {
   readonly episode: number;
   /** The control step of its first action. */
   readonly startStep: number;
-  /** The first control step at which it may no longer be executed. */
+  /** The first control step at which it is no longer valid. */
   readonly validUntilStep: number;
-  /** Time from one of its rows to the next, in milliseconds. */
+  /** Time between consecutive rows, in milliseconds. */
   readonly dtMs: number;
-  /** How many it has. */
+  /** Number of rows. */
   readonly rows: number;
-  /** When the observation was sensed, on the robot's own clock. */
+  /** Capture time of the observation, on the robot's own clock. */
   readonly observationTime?: number | undefined;
 }
 
-/** What became of a chunk. */
+/** How a chunk was handled: `taken`, or why it is not used. */
 export type ChunkFate = "taken" | "over" | "other_episode" | "unknown" | "older" | "stale" | "late";
-/** What became of a hold. */
+/** How a hold was handled: `taken`, or why it is not used. */
 export type HoldFate = "taken" | "over" | "other_episode" | "older";
 
-/** How a loop decides. */
+/** Options of the decision logic. */
 export interface CoreOptions {
-  /** Control steps a second. */
+  /** Control steps per second. */
   readonly rateHz: number;
-  /** A hold for want of a chunk, and a lost connection, leave the chunk before its valid rest; they end it when absent. */
+  /** Execute the remaining valid rows of a chunk after a hold for a missing chunk and after a lost connection (default: false). */
   readonly finish?: boolean | undefined;
-  /** Number of the first episode; 1 when absent. */
+  /** Number of the first episode (default: 1). */
   readonly episode?: number | undefined;
-  /** How old an observation may be when its chunk comes, until the gateway says so. */
+  /** Maximum age of an observation when its chunk arrives, until the gateway sends its own value. */
   readonly deadlineMs?: number | undefined;
 }
 
 /**
- * One robot's loop. A chunk is executed while all of this holds: it is of the present episode; it is the newest that came; the control step
- * lies from its `startStep` to before its `validUntilStep`; it came within the deadline of its observation; nothing said hold since.
+ * The decision logic of one robot's control loop. A chunk is executed while all of these conditions hold: it belongs to the current episode; it
+ * is the newest received chunk; the control step is at or after its `startStep` and before its `validUntilStep`; it arrived within the deadline
+ * of its observation; no hold has arrived since.
  */
 export class LoopCore {
-  /** From one control step to the next. */
+  /** Time between control steps. */
   readonly periodMs: number;
   readonly finish: boolean;
   episode: number;
   deadlineMs: number;
-  /** The present control step; -1 before the first of the episode. */
+  /** The current control step; -1 before the first one of the episode. */
   step = -1;
-  /** Why the loop is over; empty while it is not. */
+  /** Why the loop has ended; empty while it runs. */
   over = "";
   connected = false;
   #rejected = 0;
@@ -98,7 +99,7 @@ export class LoopCore {
     return this.#chunk !== undefined;
   }
 
-  /** A control step is due at `at`. Steps are counted by the clock, so that one which is left out is left out of the chunk too. */
+  /** Returns the decision for the time `at`. Steps are counted by the clock, so a skipped control step skips its chunk row too. */
   tick(at: number): Decision {
     if (this.over === "" && at < this.#last - BACK_MS) this.stop("clock");
     if (this.over !== "") return this.#held(this.over, false, Math.max(this.step, 0));
@@ -117,7 +118,7 @@ export class LoopCore {
     return this.#held("expired", send);
   }
 
-  /** The gateway has opened the loop. */
+  /** Handles the gateway's confirmation that the loop is open. */
   opened(_at: number, { deadlineMs }: { readonly deadlineMs: number }): void {
     if (this.over !== "") return;
     this.connected = true;
@@ -125,11 +126,11 @@ export class LoopCore {
     if (this.#chunk === undefined) this.#why = "no_chunk";
   }
 
-  /** A chunk came. */
+  /** Handles a chunk. */
   chunk(at: number, chunk: ChunkFacts): ChunkFate {
     if (this.over !== "") return "over";
     if (chunk.episode !== this.episode) return "other_episode";
-    // What answers no observation of this loop, such as one of another program under the same session, is not executed.
+    // A chunk that answers none of this loop's observations, such as another program's under the same session, is not executed.
     if (chunk.startStep > this.#sent) return "unknown";
     if (this.#chunk !== undefined && chunk.startStep < this.#chunk.startStep) return "older";
     if (chunk.validUntilStep <= Math.max(this.step, this.#stepAt(at))) {
@@ -145,7 +146,7 @@ export class LoopCore {
     return "taken";
   }
 
-  /** A hold came. */
+  /** Handles a hold. */
   hold(_at: number, hold: { readonly episode: number; readonly step: number; readonly reason: string }): HoldFate {
     if (this.over !== "") return "over";
     if (hold.episode !== this.episode) return "other_episode";
@@ -162,21 +163,21 @@ export class LoopCore {
     return "taken";
   }
 
-  /** The connection broke. */
+  /** Handles a broken connection. */
   lost(_at: number): void {
     if (this.over !== "") return;
     this.connected = false;
     this.#soft("disconnected");
   }
 
-  /** The gateway ended the loop. With the code of a refusal nothing of the chunk before is executed. */
+  /** Handles the end of the loop by the gateway. After a refusal code, the remaining chunk is not executed. */
   ended(_at: number, { code }: { readonly code: string }): void {
     if (this.over !== "") return;
     this.connected = false;
     this.#drop(code || "closed");
   }
 
-  /** A new episode begins: nothing of the one before is executed. Its number. */
+  /** Begins a new episode and returns its number. Discards the previous episode's chunk. */
   reset(_at: number): number {
     this.episode++;
     this.step = -1;
@@ -187,7 +188,7 @@ export class LoopCore {
     return this.episode;
   }
 
-  /** The loop is over: the robot holds from now on. */
+  /** Ends the loop: every decision from now on is a hold. */
   stop(why: string): void {
     if (this.over !== "") return;
     this.over = why;

@@ -1,4 +1,4 @@
-/** A robot's control loop: observations up, chunks down, one decision for each control step. */
+/** A robot's control loop: sends observations, receives chunks, and makes one decision per control step. */
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Client, createClient, type Transport } from "@connectrpc/connect";
 import {
@@ -30,69 +30,69 @@ import { pause } from "../retry.ts";
 import { type Decision, LoopCore } from "./core.ts";
 import { LoopCounts, type LoopStats } from "./stats.ts";
 
-/** What a loop is for. */
+/** Options of a loop. */
 export interface LoopOptions {
   /** An exact slug `owner/name`, or an alias of the gateway. */
   readonly model: string;
-  /** Control steps a second. */
+  /** Control steps per second. */
   readonly rateHz: number;
-  /** The robot's name, for the emergency stop and the log; the key's own robot where the key has one. */
+  /** The robot's name, for emergency stops and the log (default: the key's own robot, if it has one). */
   readonly robot?: string;
   readonly instruction?: string;
   readonly actionSpace?: string;
-  /** Steps of a chunk. */
+  /** Number of steps in a chunk. */
   readonly horizon?: number;
-  /** What no action may exceed. */
+  /** Limits for every action. */
   readonly bounds?: MessageInitShape<typeof SafetyBoundsSchema>;
-  /** What is carried out at a step without an action, in the action space; where it is absent `step` is told of the hold alone. */
+  /** The action to execute during a hold, in the action space. Without it, `step` receives only the reason of the hold. */
   readonly hold?: readonly number[];
-  /** How old an observation may be when its chunk arrives, in milliseconds; the gateway's own where it is absent. */
+  /** Maximum age of an observation when its chunk arrives, in milliseconds (default: the gateway's value). */
   readonly deadlineMs?: number;
-  /** Lets the loop go on after a broken connection; one of its own where it is absent. */
+  /** The session id. A program that passes the same one resumes its loop (default: a generated one). */
   readonly session?: string;
-  /** Number of the first episode; 1 when absent. */
+  /** Number of the first episode (default: 1). */
   readonly episode?: number;
-  /** A hold for want of a chunk, and a broken connection, leave the chunk before its valid rest; they end it when absent. */
+  /** Execute the remaining valid rows of a chunk after a hold for a missing chunk and after a broken connection (default: false). */
   readonly finish?: boolean;
-  /** So long may the gateway say nothing while observations are sent, in milliseconds, before the connection is made anew; 2,000 when absent. */
+  /** Time without a message from the gateway, while observations are sent, before the loop reconnects, in milliseconds (default: 2,000). */
   readonly silenceMs?: number;
-  /** So long is a connection sought before the loop gives up, in milliseconds; 30,000 when absent. */
+  /** Time without a connection before the loop ends, in milliseconds (default: 30,000). */
   readonly giveUpMs?: number;
-  /** Further fields of the opening message; they win. */
+  /** Additional fields of the opening message. They override the other options. */
   readonly open?: MessageInitShape<typeof LoopOpenSchema>;
 }
 
-/** How a loop is run. */
+/** Options of a run. */
 export interface RunOptions {
-  /** The loop ends after so many seconds, at the latest. */
+  /** Maximum duration of the run, in seconds. */
   readonly maxSeconds: number;
-  /** So long may a callback take, in milliseconds; 1,000 when absent. */
+  /** Time limit for a callback, in milliseconds (default: 1,000). */
   readonly callbackMs?: number;
 }
 
-/** What a robot carries out. `values` is the hold action, or undefined, where it is to hold. */
+/** What the robot must do at one control step. During a hold, `values` is the hold action or undefined. */
 export interface Command {
   readonly values: readonly number[] | undefined;
-  /** Why it holds; undefined where it acts. */
+  /** Why the robot must hold; undefined if it must not. */
   readonly hold: string | undefined;
   /** The control step, from 0 in each episode. */
   readonly step: number;
   readonly episode: number;
 }
 
-/** How a run ended. */
+/** Why a run ended. */
 export type RunEnd = "max_seconds" | "interrupted" | "done";
 
 const DEFAULT_SILENCE_MS = 2_000;
 const DEFAULT_GIVE_UP_MS = 30_000;
 const DEFAULT_CALLBACK_MS = 1_000;
-/** Pauses between attempts to connect: doubled from the first to the last. */
+/** Delays between connection attempts: doubled from the first to the last. */
 const FIRST_PAUSE_MS = 50;
 const LAST_PAUSE_MS = 2_000;
-/** A stream that lasted longer was a good one. */
+/** A stream that lasted longer than this counts as stable. */
 const STEADY_MS = 1_000;
 
-/** A loop. `tick` never waits; `run` drives it by two callbacks. Close it when the robot is done. */
+/** A control loop. `tick` never blocks; `run` drives it with two callbacks. Close it when the robot is done. */
 export class Loop {
   readonly #client: Client<typeof InferenceService>;
   readonly #options: LoopOptions;
@@ -100,26 +100,26 @@ export class Loop {
   readonly #counts = new LoopCounts();
   readonly #session: string;
   readonly #interrupted = new AbortController();
-  /** No further stream is opened. */
+  /** Aborted when no further stream must be opened. */
   readonly #quit = new AbortController();
   readonly #clock: () => number;
   #outbox: Outbox | undefined;
-  #hangUp = new AbortController();
+  #streamAbort = new AbortController();
   #lastOpenMs: number;
   #failure: LimberError | undefined;
   #ended: LoopEnded | undefined;
   #isClosed = false;
   #instruction: string | undefined;
-  /** The actions of the chunk that is executed. */
+  /** The actions of the current chunk. */
   #rows: readonly (readonly number[])[] = [];
-  /** When the first observation was sent that nothing was heard after. */
-  #unheardSinceMs: number | undefined;
+  /** Send time of the first observation since the last received message. */
+  #silentSinceMs: number | undefined;
   readonly #served: Promise<void>;
 
-  /** `clock` is milliseconds that do not go back. */
+  /** `clock` returns milliseconds and must be monotonic. */
   constructor(transport: Transport, options: LoopOptions, clock: () => number = () => performance.now()) {
     if (!(options.rateHz > 0 && Number.isFinite(options.rateHz)))
-      throw new BadInput(`rateHz must be a number above 0, not ${options.rateHz}`);
+      throw new BadInput(`rateHz must be a number above 0, got ${options.rateHz}`);
     this.#client = createClient(InferenceService, transport);
     this.#options = options;
     this.#clock = clock;
@@ -131,45 +131,44 @@ export class Loop {
     this.#served = this.#serve();
   }
 
-  /** The figures so far. */
+  /** The current statistics. */
   get stats(): LoopStats {
     return this.#counts.at(this.#clock());
   }
 
-  /** Number of the episode. */
+  /** The current episode's number. */
   get episode(): number {
     return this.#core.episode;
   }
 
-  /** What the gateway said at the end; undefined before. */
+  /** The gateway's message at the end of the loop; undefined before. */
   get ended(): LoopEnded | undefined {
     return this.#ended;
   }
 
   /**
-   * What the robot does now; `sensed`, which is of this moment, is sent to the gateway where the control step is a new one. Never waits. Throws the refusal that ended
-   * the loop, and `BadInput` for an observation that cannot be sent: the robot holds then.
+   * Returns what the robot must do now, and sends `sensed`, the current observation, if the control step is a new one. Never blocks. Throws
+   * the error that ended the loop, and `BadInput` for an observation that cannot be sent; the robot must hold then.
    */
   tick(sensed: Sensed): Command {
     if (this.#failure !== undefined) throw this.#failure;
     const now = this.#clock();
     if (!Number.isFinite(now)) {
-      const wrong = new ClockJumped(`the clock says ${now}: no step can be counted by it`);
+      const wrong = new ClockJumped(`the clock returned ${now}; pass a clock that counts milliseconds`);
       this.#fail(wrong);
       throw wrong;
     }
-    // The loop's own clock, by which the age of its chunk is judged.
+    // Uses the loop's own clock, which also measures the age of the chunk.
     const observation = observationOf({ ...sensed, tMs: now });
     const decision = this.#core.tick(now);
-    if (this.#core.over === "clock")
-      this.#fail(new ClockJumped("the clock went back: no step can be counted any more"));
+    if (this.#core.over === "clock") this.#fail(new ClockJumped("the clock went back; pass a monotonic clock"));
     if (decision.send) this.#send(decision.step, observation, now);
-    this.#assertHeard(now);
+    this.#checkSilence(now);
     if (this.#failure !== undefined) throw this.#failure;
     return this.#commandOf(decision);
   }
 
-  /** Begins a new episode: steps start over, and nothing of the one before is executed. */
+  /** Begins a new episode: steps restart at 0, and the previous episode's chunk is discarded. */
   reset(instruction?: string): void {
     this.#instruction = instruction ?? this.#instruction;
     const episode = this.#core.reset(this.#clock());
@@ -177,9 +176,9 @@ export class Loop {
   }
 
   /**
-   * Every control step: asks `observe` what is sensed and gives `step` what is carried out. Ends after `maxSeconds`, when interrupted, or
-   * when `observe` says undefined. A callback that throws or hangs, a refusal, and Ctrl-C end the loop too: the robot is held first, where
-   * there is a hold action, and the error is thrown (`CalledOff` for Ctrl-C).
+   * Runs the loop: at each control step, calls `observe` for the observation and passes the command to `step`. Ends after `maxSeconds`, when
+   * interrupted, or when `observe` returns undefined. A callback that throws or hangs, a refusal, and Ctrl-C also end it: the robot is told
+   * to hold first, if there is a hold action, and then the error is thrown (`CalledOff` for Ctrl-C).
    */
   async run(
     observe: () => Sensed | undefined | Promise<Sensed | undefined>,
@@ -187,19 +186,19 @@ export class Loop {
     { maxSeconds, callbackMs = DEFAULT_CALLBACK_MS }: RunOptions,
   ): Promise<RunEnd> {
     if (!(maxSeconds > 0 && Number.isFinite(maxSeconds)))
-      throw new BadInput(`maxSeconds must be a number above 0, not ${maxSeconds}`);
+      throw new BadInput(`maxSeconds must be a number above 0, got ${maxSeconds}`);
     const periodMs = 1000 / this.#options.rateHz;
     const began = this.#clock();
     const { signal } = this.#interrupted;
     const inTime = <T>(name: string, work: T | Promise<T>): Promise<T> => within(callbackMs, name, work, signal);
-    let isCalledOff = false;
-    // By itself it would end the process, and nobody would tell the robot to hold. A second one still does.
+    let isInterrupted = false;
+    // Without this handler, Ctrl-C would end the process before the robot is told to hold. A second Ctrl-C still ends it.
     const onCtrlC = (): void => {
-      isCalledOff = true;
+      isInterrupted = true;
       this.interrupt();
     };
     const interrupted = (): RunEnd => {
-      if (isCalledOff) throw new CalledOff("Ctrl-C ended the run, and the robot was told to hold");
+      if (isInterrupted) throw new CalledOff("Ctrl-C ended the run, and the robot was told to hold");
       return "interrupted";
     };
     process.once("SIGINT", onCtrlC);
@@ -211,33 +210,33 @@ export class Loop {
         if (signal.aborted) return interrupted();
         if (sensed === undefined) return "done";
         await inTime("step", step(this.tick(sensed)));
-        // By the clock and not by the timer before: what a timer is late does not slow the loop down.
+        // Scheduled by the clock and not by the previous timer, so that late timers do not slow the loop down.
         due = Math.max(due + periodMs, this.#clock() - periodMs);
-        // No longer than a step, wherever the clock went: the next one finds out.
+        // Wait at most one step: if the clock jumped, the next step detects it.
         await pause(Math.min(periodMs, Math.max(0, due - this.#clock())) || 0, signal);
       }
     } finally {
-      await this.#holdStill(step, callbackMs);
+      await this.#sendHold(step, callbackMs);
       await this.close();
       process.off("SIGINT", onCtrlC);
     }
   }
 
-  /** Ends the loop at once, from anywhere: from now on every tick is a hold. */
+  /** Ends the loop at once, from anywhere: every later tick is a hold. */
   interrupt(): void {
     this.#core.stop("interrupted");
     this.#interrupted.abort();
     this.#quit.abort();
   }
 
-  /** Says that the robot is done, and waits for the gateway's last word, a second at most. */
+  /** Ends the loop, and waits up to 1 s for the gateway's last message. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#core.stop("closed");
     this.#quit.abort();
     this.#outbox?.close();
     await Promise.race([this.#served, pause(1000)]);
-    this.#hangUp.abort();
+    this.#streamAbort.abort();
     await this.#served;
   }
 
@@ -253,18 +252,18 @@ export class Loop {
   #send(step: number, observation: ObservationInit, now: number): void {
     if (this.#outbox === undefined) return;
     if (this.#outbox.sense(step, observation)) this.#counts.droppedHere++;
-    this.#unheardSinceMs ??= now;
+    this.#silentSinceMs ??= now;
   }
 
-  /** A gateway that says nothing is left for another connection; without any for too long there is no loop. */
-  #assertHeard(now: number): void {
+  /** Reconnects if the gateway is silent. Ends the loop if there is no connection for too long. */
+  #checkSilence(now: number): void {
     const { silenceMs = DEFAULT_SILENCE_MS, giveUpMs = DEFAULT_GIVE_UP_MS } = this.#options;
-    if (this.#unheardSinceMs !== undefined && now - this.#unheardSinceMs > silenceMs) this.#hangUp.abort();
+    if (this.#silentSinceMs !== undefined && now - this.#silentSinceMs > silenceMs) this.#streamAbort.abort();
     if (this.#outbox === undefined && now - this.#lastOpenMs > giveUpMs)
       this.#fail(new ConnectionFailed(`no gateway was reached for ${Math.round(giveUpMs / 1000)} s`));
   }
 
-  async #holdStill(step: (command: Command) => unknown, callbackMs: number): Promise<void> {
+  async #sendHold(step: (command: Command) => unknown, callbackMs: number): Promise<void> {
     const { hold } = this.#options;
     if (hold === undefined) return;
     const still = {
@@ -273,7 +272,7 @@ export class Loop {
       step: this.#core.step,
       episode: this.#core.episode,
     };
-    // What ended the loop is what the caller is told.
+    // The caller receives the error that ended the loop, not this one.
     await within(callbackMs, "step", (async () => step(still))()).catch(() => {});
   }
 
@@ -282,43 +281,43 @@ export class Loop {
     this.#core.stop(error instanceof Refused ? error.code : "failed");
     this.#isClosed = true;
     this.#quit.abort();
-    this.#hangUp.abort();
+    this.#streamAbort.abort();
   }
 
-  /** Opens one stream after the other until the loop is over. Never rejects. */
+  /** Keeps a stream open until the loop ends. Never rejects. */
   async #serve(): Promise<void> {
     for (let pauseMs = FIRST_PAUSE_MS; !this.#isClosed; ) {
       const beganMs = this.#clock();
-      this.#hangUp = new AbortController();
+      this.#streamAbort = new AbortController();
       const outbox = new Outbox(() => this.#opening(), this.#core.episode);
       let wasOpen = false;
       let error: LimberError | undefined;
       try {
         this.#counts.streams++;
-        for await (const { event } of this.#client.actStream(outbox.messages(), { signal: this.#hangUp.signal })) {
+        for await (const { event } of this.#client.actStream(outbox.messages(), { signal: this.#streamAbort.signal })) {
           if (event.case === "opened") {
             wasOpen = true;
             this.#outbox = outbox;
-            // It may have begun while the stream was opened.
+            // The episode might have changed while the stream was being opened.
             outbox.reset(this.#core.episode, this.#instruction);
           }
-          this.#hear(event);
+          this.#receive(event);
         }
       } catch (thrown) {
         error =
-          this.#hangUp.signal.aborted && this.#failure === undefined
+          this.#streamAbort.signal.aborted && this.#failure === undefined
             ? new ConnectionFailed("the gateway was silent")
             : errorOf(thrown);
       }
       outbox.close();
       this.#outbox = undefined;
-      this.#unheardSinceMs = undefined;
+      this.#silentSinceMs = undefined;
       if (error === undefined || error instanceof ConnectionFailed) this.#core.lost(this.#clock());
       else this.#core.ended(this.#clock(), { code: error instanceof Refused ? error.code : "failed" });
       if (this.#isClosed) return;
       if (wasOpen) {
         this.#lastOpenMs = this.#clock();
-        // What stands behind the address now is asked at once; a stream that breaks as soon as it is open is no better than one that is not.
+        // Reconnect at once after a stable stream. A stream that broke right after it opened counts as a failed attempt.
         pauseMs = this.#clock() - beganMs > STEADY_MS ? 0 : FIRST_PAUSE_MS;
       }
       if (error !== undefined && !mayPass(error)) {
@@ -331,15 +330,15 @@ export class Loop {
     }
   }
 
-  #hear(event: ActStreamResponse["event"]): void {
+  #receive(event: ActStreamResponse["event"]): void {
     const now = this.#clock();
-    this.#unheardSinceMs = undefined;
+    this.#silentSinceMs = undefined;
     switch (event.case) {
       case "opened":
         this.#core.opened(now, { deadlineMs: event.value.deadlineMs });
         break;
       case "chunk":
-        this.#take(event.value, now);
+        this.#receiveChunk(event.value, now);
         break;
       case "hold": {
         const { episode, step, reason, droppedObservations } = event.value;
@@ -355,7 +354,7 @@ export class Loop {
     }
   }
 
-  #take(chunk: LoopChunk, now: number): void {
+  #receiveChunk(chunk: LoopChunk, now: number): void {
     const { episode, startStep, validUntilStep, action, usage, observationAgeMs, observationTime } = chunk;
     const wrong = wrongIn(action);
     if (action === undefined || wrong !== undefined) {
@@ -389,47 +388,47 @@ export class Loop {
   }
 }
 
-/** What makes a chunk one that no robot executes; undefined where nothing does. */
+/** Returns why a chunk must not be executed; undefined if it can be. */
 function wrongIn(action: Action | undefined): string | undefined {
   const dimensions = action?.steps[0]?.values.length ?? 0;
   if (action === undefined || dimensions === 0) return "without actions";
   for (const { values } of action.steps) {
-    if (values.length !== dimensions) return `whose rows have ${dimensions} numbers and ${values.length}`;
-    if (!values.every(Number.isFinite)) return "with an action that is no finite number";
+    if (values.length !== dimensions) return `whose rows have different lengths: ${dimensions} and ${values.length}`;
+    if (!values.every(Number.isFinite)) return "with a number that is not finite";
   }
   return undefined;
 }
 
-/** The words of the reasons for a hold. */
+/** The words of the hold reasons. */
 const WORDS: ReadonlyMap<number, string> = new Map(
   HoldReasonSchema.values.map(({ number, name }) => [number, name.slice("HOLD_REASON_".length).toLowerCase()]),
 );
 
 type OneMessage = MessageInitShape<typeof ActStreamRequestSchema>;
 
-/** A broken connection, and a refusal that says so, are followed by the next stream of the session. */
+/** Whether another stream can succeed: after a broken connection and after a retryable refusal. */
 const mayPass = (error: LimberError): boolean =>
   error instanceof ConnectionFailed || (error instanceof Refused && error.retryable);
 
-/** Resolves as `work` does; rejects with `CallbackHung` where that takes longer than `ms`. Resolves early where `signal` calls it off. */
+/** Resolves with `work`. Rejects with `CallbackHung` if that takes longer than `ms`. Resolves early if `signal` is aborted. */
 function within<T>(ms: number, name: string, work: T | Promise<T>, signal?: AbortSignal): Promise<T> {
   if (!(work instanceof Promise)) return Promise.resolve(work);
   return new Promise((resolve, reject) => {
-    const late = setTimeout(() => reject(new CallbackHung(`${name} did not come back within ${ms} ms`)), ms);
-    const calledOff = (): void => resolve(undefined as T); // the run looks at its signal before it uses what it was told
-    signal?.addEventListener("abort", calledOff);
+    const late = setTimeout(() => reject(new CallbackHung(`${name} did not return within ${ms} ms`)), ms);
+    const onAbort = (): void => resolve(undefined as T); // the run checks its signal before it uses the value
+    signal?.addEventListener("abort", onAbort);
     work.then(resolve, reject).finally(() => {
       clearTimeout(late);
-      signal?.removeEventListener("abort", calledOff);
+      signal?.removeEventListener("abort", onAbort);
     });
   });
 }
 
-/** Messages of one stream on their way: of observations only the newest is kept. */
+/** The outgoing messages of one stream. Of the observations, only the newest is kept. */
 class Outbox {
   readonly #opening: () => ActStreamRequest;
-  /** The episode that the gateway knows of. */
-  #told: number;
+  /** The episode that the gateway has last received. */
+  #sentEpisode: number;
   #reset: { readonly episode: number; readonly instruction: string | undefined } | undefined;
   #next: ActStreamRequest | undefined;
   #isOver = false;
@@ -437,10 +436,10 @@ class Outbox {
 
   constructor(opening: () => ActStreamRequest, episode: number) {
     this.#opening = opening;
-    this.#told = episode;
+    this.#sentEpisode = episode;
   }
 
-  /** Puts an observation on its way; returns whether it replaced one. */
+  /** Queues an observation. Returns whether it replaced another one. */
   sense(step: number, observation: ObservationInit): boolean {
     const replaced = this.#next !== undefined;
     const value = { step, observations: [observation] };
@@ -449,7 +448,7 @@ class Outbox {
     return replaced;
   }
 
-  /** What waits was sensed in the episode before. */
+  /** Queues a reset and drops the queued observation, which belongs to the previous episode. */
   reset(episode: number, instruction: string | undefined): void {
     this.#next = undefined;
     this.#reset = { episode, instruction: instruction ?? this.#reset?.instruction };
@@ -463,13 +462,13 @@ class Outbox {
 
   async *messages(): AsyncGenerator<ActStreamRequest, void, undefined> {
     const opening = this.#opening();
-    if (opening.message.case === "open") this.#told = opening.message.value.episode ?? this.#told;
+    if (opening.message.case === "open") this.#sentEpisode = opening.message.value.episode ?? this.#sentEpisode;
     yield opening;
     while (!this.#isOver) {
       const reset = this.#reset;
       this.#reset = undefined;
-      if (reset !== undefined && reset.episode > this.#told) {
-        this.#told = reset.episode;
+      if (reset !== undefined && reset.episode > this.#sentEpisode) {
+        this.#sentEpisode = reset.episode;
         yield create(ActStreamRequestSchema, { message: { case: "reset", value: reset } } as OneMessage);
         continue;
       }

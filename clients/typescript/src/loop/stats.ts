@@ -1,26 +1,26 @@
-/** The figures of a loop. */
+/** Statistics of a loop. */
 
-/** What a loop has come to so far. */
+/** Statistics of a loop so far. */
 export interface LoopStats {
-  /** Chunks a second: over the last second, over all of the loop, and in its worst whole second. */
+  /** Chunks per second: in the last second, on average, and in the worst complete second. */
   readonly rate: { readonly now: number; readonly average: number; readonly worstSecond: number };
-  /** Milliseconds that observations were old when their chunks came: the last one's, the mean, the oldest. */
+  /** Age of observations when their chunks arrived, in milliseconds: of the last chunk, on average, and at most. */
   readonly ageMs: { readonly last: number; readonly mean: number; readonly most: number };
   readonly chunks: number;
-  /** Chunks that came too late to execute a step of them. */
+  /** Chunks that arrived too late for any of their steps. */
   readonly stale: number;
-  /** Control steps at which the robot held, by reason. */
+  /** Control steps without an action, by reason. */
   readonly holds: Readonly<Record<string, number>>;
-  /** Control steps at which it acted. */
+  /** Control steps with an action. */
   readonly actions: number;
   /** Observations that a newer one replaced: before they were sent, and in the gateway. */
   readonly dropped: { readonly here: number; readonly there: number };
-  /** Streams that were opened. */
+  /** Number of opened streams. */
   readonly streams: number;
   readonly costUsd: number;
 }
 
-/** Counts what a loop does. Times are milliseconds on a steady clock. */
+/** Counters of a loop. Times are in milliseconds of a monotonic clock. */
 export class LoopCounts {
   stale = 0;
   actions = 0;
@@ -34,9 +34,9 @@ export class LoopCounts {
   #lastAge = 0;
   #mostAge = 0;
   #firstMs: number | undefined;
-  /** When the chunks of the last second came. */
+  /** Arrival times of the chunks of the last second. */
   readonly #recent: number[] = [];
-  /** The whole second since the first chunk that is counted at the moment. */
+  /** The current second, counted from the first chunk. */
   #second = 0;
   #inSecond = 0;
   #worst: number | undefined;
@@ -78,7 +78,7 @@ export class LoopCounts {
     while (this.#recent.length > 0 && this.#recent[0]! <= nowMs - 1000) this.#recent.shift();
     const second = Math.floor((nowMs - (this.#firstMs ?? nowMs)) / 1000);
     if (second <= this.#second) return;
-    // A second in which nothing came is the worst there is.
+    // A second without a chunk is the worst possible one.
     const worst = second > this.#second + 1 ? 0 : this.#inSecond;
     this.#worst = Math.min(this.#worst ?? worst, worst);
     this.#second = second;
