@@ -1,4 +1,4 @@
-"""The client of the Limber gateway: models for robots, over one API.
+"""Client for the Limber gateway, which serves models for robots over one API.
 
     import limber
 
@@ -7,8 +7,8 @@
         with client.loop("reference/potential-nav", action_space="base_twist_2d", rate_hz=50, hold=[0, 0]) as loop:
             loop.run(observe, step, max_seconds=30)
 
-`limber.errors` has an exception for each reason of a refusal, `limber.aio` the same client for asyncio, `limber.testing` a gateway for tests
-that needs no network, `limber.serve` turns a policy into supply, `limber.openpi` and `limber.gym` fit what others expect.
+`limber.errors` has one exception for each refusal reason. `limber.aio` is the same client for asyncio. `limber.testing` is a gateway for tests
+that needs no network. `limber.serve` serves a policy to a gateway. `limber.openpi` and `limber.gym` adapt the client to their interfaces.
 """
 
 from limber import errors

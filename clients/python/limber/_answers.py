@@ -1,4 +1,4 @@
-"""What calls come to: plain values with arrays, read from messages. What no gateway sends is `MalformedAnswer`."""
+"""Results of calls: plain values and arrays converted from messages. Invalid responses raise `MalformedAnswer`."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from limber.errors import MalformedAnswer
 
 @dataclass(frozen=True)
 class Route:
-    """Who served a call."""
+    """The offering that served a call."""
 
     model: str
     provider: str
     offering_id: str
     region: str
-    #: True: placeholder output, not a model's.
+    #: True if the output is a placeholder and not a model's.
     simulated: bool
-    #: The answer did not come from the first entry of the plan.
+    #: True if the answer did not come from the first entry of the plan.
     fallback_used: bool
-    #: One sentence for each try, in order.
+    #: A description of each attempt, in order.
     attempts: tuple[str, ...] = ()
 
 
@@ -44,50 +44,50 @@ class Route:
 class Chunk:
     """An action chunk."""
 
-    #: One row for each step, one column for each dimension of the action space: float64 of shape (steps, dimensions).
+    #: Actions, float64 of shape (steps, dimensions).
     steps: NDArray[np.float64]
-    #: The action space that every row is in.
+    #: The action space of every row.
     space: str
-    #: Time from one row to the next, in seconds.
+    #: Time between consecutive rows, in seconds.
     dt_s: float
-    #: What the model says about it: units, frame, limits.
+    #: The model's note about the actions: units, frame, limits.
     note: str
     model: str
     route: Route
     cost_usd: float
-    #: How long after `created` it may be executed, in seconds.
+    #: How long after `created` the chunk is valid, in seconds.
     valid_for_s: float
-    #: When it was made, in unix seconds.
+    #: Creation time, in Unix seconds.
     created: int
-    #: Name of the call, for the gateway's log.
+    #: The call's id, which the gateway's log also contains.
     id: str
-    #: Frames that the model imagined, where they were asked for.
+    #: Predicted frames, if the call requested them.
     prediction: tuple[Prediction, ...] = ()
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """One predicted picture."""
+    """A predicted image."""
 
-    #: Its place in the prediction, from 0.
+    #: Index in the prediction, from 0.
     index: int
     camera: str
     #: Time after the last observation, in seconds.
     t_s: float
     width: int
     height: int
-    #: The picture as it came, encoded.
+    #: The encoded image, as received.
     data: bytes
 
     @property
     def image(self) -> NDArray[np.uint8]:
-        """Its pixels: height x width x 3, uint8, RGB. Needs Pillow."""
+        """The pixels: uint8 of shape (height, width, 3), RGB. Needs Pillow."""
         return decoded(self.data)
 
 
 @dataclass(frozen=True)
 class Point:
-    """A place in a picture, 0 to 1 from left to right and from top to bottom."""
+    """A point in an image. Coordinates range from 0 to 1, left to right and top to bottom."""
 
     x: float
     y: float
@@ -98,7 +98,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Box:
-    """A region of a picture, 0 to 1 from left to right and from top to bottom."""
+    """A region of an image. Coordinates range from 0 to 1, left to right and top to bottom."""
 
     x_min: float
     y_min: float
@@ -111,11 +111,11 @@ class Box:
 
 @dataclass(frozen=True)
 class Grounding:
-    """Points and boxes that fit an instruction."""
+    """Points and boxes that match an instruction."""
 
     points: tuple[Point, ...]
     boxes: tuple[Box, ...]
-    #: What the model says, such as why it found nothing.
+    #: The model's note, such as why it found nothing.
     note: str
     model: str
     route: Route
@@ -124,18 +124,18 @@ class Grounding:
 
 @dataclass(frozen=True)
 class PlanEntry:
-    """One offering of a plan, in the order in which it would be tried."""
+    """An offering of a plan. A plan lists offerings in the order of attempts."""
 
     offering_id: str
     model: str
     provider: str
     region: str
-    #: What the call is expected to cost there, in US dollars.
+    #: Expected cost of the call at this offering, in US dollars.
     estimated_cost_usd: float
-    #: How long it is expected to take, in seconds; None where nothing is known.
+    #: Expected latency, in seconds; None if unknown.
     p50_s: float | None
     p95_s: float | None
-    #: It has to be woken first.
+    #: True if the offering needs a cold start.
     cold: bool
 
 
@@ -144,7 +144,7 @@ class Plan:
     """How a request would be routed."""
 
     entries: tuple[PlanEntry, ...]
-    #: Offerings that are not in it: model, provider, reason, figures.
+    #: Excluded offerings: model, provider, reason, figures.
     dropped: tuple[tuple[str, str, str, str], ...]
 
 
@@ -159,22 +159,22 @@ class Model:
     #: `act`, `predict`, `ground`, `evaluate`.
     contracts: tuple[str, ...]
     action_spaces: tuple[str, ...]
-    #: Those whose live supply serves it; none where nothing does.
+    #: Providers with live supply for the model; empty if there are none.
     providers: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Stop:
-    """An emergency stop. While it stands, what it covers gets no action."""
+    """An emergency stop. While it is active, the robots it covers receive no actions."""
 
     id: str
     subject: str
     reason: str
-    #: When it was ordered, in unix seconds.
+    #: Creation time, in Unix seconds.
     created: int
-    #: It stands no longer.
+    #: True if the stop has been released.
     released: bool
-    #: It is written down, and survives any restart.
+    #: True if the stop is persisted and survives a restart.
     durable: bool
 
 
@@ -185,11 +185,11 @@ class Episode:
     index: int
     seed: int
     success: bool
-    #: How it ended, such as `success`, `max_steps` or `policy_timeout`.
+    #: Why the episode ended, such as `success`, `max_steps` or `policy_timeout`.
     termination: str
     error: str
     total_reward: float
-    #: How far it came, 0 to 1.
+    #: Progress toward the goal, from 0 to 1.
     progress: float
     steps: int
     metrics: dict[str, float]
@@ -197,27 +197,27 @@ class Episode:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An evaluation as it stands."""
+    """The current state of an evaluation."""
 
     id: str
     #: `queued`, `running`, `completed`, `failed`, `cancelled` or `expired`.
     status: str
-    #: Episodes that have ended, and in all.
+    #: Number of finished episodes, and total number of episodes.
     completed: int
     total: int
-    #: The share of episodes that succeeded, and its interval at 95 % (Wilson); None before the first.
+    #: The share of successful episodes and its 95 % confidence interval (Wilson); None before the first episode ends.
     success_rate: float | None
     interval: tuple[float, float] | None
     cost_usd: float
-    #: Why it failed; empty where it did not.
+    #: Why the evaluation failed; empty if it did not.
     error: str
-    #: Everything, as the schema has it.
+    #: The complete protobuf message.
     message: evaluation_pb2.Evaluation
 
 
 @dataclass(frozen=True)
 class Usage:
-    """One call that was billed."""
+    """A billed call."""
 
     request_id: str
     created: int
@@ -227,16 +227,16 @@ class Usage:
 
 
 def matrix(steps: Iterable[action_pb2.ActionStep]) -> NDArray[np.float64]:
-    """The rows of a chunk, which has to have some, of one length, of finite numbers."""
+    """Returns the rows of a chunk. Raises `MalformedAnswer` if it has no rows, rows of different lengths, or numbers that are not finite."""
     rows = [step.values for step in steps]
     if len(rows) == 0:
         raise MalformedAnswer("the chunk has no steps")
     width = len(rows[0])
     if width == 0 or any(len(row) != width for row in rows):
-        raise MalformedAnswer(f"the chunk's steps have {sorted({len(row) for row in rows})} numbers; each has to have as many")
+        raise MalformedAnswer(f"the chunk's steps have different lengths: {sorted({len(row) for row in rows})}; all must be equal")
     array = np.array(rows, dtype=np.float64)
     if not np.isfinite(array).all():
-        raise MalformedAnswer("the chunk holds a number that is not finite")
+        raise MalformedAnswer("the chunk contains a number that is not finite")
     return array
 
 
@@ -263,7 +263,7 @@ def route_of(message: route_pb2.Route | route_pb2.DirectRoute) -> Route:
 def chunk_of(answer: inference_service_pb2.ActResponse, horizon: int | None) -> Chunk:
     steps = matrix(answer.action.steps)
     if horizon is not None and len(steps) != horizon:
-        raise MalformedAnswer(f"the chunk has {len(steps)} steps where {horizon} were asked for")
+        raise MalformedAnswer(f"the chunk has {len(steps)} steps; {horizon} were requested")
     return Chunk(
         steps=steps,
         space=answer.action.space,
@@ -296,7 +296,7 @@ def grounding_of(answer: inference_service_pb2.GroundResponse) -> Grounding:
 
 def _unit(value: float) -> float:
     if not (math.isfinite(value) and 0 <= value <= 1):
-        raise MalformedAnswer(f"a place in the picture is {value}, which is not from 0 to 1")
+        raise MalformedAnswer(f"an image coordinate is {value}; it must be between 0 and 1")
     return value
 
 

@@ -1,4 +1,4 @@
-"""The calls of the gateway that this package makes, and how a call is made again."""
+"""The gateway calls that this package uses, and their retry rules."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from limber.errors import BadInput, ConnectionFailed, LimberError, Refused
 Q = TypeVar("Q")
 A = TypeVar("A")
 
-#: Bytes of one message, either way: an observation may hold sixteen pictures.
+#: Maximum message size in bytes, in both directions. An observation can contain 16 images.
 MOST_BYTES = 64 * 1024 * 1024
-#: Waits between tries, in seconds; each is drawn from a half of it to the whole.
+#: Delays between attempts, in seconds. Each actual delay is a random value between half of it and all of it.
 _WAITS = (0.05, 0.2, 0.8, 2.0)
 
 
@@ -48,9 +48,9 @@ class Call(Generic[Q, A]):
     name: str
     request: type[Q]
     answer: type[A]
-    #: It may be made again without harm: it changes nothing, or an idempotency key makes it one.
+    #: True if a retry is safe: the call changes nothing, or an idempotency key deduplicates it.
     repeatable: bool = False
-    #: It takes an idempotency key.
+    #: True if the call accepts an idempotency key.
     idempotent: bool = False
 
     @property
@@ -86,7 +86,7 @@ WATCH_EVALUATION = Call(
 )
 LIST_MODELS = Call("RegistryService", "ListModels", registry.ListModelsRequest, registry.ListModelsResponse, repeatable=True)
 GET_MODEL = Call("RegistryService", "GetModel", registry.GetModelRequest, registry.GetModelResponse, repeatable=True)
-# A stop that stands already is answered as it is, so an emergency stop is said again until it is heard.
+# Repeating a stop returns the active stop, so an emergency stop is retried until it arrives.
 STOP_ROBOTS = Call("RobotService", "StopRobots", robot.StopRobotsRequest, robot.StopRobotsResponse, repeatable=True)
 RELEASE_ROBOTS = Call("RobotService", "ReleaseRobots", robot.ReleaseRobotsRequest, robot.ReleaseRobotsResponse)
 LIST_STOPS = Call("RobotService", "ListRobotStops", robot.ListRobotStopsRequest, robot.ListRobotStopsResponse, repeatable=True)
@@ -103,7 +103,7 @@ FINISH_EVALUATION = Call("RunnerService", "FinishEvaluation", runner.FinishEvalu
 
 @dataclass(frozen=True)
 class Address:
-    """Where a gateway listens."""
+    """The address of a gateway."""
 
     url: str
     target: str
@@ -111,23 +111,23 @@ class Address:
 
 
 def addresses(url: str | Sequence[str]) -> tuple[Address, ...]:
-    """The addresses of one gateway's replicas, which are tried in turn. Raises `BadInput` for what is none."""
+    """Parses the addresses of a gateway's replicas, in the order of attempts. Raises `BadInput` for an invalid address."""
     urls = [url] if isinstance(url, str) else list(url)
     if not urls:
-        raise BadInput("url names no gateway; give one such as http://127.0.0.1:8080")
+        raise BadInput("url is empty; pass a gateway address such as http://127.0.0.1:8080")
     found = []
     for each in urls:
         if not isinstance(each, str):
-            raise BadInput(f"url holds a {type(each).__name__}; give strings such as http://127.0.0.1:8080")
+                        raise BadInput(f"url must be a string such as http://127.0.0.1:8080, got {type(each).__name__}")
         try:
             parts = urlsplit(each)
             port = parts.port
         except ValueError as error:
-            raise BadInput(f"url {each!r} cannot be read: {error}") from None
+            raise BadInput(f"url {each!r} is invalid: {error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadInput(f"url {each!r} is no address of a gateway; give one such as http://127.0.0.1:8080")
+            raise BadInput(f"url {each!r} is not a gateway address; pass one such as http://127.0.0.1:8080")
         if parts.path not in ("", "/") or parts.query:
-            raise BadInput(f"url {each!r} has a path; gRPC takes the host alone")
+            raise BadInput(f"url {each!r} has a path; remove it, gRPC accepts only the host and port")
         tls = parts.scheme == "https"
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         found.append(Address(each, f"{host}:{port or (443 if tls else 80)}", tls))
@@ -135,23 +135,23 @@ def addresses(url: str | Sequence[str]) -> tuple[Address, ...]:
 
 
 def check_key(key: str) -> str:
-    """A key that can be sent."""
+    """Returns the key. Raises `BadInput` if it is empty or contains an invalid character."""
     if not isinstance(key, str) or key == "":
-        raise BadInput("key is empty; give the gateway's key (lmb_sk_…), or set LIMBER_KEY")
+        raise BadInput("key is empty; pass the gateway's key (lmb_sk_…) or set LIMBER_KEY")
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise BadInput("key holds a character that no key has; look for a space or a line break at its end")
+        raise BadInput("key contains an invalid character; check for a space or a line break at its end")
     return key
 
 
 def channel_options() -> list[tuple[str, Any]]:
-    """How channels are set: a dead connection is noticed within seconds, and no other call's connection is shared."""
+    """Channel options: keep-alive detects a dead connection within seconds, and channels do not share connections."""
     return [
         ("grpc.max_send_message_length", MOST_BYTES),
         ("grpc.max_receive_message_length", MOST_BYTES),
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 5_000),
         ("grpc.primary_user_agent", f"limber-python/{VERSION}"),
-        # Calls are made again here, by rules that know what is safe.
+        # Retries are made here, because gRPC does not know which calls are safe to repeat.
         ("grpc.enable_retries", 0),
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.initial_reconnect_backoff_ms", 100),
@@ -164,7 +164,7 @@ def credentials() -> grpc.ChannelCredentials:
 
 
 def wait_before(tried: int, error: LimberError, call: Call[Any, Any], retries: int) -> float | None:
-    """Seconds to wait until a call is made again after `tried` tries; None where it must not be."""
+    """Returns the seconds to wait before the next attempt, after `tried` attempts. Returns None if the call must not be retried."""
     if tried > retries or not call.repeatable:
         return None
     if isinstance(error, Refused):
@@ -185,16 +185,16 @@ _ENUMS = {
 
 
 def enum_word(enum: Any, prefix: str, word: str, name: str) -> int:
-    """The number of a word of an enumeration. Raises `BadInput` with all words for another."""
+    """Returns the number of an enum value by its word. Raises `BadInput` with the valid words otherwise."""
     try:
         return int(enum.Value(prefix + word.upper().replace("-", "_")))
     except (ValueError, AttributeError):
         words = [each.removeprefix(prefix).lower() for each in enum.keys() if not each.endswith("_UNSPECIFIED")]
-        raise BadInput(f"{name} is {word!r}; it may be {', '.join(words)}") from None
+        raise BadInput(f"{name} must be one of {', '.join(words)}, got {word!r}") from None
 
 
 def preferences(provider: Mapping[str, Any] | None) -> Any:
-    """The message of `provider`, a mapping by the names of `ProviderPreferences`."""
+    """Converts `provider` to a `ProviderPreferences` message. Its keys are the message's field names."""
     from limber._gen.limber.v1 import preferences_pb2
 
     message = preferences_pb2.ProviderPreferences()
@@ -202,7 +202,7 @@ def preferences(provider: Mapping[str, Any] | None) -> Any:
         field = message.DESCRIPTOR.fields_by_name.get(name)
         if field is None:
             known = ", ".join(message.DESCRIPTOR.fields_by_name)
-            raise BadInput(f"provider has no {name!r}; it has {known}")
+            raise BadInput(f"provider has no field {name!r}; its fields are {known}")
         if name in _ENUMS:
             enum, prefix = _ENUMS[name]
             value = enum_word(getattr(preferences_pb2, enum), prefix, value, f"provider.{name}")
@@ -211,5 +211,5 @@ def preferences(provider: Mapping[str, Any] | None) -> Any:
         try:
             message.MergeFrom(preferences_pb2.ProviderPreferences(**{name: value}))
         except (TypeError, ValueError) as error:
-            raise BadInput(f"provider.{name} cannot be {value!r}: {error}") from None
+            raise BadInput(f"provider.{name} is invalid: {error}, got {value!r}") from None
     return message

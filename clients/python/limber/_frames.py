@@ -1,4 +1,4 @@
-"""From arrays and files to the messages of observations, and back. What cannot be sent is said here, before anything is sent."""
+"""Conversion between arrays or files and observation messages. Invalid input raises `BadInput` before anything is sent."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from limber._gen.limber.v1 import observation_pb2
 from limber.errors import BadInput, MissingPackage
 
-#: A picture: an array of height x width x 3 (uint8, RGB), of height x width (uint8, grey), the bytes of a JPEG, PNG or WebP, or a file.
+#: An image: uint8 of shape (height, width, 3), RGB; uint8 of shape (height, width), gray; an encoded JPEG, PNG or WebP; or the path of a file.
 ImageLike = Union[NDArray[Any], bytes, Path]
 
-#: Quality of JPEGs that are made of arrays.
+#: JPEG quality for encoded arrays.
 JPEG_QUALITY = 90
 _MOST_SIDE = 16384
 _MOST_NUMBERS = 4096
@@ -27,13 +27,13 @@ _SIGNS = ((b"\xff\xd8\xff", "jpeg"), (b"\x89PNG\r\n\x1a\n", "png"), (b"RIFF", "w
 
 @dataclass(frozen=True)
 class FrameHint:
-    """What an offering declares of the pictures of one camera; a width or height of 0 stands for any."""
+    """The image format that an offering declares for one camera. A width or height of 0 accepts any size."""
 
     width: int = 0
     height: int = 0
-    #: Other sizes are refused: a picture of another ratio gets black edges. Else it is only shrunk, and the gateway makes it fit.
+    #: True if the offering refuses other sizes: the image is scaled and padded with black. If false, it is only shrunk and the gateway resizes it.
     exact: bool = True
-    #: How arrays are encoded: `JPEG`, `PNG` or `WEBP`.
+    #: The encoding for arrays: `JPEG`, `PNG` or `WEBP`.
     encoding: str = "JPEG"
 
 
@@ -41,82 +41,82 @@ class FrameHint:
 class Observation:
     """What a robot senses at one moment.
 
-    Arrays are taken as they are and checked when they are sent; they must not be written to until then, except in a loop, which copies them.
+    Arrays are checked when they are sent and are not copied until then, so do not modify them before. A loop copies them.
     """
 
-    #: Pictures by the name of their camera; the name is empty where there is only one.
+    #: Images by camera name. The name can be empty if there is only one camera.
     images: Mapping[str, ImageLike] = field(default_factory=dict)
-    #: Proprioception: one row of numbers, in the order and the units that the model declares.
+    #: Proprioception: one row of numbers, in the order and units that the model declares.
     state: ArrayLike | None = None
     #: Names of the entries of `state`, in order.
     state_names: Sequence[str] = ()
-    #: Opening of the gripper, in the range that the model declares.
+    #: Gripper opening, in the range that the model declares.
     gripper: float | None = None
     #: Tactile readings, in the order that the model declares.
     tactile: ArrayLike | None = None
-    #: Depth by camera: height x width, uint16, in millimetres.
+    #: Depth by camera: uint16 of shape (height, width), in millimeters.
     depth: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    #: When it was sensed, in milliseconds on the caller's own clock; a loop fills it in.
+    #: Capture time, in milliseconds of the caller's own clock. A loop sets it.
     t_ms: float | None = None
-    #: What the robot is to do from now on; only in a loop, where it changes.
+    #: The new instruction. Only loops accept it; it applies until the next change.
     instruction: str | None = None
 
 
 def as_observation(value: Observation | Mapping[str, Any] | ArrayLike) -> Observation:
-    """An observation of what a caller gives: one, a mapping with its fields, or the state alone."""
+    """Converts an observation, a mapping of its fields, or a state vector to an `Observation`."""
     if isinstance(value, Observation):
         return value
     if isinstance(value, Mapping):
         known = Observation.__dataclass_fields__
         for name in value:
             if name not in known:
-                raise BadInput(f"an observation has no {name!r}; it has {', '.join(known)}")
+                raise BadInput(f"an observation has no field {name!r}; its fields are {', '.join(known)}")
         return Observation(**value)
     return Observation(state=value)
 
 
 def numbers(value: ArrayLike, name: str, most: int = _MOST_NUMBERS) -> NDArray[np.float64]:
-    """One row of finite numbers, float64. `name` is the argument that it comes from."""
+    """Returns one row of finite numbers, as float64. `name` is the argument name for error messages."""
     array = np.asarray(value)
     if array.dtype == object:
-        raise BadInput(f"{name} holds something that is no number; give one row of floats")
+        raise BadInput(f"{name} contains a value that is not a number; pass one row of floats")
     if array.dtype.kind not in "fiub":
-        raise BadInput(f"{name} has the type {array.dtype}; give floats")
+        raise BadInput(f"{name} must be floats, got {array.dtype}")
     if array.ndim != 1:
-        raise BadInput(f"{name} has the shape {array.shape}; give one row of numbers, such as {name}.ravel()")
+        raise BadInput(f"{name} must be one row of numbers, got the shape {array.shape}; use {name}.ravel()")
     if array.size > most:
-        raise BadInput(f"{name} has {array.size} numbers; {most} at most")
+        raise BadInput(f"{name} must have at most {most} numbers, got {array.size}")
     row = array.astype(np.float64, copy=False)
     if not np.isfinite(row).all():
         at = int(np.flatnonzero(~np.isfinite(row))[0])
-        raise BadInput(f"{name}[{at}] is {row[at]}; every number has to be finite")
+        raise BadInput(f"{name}[{at}] must be finite, got {row[at]}")
     return row
 
 
 def check_image(value: ImageLike, name: str) -> None:
-    """Whether a picture can be sent, by what can be seen of it without reading it."""
+    """Checks an image without decoding it. Raises `BadInput` if it cannot be sent."""
     if isinstance(value, (bytes, bytearray, memoryview)):
         head = bytes(value[:12])
         if not any(head.startswith(sign) for sign, _ in _SIGNS):
-            raise BadInput(f"{name} is no JPEG, PNG or WebP; give an encoded picture, or an array of height x width x 3")
+            raise BadInput(f"{name} must be an encoded JPEG, PNG or WebP, or an array of height x width x 3")
         return
     if isinstance(value, Path):
         return
     if not isinstance(value, np.ndarray):
-        raise BadInput(f"{name} is a {type(value).__name__}; give an array, bytes, or a pathlib.Path")
+        raise BadInput(f"{name} must be an array, bytes, or a pathlib.Path, got {type(value).__name__}")
     if value.ndim == 3 and value.shape[0] in (1, 3) and value.shape[2] not in (1, 3):
-        raise BadInput(f"{name} has the shape {value.shape}, colours first; give height x width x 3, as by image.transpose(1, 2, 0)")
+        raise BadInput(f"{name} must be height x width x 3, got the channels-first shape {value.shape}; use image.transpose(1, 2, 0)")
     if not (value.ndim == 2 or (value.ndim == 3 and value.shape[2] in (1, 3))):
-        raise BadInput(f"{name} has the shape {value.shape}; give height x width x 3, or height x width")
+        raise BadInput(f"{name} must be height x width x 3 or height x width, got the shape {value.shape}")
     if value.dtype != np.uint8:
         scale = "(image * 255).astype(np.uint8)" if value.dtype.kind == "f" else "image.astype(np.uint8)"
-        raise BadInput(f"{name} has the type {value.dtype}; give uint8 from 0 to 255, as by {scale}")
+        raise BadInput(f"{name} must be uint8 from 0 to 255, got {value.dtype}; use {scale}")
     if 0 in value.shape[:2] or max(value.shape[:2]) > _MOST_SIDE:
-        raise BadInput(f"{name} is {value.shape[1]} x {value.shape[0]} pixels; 1 to {_MOST_SIDE} each")
+                raise BadInput(f"{name} must have 1 to {_MOST_SIDE} pixels on each side, got {value.shape[1]} x {value.shape[0]}")
 
 
 def encoded(value: ImageLike, hint: FrameHint | None, name: str) -> bytes:
-    """The bytes of a picture. An array becomes a JPEG, made as large as `hint` says; what is encoded stays as it is."""
+    """Encodes an image. Arrays become a JPEG, or the encoding and size that `hint` declares; encoded images are not changed."""
     check_image(value, name)
     if isinstance(value, Path):
         try:
@@ -137,7 +137,7 @@ def encoded(value: ImageLike, hint: FrameHint | None, name: str) -> bytes:
 
 
 def _fitted(image: Any, hint: FrameHint) -> Any:
-    """Made to fit into the size that is declared, its proportions kept; on black where no other size is taken, as openpi's own clients do."""
+    """Fits an image into the declared size and keeps its aspect ratio. Pads with black if only that size is accepted, like openpi's clients."""
     ratio = max(image.width / hint.width, image.height / hint.height)
     if not hint.exact and ratio <= 1:
         return image
@@ -151,10 +151,10 @@ def _fitted(image: Any, hint: FrameHint) -> Any:
 
 
 def depth_png(value: NDArray[Any], name: str) -> bytes:
-    """A depth picture as a PNG of 16 bits."""
+    """Encodes a depth image as a 16-bit PNG."""
     if not isinstance(value, np.ndarray) or value.dtype != np.uint16 or value.ndim != 2:
         kind = f"{value.dtype} of {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
-        raise BadInput(f"{name} is {kind}; give height x width of uint16, in millimetres")
+        raise BadInput(f"{name} must be height x width of uint16, in millimeters, got {kind}")
     out = io.BytesIO()
     _pillow().fromarray(np.ascontiguousarray(value)).save(out, "PNG")
     return out.getvalue()
@@ -164,36 +164,36 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError:
-        raise MissingPackage("pictures from arrays need Pillow: pip install 'limber[images]', or give encoded bytes") from None
+        raise MissingPackage("encoding arrays as images needs Pillow: pip install 'limber[images]', or pass encoded bytes") from None
     return Image
 
 
 def checked(observation: Observation) -> None:
-    """Raises where an observation cannot be sent; a picture is not encoded for that."""
+    """Checks an observation without encoding its images. Raises `BadInput` if it cannot be sent."""
     for kind, pictures in (("images", observation.images), ("depth", observation.depth)):
         if not isinstance(pictures, Mapping):
-            raise BadInput(f"{kind} is a {type(pictures).__name__}; give a mapping of camera names to pictures")
+            raise BadInput(f"{kind} must be a mapping of camera names to images, got {type(pictures).__name__}")
         if len(pictures) > _MOST_CAMERAS:
-            raise BadInput(f"{kind} has {len(pictures)} cameras; {_MOST_CAMERAS} at most")
+            raise BadInput(f"{kind} must have at most {_MOST_CAMERAS} cameras, got {len(pictures)}")
         for camera in pictures:
             if not isinstance(camera, str) or len(camera) > 128:
-                raise BadInput(f"{kind} has the key {camera!r}; a camera's name is a string of 128 characters at most")
+                raise BadInput(f"a camera name in {kind} must be a string of at most 128 characters, got {camera!r}")
     for camera, image in observation.images.items():
         check_image(image, f"images[{camera!r}]")
     if observation.state is not None:
         size = numbers(observation.state, "state").size
         names = observation.state_names
         if len(names) > 0 and len(names) != size:
-            raise BadInput(f"state has {size} numbers and state_names {len(names)} names; give as many")
+            raise BadInput(f"state and state_names must have the same length, got {size} and {len(names)}")
     if observation.tactile is not None:
         numbers(observation.tactile, "tactile")
     for name, value in (("gripper", observation.gripper), ("t_ms", observation.t_ms)):
         if value is not None and not np.isfinite(value):
-            raise BadInput(f"{name} is {value}; it has to be finite")
+            raise BadInput(f"{name} must be finite, got {value}")
 
 
 def message_of(observation: Observation, hints: Mapping[str, FrameHint]) -> observation_pb2.Observation:
-    """The message of an observation. Raises `BadInput` where it cannot be sent."""
+    """Converts an observation to a message. Raises `BadInput` if it cannot be sent."""
     checked(observation)
     message = observation_pb2.Observation()
     for camera, image in observation.images.items():
@@ -214,7 +214,7 @@ def message_of(observation: Observation, hints: Mapping[str, FrameHint]) -> obse
 
 
 def copied(observation: Observation) -> Observation:
-    """The same with arrays of its own, so that a camera may write over its buffer."""
+    """Copies an observation with its arrays, so that the caller can reuse its buffers."""
     own = {camera: image.copy() if isinstance(image, np.ndarray) else image for camera, image in observation.images.items()}
     return Observation(
         images=own,
@@ -229,5 +229,5 @@ def copied(observation: Observation) -> Observation:
 
 
 def decoded(data: bytes) -> NDArray[np.uint8]:
-    """The pixels of a picture: height x width x 3, uint8, RGB."""
+    """Decodes an image to uint8 of shape (height, width, 3), RGB."""
     return np.asarray(_pillow().open(io.BytesIO(data)).convert("RGB"))

@@ -1,4 +1,4 @@
-"""What every exception of this package is, and the families of what a gateway refuses."""
+"""The base class of this package's exceptions, and the families of the gateway's refusals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 
 
 class LimberError(Exception):
-    """Whatever goes wrong in this package. Its text is one sentence that says what to do."""
+    """Base class of all exceptions of this package. The message is one sentence that states the problem and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -30,53 +30,53 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Dropped:
-    """An offering that is not in a plan, and why."""
+    """An offering that was excluded from a plan, and why."""
 
     offering_id: str
     model: str
     provider: str
     #: The constraint that dropped it, such as `max_latency_ms`.
     reason: str
-    #: The figures of it, such as `p95 412 ms > 200 ms`.
+    #: The measured value and the limit, such as `p95 412 ms > 200 ms`.
     detail: str
 
 
 @dataclass(frozen=True)
 class Violation:
-    """One field at fault."""
+    """An invalid field."""
 
     #: Its path, such as `observations.0.proprio.2`.
     path: str
     message: str
-    #: The rule that it breaks.
+    #: The violated rule.
     type: str
 
 
 @dataclass(frozen=True)
 class Details:
-    """What a program can act on in a refusal; each refusal has what is of its kind."""
+    """Structured details of a refusal. Only the fields that apply to its reason are set."""
 
     suggestions: tuple[Suggestion, ...] = ()
     dropped: tuple[Dropped, ...] = ()
     violations: tuple[Violation, ...] = ()
-    #: Names near the one that was not found.
+    #: Names similar to the one that was not found.
     near: tuple[str, ...] = ()
-    #: What had been needed, such as an action space that the model emits.
+    #: What the request lacked, such as an action space that the model emits.
     needed: tuple[str, ...] = ()
-    #: What would be needed and what is there, in US dollars; None where it is not about money.
+    #: The required and the available amount, in US dollars; None if the refusal is not about money.
     required_usd: float | None = None
     available_usd: float | None = None
-    #: Further details by their names in `error.proto`.
+    #: Other details by their names in `error.proto`.
     more: dict[str, object] = field(default_factory=dict)
 
 
 class Refused(LimberError):
-    """The gateway said no. There is a class for each reason; `code` is its word."""
+    """The gateway refused the call. Each reason has its own class; `code` is the reason's word."""
 
     code: ClassVar[str] = ""
     #: The HTTP status of the same refusal over REST.
     status: ClassVar[int] = 500
-    #: The same call may succeed later without a change.
+    #: True if the same call can succeed later without a change.
     retryable: ClassVar[bool] = False
 
     def __init__(
@@ -90,17 +90,17 @@ class Refused(LimberError):
     ) -> None:
         self.message = message
         self.details = details or Details()
-        #: Seconds to wait before the same call is tried again; None where the gateway did not say.
+        #: Seconds to wait before a retry; None if the gateway gave no value.
         self.retry_after_s = retry_after_s
-        #: Finds the call in the gateway's log.
+        #: The request id, which the gateway's log also contains.
         self.request_id = request_id
-        #: The word of a reason that this version of the package does not know.
+        #: The word of a reason that this package version does not know.
         self.unknown_code = unknown_code
         super().__init__(message)
 
     @property
     def suggestions(self) -> tuple[Suggestion, ...]:
-        """Relaxations that would admit an offering; with 409 `no_route_available`."""
+        """Relaxations that would admit an offering. Set for 409 `no_route_available`."""
         return self.details.suggestions
 
     def __str__(self) -> str:
@@ -112,48 +112,48 @@ class Refused(LimberError):
 
 
 class ValidationError(Refused):
-    """The request is not what the schema takes."""
+    """The request does not match the schema."""
 
 
 class AuthenticationError(Refused):
-    """There is no key, or it is not good."""
+    """The key is missing or invalid."""
 
 
 class PermissionRefused(Refused):
-    """The key may not do this."""
+    """The key does not permit this operation."""
 
 
 class BillingError(Refused):
-    """It cannot be paid for."""
+    """The call cannot be paid for."""
 
 
 class NotFoundError(Refused):
-    """What is named does not exist here."""
+    """The resource does not exist."""
 
 
 class RoutingError(Refused):
-    """Nothing can serve the request as it is constrained."""
+    """No offering satisfies the request's constraints."""
 
 
 class ConflictError(Refused):
-    """It does not go together with what stands."""
+    """The request conflicts with the current state."""
 
 
 class RateLimitError(Refused):
-    """More than the key may do in a while."""
+    """The key exceeded its rate limit."""
 
 
 class UpstreamError(Refused):
-    """Providers failed."""
+    """The providers failed."""
 
 
 class OutOfTime(Refused):
-    """Time ran out."""
+    """The deadline passed."""
 
 
 class ServerError(Refused):
-    """The gateway cannot at the moment."""
+    """The gateway is currently unable to serve the call."""
 
 
 class Unspecified(Refused):
-    """A family that this version of the package does not know."""
+    """The refusal belongs to a family that this package version does not know."""

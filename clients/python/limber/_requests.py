@@ -1,4 +1,4 @@
-"""The requests of calls, from the arguments that the clients take. What cannot be sent raises `BadInput`."""
+"""Builds request messages from the clients' arguments. Invalid arguments raise `BadInput`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from limber.errors import BadInput
 M = TypeVar("M")
 NO_HINTS: Mapping[str, FrameHint] = {}
 
-#: What a robot senses: an observation, a mapping of its fields, a row of numbers, or several of them, oldest first.
+#: What a robot senses: an observation, a mapping of its fields, a row of numbers, or a list of these, oldest first.
 Sensed = Observation | Mapping[str, Any] | Sequence[Any] | ArrayLike
 
 
 def make(kind: type[M], **fields: Any) -> M:
-    """A message of the fields that are not None. Raises `BadInput` for a value that its field does not take."""
-    # Older protobuf takes no mapping for a Struct.
+    """Builds a message from the fields that are not None. Raises `BadInput` for a value that its field does not accept."""
+    # Older protobuf versions do not accept a mapping for a Struct.
     metadata = fields.pop("metadata", None)
     try:
         made: Any = kind(**{name: value for name, value in fields.items() if value is not None})
@@ -45,12 +45,12 @@ def make(kind: type[M], **fields: Any) -> M:
 
 
 def observations_of(sensed: Sensed, hints: Mapping[str, FrameHint] = NO_HINTS) -> list[observation_pb2.Observation]:
-    """One message for each moment."""
+    """Returns one message for each moment."""
     many = isinstance(sensed, (list, tuple)) and len(sensed) > 0 and isinstance(sensed[0], (Observation, Mapping))
     moments: Iterable[Any] = sensed if many else [sensed]  # type: ignore[assignment]
     messages = [message_of(as_observation(each), hints) for each in moments]
     if not 1 <= len(messages) <= 32:
-        raise BadInput(f"there are {len(messages)} observations; 1 to 32")
+        raise BadInput(f"a call must have 1 to 32 observations, got {len(messages)}")
     return messages
 
 
@@ -67,14 +67,14 @@ def embodiment_of(word: str | None) -> Any:
 
 
 def steps_of(actions: ArrayLike | None) -> list[action_pb2.ActionStep] | None:
-    """One message for each row."""
+    """Returns one message for each row."""
     if actions is None:
         return None
     array = np.asarray(actions)
     if array.dtype.kind not in "fiub" or array.ndim != 2:
-        raise BadInput(f"actions has the type {array.dtype} and the shape {array.shape}; give steps x dimensions of floats")
+        raise BadInput(f"actions must be floats of shape (steps, dimensions), got {array.dtype} of shape {array.shape}")
     if not np.isfinite(array).all():
-        raise BadInput("actions holds a number that is not finite")
+        raise BadInput("actions contains a number that is not finite")
     return [action_pb2.ActionStep(values=row) for row in array.astype(np.float64).tolist()]
 
 
@@ -88,9 +88,9 @@ def common(
     preset: str | None,
     metadata: Mapping[str, str] | None,
 ) -> dict[str, Any]:
-    """The fields that act, predict and a preview share."""
+    """Returns the fields that act, predict and preview requests share."""
     if not isinstance(model, str) or model == "":
-        raise BadInput("model is empty; name one such as owner/name, or an alias such as service/auto")
+        raise BadInput("model is empty; pass one such as owner/name, or an alias such as service/auto")
     return {
         "model": model,
         "models": models,
@@ -161,7 +161,7 @@ def ground(
     sensed: Sensed, instruction: str, model: str | None, provider: Mapping[str, Any] | None
 ) -> inference_service_pb2.GroundRequest:
     if not isinstance(instruction, str) or instruction == "":
-        raise BadInput("instruction is empty; say in words what is to be found")
+        raise BadInput("instruction is empty; describe in words what to find")
     return make(
         inference_service_pb2.GroundRequest,
         observations=observations_of(sensed),
@@ -224,7 +224,7 @@ def models(
 
 def stop(robot: str | None, session: str | None, everything: bool, reason: str) -> robot_service_pb2.StopRobotsRequest:
     if [robot is not None, session is not None, everything].count(True) != 1:
-        raise BadInput("name exactly one of robot, session and everything=True")
+        raise BadInput("pass exactly one of robot, session and everything=True")
     return make(
         robot_service_pb2.StopRobotsRequest,
         robot_id=robot,
@@ -238,7 +238,7 @@ def release(
     robot: str | None, session: str | None, stop_id: str | None, everything: bool
 ) -> robot_service_pb2.ReleaseRobotsRequest:
     if [robot is not None, session is not None, stop_id is not None, everything].count(True) != 1:
-        raise BadInput("name exactly one of robot, session, stop_id and everything=True")
+        raise BadInput("pass exactly one of robot, session, stop_id and everything=True")
     return make(
         robot_service_pb2.ReleaseRobotsRequest,
         robot_id=robot,

@@ -1,4 +1,4 @@
-"""The client of a gateway for asyncio: the methods of `Limber`, each awaited; frames and episodes by `async for`.
+"""Asyncio client for the gateway. It has the methods of `Limber` as coroutines; frames and episodes are async iterators.
 
     async with AsyncLimber("http://127.0.0.1:8080", "lmb_sk_…") as client:
         chunk = await client.act("reference/potential-nav", [0, 0, 0, 2, 0, 0], action_space="base_twist_2d")
@@ -38,7 +38,7 @@ A = TypeVar("A")
 
 
 class AsyncLimber:
-    """A gateway, as one key sees it; see `limber.Limber`, whose arguments and rules these methods have."""
+    """A gateway client for asyncio. The methods have the arguments and rules of `limber.Limber`."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class AsyncLimber:
         await self.close()
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """Closes all connections."""
         for channel in self._opened:
             await channel.close()
         if self._sync is not None:
@@ -74,7 +74,7 @@ class AsyncLimber:
 
     @property
     def _channels(self) -> list[grpc.aio.Channel]:
-        # A channel belongs to the event loop that runs when it is made.
+        # A gRPC channel belongs to the event loop that is running at its creation.
         if not self._opened:
             for address in self.addresses:
                 self._opened.append(
@@ -91,7 +91,7 @@ class AsyncLimber:
     async def call(
         self, call: Call[Q, A], request: Q, *, timeout_s: float | None = None, idempotency_key: str | None = None
     ) -> A:
-        """Makes one call of the schema, with the retries that are safe for it."""
+        """Makes one unary call, with the retries that are safe for it."""
         until = time.monotonic() + (timeout_s if timeout_s is not None else self.timeout_s)
         retries = max(self.retries, len(self.addresses) - 1)
         if call.idempotent and idempotency_key is None and retries > 0:
@@ -117,7 +117,7 @@ class AsyncLimber:
             await asyncio.sleep(wait)
 
     async def stream(self, call: Call[Q, A], request: Q, timeout_s: float | None = None) -> AsyncIterator[A]:
-        """The answers of a call that gives several. Ending the iteration ends the call."""
+        """Yields the responses of a server-streaming call. Ending the iteration cancels the call."""
         at = self._current
         answer = self._channels[at].unary_stream(
             call.path,
@@ -157,7 +157,7 @@ class AsyncLimber:
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
     ) -> Chunk:
-        """Asks for one action chunk; see `Limber.act`."""
+        """Requests one action chunk; see `Limber.act`."""
         shared = requests.common(
             model, models=models, preference=preference, provider=provider, seed=seed, preset=preset, metadata=metadata
         )
@@ -196,7 +196,7 @@ class AsyncLimber:
         metadata: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> AsyncIterator[Prediction]:
-        """Asks for future frames, and gives each as it comes; see `Limber.predict`."""
+        """Requests future frames and yields each one when it arrives; see `Limber.predict`."""
         shared = requests.common(
             model, models=models, preference=preference, provider=provider, seed=seed, preset=preset, metadata=metadata
         )
@@ -223,7 +223,7 @@ class AsyncLimber:
         provider: Mapping[str, Any] | None = None,
         timeout_s: float | None = None,
     ) -> Grounding:
-        """Asks where in the pictures of an observation an instruction points; see `Limber.ground`."""
+        """Locates an instruction in the images of an observation; see `Limber.ground`."""
         request = requests.ground(observation, instruction, model, provider)
         return answers.grounding_of(await self.call(calls.GROUND, request, timeout_s=timeout_s))
 
@@ -263,7 +263,7 @@ class AsyncLimber:
         external: bool = False,
         idempotency_key: str | None = None,
     ) -> AsyncEvaluation:
-        """Tries a policy in a scenario; see `Limber.evaluate`."""
+        """Evaluates a policy in a scenario; see `Limber.evaluate`."""
         request = requests.evaluate(
             policy,
             scenario,
@@ -280,7 +280,7 @@ class AsyncLimber:
         return AsyncEvaluation(self, answers.evaluation_of((await self.call(calls.EVALUATE, request)).evaluation))
 
     async def evaluation(self, job_id: str) -> Evaluation:
-        """An evaluation as it stands."""
+        """Returns the current state of an evaluation."""
         request = evaluation_service_pb2.GetEvaluationRequest(job_id=job_id)
         return answers.evaluation_of((await self.call(calls.GET_EVALUATION, request)).evaluation)
 
@@ -298,19 +298,19 @@ class AsyncLimber:
         stop_id: str | None = None,
         everything: bool = False,
     ) -> Stop:
-        """Releases a stop, by its id or by the name that was stopped."""
+        """Releases a stop, by its id or by the robot or session that it names; see `Limber.release`."""
         request = requests.release(robot, session, stop_id, everything)
         return answers.stop_of((await self.call(calls.RELEASE_ROBOTS, request)).stop)
 
     async def stops(self, *, released: bool = False) -> list[Stop]:
-        """The newest stops of the organisation, 50 at most."""
+        """Returns the newest stops of the organization, at most 50."""
         request = robot_service_pb2.ListRobotStopsRequest(released=released)
         return [answers.stop_of(each) for each in (await self.call(calls.LIST_STOPS, request)).data]
 
     async def models(
         self, query: str | None = None, *, contract: str | None = None, action_space: str | None = None
     ) -> AsyncIterator[Model]:
-        """Models of the catalog, page by page."""
+        """Yields the models of the catalog, page by page."""
         offset = 0
         while True:
             page = await self.call(calls.LIST_MODELS, requests.models(query, contract, action_space, 200, offset))
@@ -321,21 +321,21 @@ class AsyncLimber:
                 return
 
     async def usage(self, *, limit: int = 50) -> list[Usage]:
-        """The newest calls that were billed, `limit` at most, of 500."""
+        """Returns the newest billed calls, at most `limit`, from 1 to 500."""
         if not 1 <= limit <= 500:
-            raise BadInput(f"limit is {limit}; 1 to 500")
+            raise BadInput(f"limit must be between 1 and 500, got {limit}")
         page = await self.call(calls.LIST_USAGE, account_service_pb2.ListUsageRequest(limit=limit))
         return [Usage(each.request_id, each.created, each.model, each.units, each.cost_usd) for each in page.data]
 
     def loop(self, model: str, **options: Any) -> AsyncLoop:
-        """A control loop of one robot; see `limber.Loop`. `tick` never waits, so it may be called in a coroutine as it is."""
+        """Creates a control loop of one robot; see `limber.Loop`. `tick` never blocks, so a coroutine can call it directly."""
         if self._sync is None:
             self._sync = Limber([each.url for each in self.addresses], self._key)
         return AsyncLoop(self._sync, model, **options)
 
 
 class AsyncLoop(Loop):
-    """A loop whose callbacks may be coroutines."""
+    """A control loop whose callbacks can be coroutines."""
 
     async def arun(
         self,
@@ -344,9 +344,9 @@ class AsyncLoop(Loop):
         *,
         max_seconds: float,
     ) -> Outcome:
-        """As `Loop.run`, in a coroutine: `observe` and `step` may be functions or coroutines. A cancelled task has the robot hold first."""
+        """Runs the loop like `Loop.run`. `observe` and `step` can be functions or coroutines. If the task is cancelled, the robot holds first."""
         if not (isinstance(max_seconds, (int, float)) and np.isfinite(max_seconds) and max_seconds > 0):
-            raise BadInput(f"max_seconds is {max_seconds!r}; say for how long the robot may move by itself, in seconds")
+            raise BadInput(f"max_seconds must be how long the robot may move by itself, in seconds, got {max_seconds!r}")
         self.start()
         began = due = self._clock()
         ended, why = "max_seconds", "failed"
@@ -390,7 +390,7 @@ async def _given(value: Any) -> Any:
 
 
 class AsyncEvaluation:
-    """An evaluation under way: `async for` over it for its episodes, then `await result()`."""
+    """A running evaluation: iterate over its episodes with `async for`, then `await result()`."""
 
     POLL_S = 2.0
 
@@ -400,7 +400,7 @@ class AsyncEvaluation:
 
     @property
     def id(self) -> str:
-        """Its name, such as `job_01J…`."""
+        """The job id, such as `job_01J…`."""
         return self._last.id
 
     async def __aiter__(self) -> AsyncIterator[Episode]:
@@ -425,16 +425,16 @@ class AsyncEvaluation:
         return self._last.status in ("completed", "failed", "cancelled", "expired")
 
     async def result(self, tell: Callable[[Episode], Awaitable[None] | None] | None = None) -> Evaluation:
-        """Waits for the end and gives the scores. Raises `EvaluationFailed` where there are none."""
+        """Waits for the end and returns the scores. Raises `EvaluationFailed` if there are none."""
         async for episode in self:
             if tell is not None:
                 await _given(tell(episode))
         if self._last.status != "completed":
-            raise EvaluationFailed(f"the evaluation {self.id} is {self._last.status}: {self._last.error or 'nothing is said of why'}")
+            raise EvaluationFailed(f"the evaluation {self.id} is {self._last.status}: {self._last.error or 'no cause was reported'}")
         return self._last
 
     async def cancel(self) -> Evaluation:
-        """Calls it off; episodes that ended keep their records."""
+        """Cancels the evaluation. Finished episodes keep their records."""
         request = evaluation_service_pb2.CancelEvaluationRequest(job_id=self.id)
         self._last = answers.evaluation_of((await self._client.call(calls.CANCEL_EVALUATION, request)).evaluation)
         return self._last

@@ -1,4 +1,4 @@
-"""The command `limber`."""
+"""The `limber` command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SIM_MODEL = "reference/potential-nav"
 
 
 def credentials_file() -> Path:
-    """Where `limber login` keeps the address and the key."""
+    """Returns the file in which `limber login` stores the address and the key."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
     return Path(home) / "limber" / "credentials.json"
 
@@ -37,23 +37,23 @@ def _kept() -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise BadInput(f"{credentials_file()} cannot be read ({error}); run limber login again") from None
+        raise BadInput(f"{credentials_file()} is not readable ({error}); run limber login again") from None
     return kept if isinstance(kept, dict) else {}
 
 
 def _client(options: argparse.Namespace) -> Limber:
-    """By the options, else the environment, else `limber login`."""
+    """Creates a client from the options, the environment, or the stored login, in this order."""
     kept = _kept()
     url = options.url or os.environ.get("LIMBER_URL") or kept.get("url") or "http://127.0.0.1:8080"
     key = os.environ.get("LIMBER_KEY") or kept.get("key") or ""
     if not key:
-        raise BadInput("there is no key: run limber login, or set LIMBER_KEY")
+        raise BadInput("no key found: run limber login or set LIMBER_KEY")
     return Limber(url.split(","), key)
 
 
 def login(options: argparse.Namespace) -> int:
     url = options.url or os.environ.get("LIMBER_URL") or "http://127.0.0.1:8080"
-    # A key on the command line would stand in the shell's history.
+    # A key on the command line would end up in the shell's history.
     key = (sys.stdin.readline() if options.stdin else getpass.getpass("Key (lmb_sk_…): ")).strip()
     with Limber(url.split(","), key) as client:
         mine = client.call(calls.GET_KEY, account_service_pb2.GetKeyRequest()).key
@@ -64,7 +64,7 @@ def login(options: argparse.Namespace) -> int:
     with os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
         json.dump({"url": url, "key": key}, out)
     half.replace(file)
-    print(f"{mine.name or mine.id} of {mine.org_id} is kept in {file}")
+    print(f"stored {mine.name or mine.id} of {mine.org_id} in {file}")
     return 0
 
 
@@ -72,7 +72,7 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(each) for each in text.split(",")] if text else []
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers, such as 0,0.5,1") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers such as 0,0.5,1") from None
 
 
 def _named(text: str) -> tuple[str, Path]:
@@ -94,7 +94,7 @@ def act(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"model": chunk.model, "space": chunk.space, "dt_s": chunk.dt_s, "steps": chunk.steps.tolist(), "cost_usd": chunk.cost_usd}))
         return 0
-    print(f"{chunk.model} by {chunk.route.provider}: {len(chunk.steps)} steps in {chunk.space}, {chunk.dt_s * 1000:g} ms apart, ${chunk.cost_usd:.6f}")
+    print(f"{chunk.model} from {chunk.route.provider}: {len(chunk.steps)} steps in {chunk.space}, {chunk.dt_s * 1000:g} ms apart, ${chunk.cost_usd:.6f}")
     for row in chunk.steps:
         print("  " + "  ".join(f"{value:9.4f}" for value in row))
     return 0
@@ -102,7 +102,7 @@ def act(options: argparse.Namespace) -> int:
 
 def loop(options: argparse.Namespace) -> int:
     if not options.sim:
-        raise BadInput("limber loop drives a simulated robot alone: add --sim. For a robot of yours use client.loop in a program")
+        raise BadInput("limber loop drives only a simulated robot: add --sim. To drive your own robot, use client.loop in a program")
     base = WheeledBase()
     with _client(options) as client, client.loop(
         options.model,
@@ -135,7 +135,7 @@ def loop(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"seconds": outcome.seconds, "corners": base.corners, "driven_m": base.driven_m, **_plain(stats)}))
         return 0
-    print(f"drove {base.driven_m:.2f} m to {base.corners} corners in {outcome.seconds:.1f} s: {stats.average_hz:.1f} Hz on the average, {stats.worst_second_hz:.0f} in the worst second")
+    print(f"drove {base.driven_m:.2f} m to {base.corners} corners in {outcome.seconds:.1f} s: {stats.average_hz:.1f} Hz on average, {stats.worst_second_hz:.0f} Hz in the worst second")
     for why, count in sorted(stats.holds.items()):
         print(f"  {count} holds: {why}")
     return 0
@@ -156,9 +156,9 @@ def models(options: argparse.Namespace) -> int:
         print(json.dumps([vars(model) for model in found]))
         return 0
     for model in found:
-        print(f"{model.id}  {','.join(model.contracts) or '-'}  {','.join(model.action_spaces) or '-'}  {','.join(model.providers) or 'nobody serves it'}")
+        print(f"{model.id}  {','.join(model.contracts) or '-'}  {','.join(model.action_spaces) or '-'}  {','.join(model.providers) or 'not served'}")
     if not found:
-        print("no model fits" if options.all else "no model that fits is served at the moment; --all lists the others")
+        print("no model matches" if options.all else "no matching model is currently served; add --all to list models that are not served")
     return 0
 
 
@@ -169,14 +169,14 @@ def stop(options: argparse.Namespace) -> int:
                 print(f"{each.id}  {each.subject}  {each.reason}")
             return 0
         if not options.robot and not options.session and not options.all:
-            raise BadInput("name a robot, --session NAME, or --all")
+            raise BadInput("pass a robot, --session NAME, or --all")
         names: dict[str, Any] = {"session": options.session, "everything": options.all}
         if options.release:
             done = client.release(options.robot, **names)
             print(f"released {done.subject}")
         else:
             done = client.stop(options.robot, **names, reason=options.reason)
-            print(f"stopped {done.subject}: {done.id}" + ("" if done.durable else " (in force, and not written down yet)"))
+            print(f"stopped {done.subject}: {done.id}" + ("" if done.durable else " (active, but not persisted yet)"))
     return 0
 
 
@@ -201,14 +201,14 @@ def probe(options: argparse.Namespace) -> int:
 
 
 def _by_gateway(options: argparse.Namespace, runtime: str) -> int:
-    """The other wires are the gateway's: its own program looks at them, where it is."""
+    """Runs the gateway's own probe for protocols that this package does not implement."""
     node = shutil.which("node")
     program = Path(options.gateway or "") / "src" / "cli.ts"
     if not options.gateway or not program.exists() or node is None:
-        what = runtime or f"what is spoken at {options.address}"
+        what = runtime or f"the protocol of {options.address}"
         raise BadInput(
-            f"{what} is looked at by the gateway's own program, with Node.js: npx limber probe {options.address}"
-            f"{f' --runtime {runtime}' if runtime else ' --runtime NAME'}, or give --gateway and its folder"
+            f"{what} needs the gateway's own probe, which runs on Node.js: npx limber probe {options.address}"
+            f"{f' --runtime {runtime}' if runtime else ' --runtime NAME'}, or pass the gateway's folder as --gateway"
         )
     args = [node, str(program), "probe", options.address, "--action-space", options.action_space, "--max-horizon", str(options.max_horizon)]
     args += ["--timeout-s", str(max(1, round(options.timeout_s)))]
@@ -226,7 +226,7 @@ def lerobot_carrier(options: argparse.Namespace) -> int:
 
     host, colon, port = options.listen.rpartition(":")
     if not colon or not port.isdigit():
-        raise BadInput(f"--listen {options.listen} is no HOST:PORT")
+        raise BadInput(f"--listen must be HOST:PORT, got {options.listen}")
     token = os.environ.get("LIMBER_CARRIER_TOKEN", "")
     transport = open_transport(options.connect, mode=options.mode, config_file=options.zenoh_config)
     try:
@@ -256,8 +256,8 @@ def lerobot_server(options: argparse.Namespace) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command's arguments."""
-    top = argparse.ArgumentParser(prog="limber", description="Models for robots, by a Limber gateway. LIMBER_URL and LIMBER_KEY win over what limber login kept.")
+    """Builds the argument parser."""
+    top = argparse.ArgumentParser(prog="limber", description="Client for a Limber gateway. LIMBER_URL and LIMBER_KEY take precedence over limber login.")
     top.add_argument("--version", action="version", version=f"limber {VERSION}")
     parts = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -265,76 +265,76 @@ def parser() -> argparse.ArgumentParser:
         part = parts.add_parser(name, help=about, description=about)
         part.set_defaults(run=run)
         if gateway:
-            part.add_argument("--url", help="the gateway; several replicas with commas between them")
+            part.add_argument("--url", help="the gateway's address; separate several replicas by commas")
         return part
 
-    part = command("login", login, "Keeps the address and the key of a gateway for this user.")
+    part = command("login", login, "Stores the address and the key of a gateway for this user.")
     part.add_argument("--stdin", action="store_true", help="read the key from standard input")
 
-    part = command("act", act, "Asks for one action chunk.")
+    part = command("act", act, "Requests one action chunk.")
     part.add_argument("model")
-    part.add_argument("--state", type=_numbers, metavar="N,N,…", help="what the robot senses of itself")
-    part.add_argument("--image", type=_named, action="append", default=[], metavar="CAMERA=FILE", help="a picture; may be given several times")
+    part.add_argument("--state", type=_numbers, metavar="N,N,…", help="proprioception: the robot's state")
+    part.add_argument("--image", type=_named, action="append", default=[], metavar="CAMERA=FILE", help="an image; can be repeated")
     part.add_argument("--instruction")
     part.add_argument("--action-space")
     part.add_argument("--horizon", type=int)
-    part.add_argument("--robot", help="the robot's name, for the emergency stop")
+    part.add_argument("--robot", help="the robot's name, which emergency stops refer to")
     part.add_argument("--json", action="store_true")
 
-    part = command("loop", loop, "Drives a simulated wheeled base from corner to corner, by a control loop.")
+    part = command("loop", loop, "Runs a control loop that drives a simulated wheeled base from corner to corner.")
     part.add_argument("model", nargs="?", default=_SIM_MODEL)
-    part.add_argument("--sim", action="store_true", help="the robot is simulated here; required")
+    part.add_argument("--sim", action="store_true", help="simulate the robot in this process; required")
     part.add_argument("--seconds", type=float, default=10)
     part.add_argument("--rate", type=float, default=50, metavar="HZ")
     part.add_argument("--robot", default="sim-base")
-    part.add_argument("--finish-chunks", action="store_true", help="execute the valid rest of a chunk while there is no next one")
+    part.add_argument("--finish-chunks", action="store_true", help="execute the remaining valid actions of a chunk while the next one is missing")
     part.add_argument("--json", action="store_true")
 
-    part = command("models", models, "Lists the models that are served.")
+    part = command("models", models, "Lists the models that are currently served.")
     part.add_argument("query", nargs="?")
     part.add_argument("--contract", choices=["act", "predict", "ground", "evaluate"])
     part.add_argument("--action-space")
-    part.add_argument("--all", action="store_true", help="also those that nobody serves")
+    part.add_argument("--all", action="store_true", help="also list models that are not served")
     part.add_argument("--json", action="store_true")
 
-    part = command("stop", stop, "Emergency stop: what is named gets no action until it is released.")
+    part = command("stop", stop, "Orders an emergency stop: the named robots receive no actions until it is released.")
     part.add_argument("robot", nargs="?")
     part.add_argument("--session")
-    part.add_argument("--all", action="store_true", help="everything that the key reaches")
+    part.add_argument("--all", action="store_true", help="everything that the key can access")
     part.add_argument("--reason", default="")
-    part.add_argument("--release", action="store_true", help="release it instead")
-    part.add_argument("--list", action="store_true", help="list the stops that stand")
+    part.add_argument("--release", action="store_true", help="release the stop instead")
+    part.add_argument("--list", action="store_true", help="list the active stops")
 
-    part = command("lerobot-carrier", lerobot_carrier, "Carries a gateway's calls to a LeRobot policy server of remote inference.", gateway=False)
-    part.add_argument("--deployment", required=True, help="its name, as the server was started with")
-    part.add_argument("--connect", required=True, metavar="ENDPOINT", help="where the server is, as Zenoh writes it: tcp/127.0.0.1:7447")
-    part.add_argument("--mode", choices=["peer", "client"], default="peer", help="client where a router is between")
-    part.add_argument("--zenoh-config", metavar="FILE", help="TLS and access rules of Zenoh")
-    part.add_argument("--listen", default="127.0.0.1:8095", metavar="HOST:PORT", help="LIMBER_CARRIER_TOKEN is required beyond this machine")
-    part.add_argument("--timeout-s", type=float, default=30, help="seconds that an action may take")
+    part = command("lerobot-carrier", lerobot_carrier, "Forwards a gateway's calls to a LeRobot remote-inference server.", gateway=False)
+    part.add_argument("--deployment", required=True, help="the deployment name that the server was started with")
+    part.add_argument("--connect", required=True, metavar="ENDPOINT", help="the server's Zenoh endpoint, such as tcp/127.0.0.1:7447")
+    part.add_argument("--mode", choices=["peer", "client"], default="peer", help="client if a router is in between")
+    part.add_argument("--zenoh-config", metavar="FILE", help="Zenoh configuration with TLS and access rules")
+    part.add_argument("--listen", default="127.0.0.1:8095", metavar="HOST:PORT", help="addresses other than the loopback require LIMBER_CARRIER_TOKEN")
+    part.add_argument("--timeout-s", type=float, default=30, help="time limit for an action, in seconds")
 
-    part = command("lerobot-server", lerobot_server, "Serves a model of the gateway to a robot that LeRobot drives by remote inference.")
-    part.add_argument("--deployment", required=True, help="the name that LeRobot's client asks for")
-    part.add_argument("--contract", required=True, metavar="FILE", help="JSON: what the robot senses and does, and the model")
-    part.add_argument("--listen", default="tcp/127.0.0.1:7447", metavar="ENDPOINT", help="as Zenoh writes it; anyone who reaches it uses this key")
-    part.add_argument("--zenoh-config", metavar="FILE", help="TLS and access rules of Zenoh")
-    part.add_argument("--timeout-s", type=float, default=4.5, help="seconds that an action may take; LeRobot's client waits for 5")
+    part = command("lerobot-server", lerobot_server, "Serves a model of the gateway to a robot that uses LeRobot's remote inference.")
+    part.add_argument("--deployment", required=True, help="the deployment name that LeRobot's client requests")
+    part.add_argument("--contract", required=True, metavar="FILE", help="JSON file with the robot's features, its action and the model")
+    part.add_argument("--listen", default="tcp/127.0.0.1:7447", metavar="ENDPOINT", help="the Zenoh endpoint to listen on; every client that reaches it uses this key")
+    part.add_argument("--zenoh-config", metavar="FILE", help="Zenoh configuration with TLS and access rules")
+    part.add_argument("--timeout-s", type=float, default=4.5, help="time limit for an action, in seconds; LeRobot's client waits 5 s")
 
-    part = command("probe", probe, "Looks whether a policy server does what a gateway expects of it.", gateway=False)
+    part = command("probe", probe, "Checks whether a policy server meets a gateway's requirements.", gateway=False)
     part.add_argument("address", help="ws://host:port, grpc://host:port, …")
-    part.add_argument("--runtime", help="the wire, where the address does not tell")
-    part.add_argument("--profile", help="openpi/droid when absent, for servers of openpi")
+    part.add_argument("--runtime", help="the protocol, if the address does not imply it")
+    part.add_argument("--profile", help="input profile for openpi servers (default: openpi/droid)")
     part.add_argument("--action-space", default="ee_delta_6d_grip")
-    part.add_argument("--action-dim", type=int, help="for spaces that fix no dimension")
+    part.add_argument("--action-dim", type=int, help="action dimension, for spaces that do not fix it")
     part.add_argument("--max-horizon", type=int, default=16)
     part.add_argument("--timeout-s", type=float, default=30)
-    part.add_argument("--gateway", metavar="FOLDER", help="the gateway's program, for all its wires")
+    part.add_argument("--gateway", metavar="FOLDER", help="the gateway's folder, to probe all its protocols")
     part.add_argument("--json", action="store_true")
     return top
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; its exit code: 0 well, 1 not as asked, 2 misused, 3 the gateway or the network said no."""
+    """Runs the command and returns its exit code: 0 success, 1 failed check, 2 usage error, 3 refusal or network error."""
     options = parser().parse_args(arguments)
     try:
         return int(options.run(options))

@@ -1,4 +1,4 @@
-"""The client of a gateway."""
+"""The synchronous client for a gateway."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 T = TypeVar("T")
 
-#: Seconds that a call may take with all its tries, unless it says otherwise.
+#: Default time limit of a call with all its attempts, in seconds.
 TIMEOUT_S = 30.0
-#: How often a call is made again, where that is safe.
+#: Default number of retries, where a retry is safe.
 RETRIES = 2
 
 
 def open_channel(address: Address) -> grpc.Channel:
-    """A channel to one address."""
+    """Opens a channel to one address."""
     if address.tls:
         return grpc.secure_channel(address.target, credentials(), options=channel_options())
     return grpc.insecure_channel(address.target, options=channel_options())
 
 
 class Limber:
-    """A gateway, as one key sees it.
+    """A client for a gateway, authenticated by one key.
 
         with Limber("http://127.0.0.1:8080", "lmb_sk_…") as client:
             chunk = client.act("reference/potential-nav", [0, 0, 0, 2, 0, 0], action_space="base_twist_2d")
             chunk.steps                             # float64, steps x dimensions
 
-    `url` is the gateway's address, or several of its replicas, which are tried in turn; `LIMBER_URL` and `LIMBER_KEY` of the environment stand
-    in for what is left out. Threads may share a client.
+    `url` is the gateway's address, or a list of its replicas' addresses, which are tried in turn. `LIMBER_URL` and `LIMBER_KEY` in the
+    environment are the defaults for `url` and `key`. Threads can share a client.
 
-    A call is made again, up to `retries` times within its time, where that is safe: act, predict and evaluate carry an idempotency key of
-    their own, so that the same answer comes, and is paid for, once.
+    Calls that are safe to repeat are retried up to `retries` times within their time limit. Act, predict and evaluate calls carry a generated
+    idempotency key, so that a retry returns the same answer and is charged once.
     """
 
     def __init__(
@@ -80,21 +80,21 @@ class Limber:
         self.close()
 
     def close(self) -> None:
-        """Ends all connections."""
+        """Closes all connections."""
         for channel in self._channels:
             channel.close()
 
-    # How calls are made
+    # Making calls
 
     def metadata(self, idempotency_key: str | None = None) -> list[tuple[str, str]]:
-        """What every call carries."""
+        """Returns the metadata of every call."""
         more = [("idempotency-key", idempotency_key)] if idempotency_key else []
         return [("authorization", f"Bearer {self._key}"), *more]
 
     def call(
         self, call: Call[Q, A], request: Q, *, timeout_s: float | None = None, idempotency_key: str | None = None
     ) -> A:
-        """Makes one call of the schema, with the retries that are safe for it. Raises what `limber.errors` holds."""
+        """Makes one unary call, with the retries that are safe for it. Raises the exceptions of `limber.errors`."""
         until = time.monotonic() + (timeout_s if timeout_s is not None else self.timeout_s)
         retries = max(self.retries, len(self._channels) - 1)
         if call.idempotent and idempotency_key is None and retries > 0:
@@ -120,12 +120,12 @@ class Limber:
             time.sleep(wait)
 
     def next_address(self, failed: int) -> None:
-        """Goes on with the replica behind the one that failed."""
+        """Switches to the replica after the one that failed."""
         if self._current == failed:
             self._current = (failed + 1) % len(self._channels)
 
     def stream(self, call: Call[Q, A], request: Q, timeout_s: float | None = None) -> Iterator[A]:
-        """The answers of a call that gives several. Ending the iteration ends the call."""
+        """Yields the responses of a server-streaming call. Ending the iteration cancels the call."""
         at = self._current
         answer = self._channels[at].unary_stream(
             call.path,
@@ -166,12 +166,12 @@ class Limber:
         idempotency_key: str | None = None,
         timeout_s: float | None = None,
     ) -> Chunk:
-        """Asks for one action chunk.
+        """Requests one action chunk.
 
-        `observation` is an `Observation`, a mapping of its fields, a row of numbers (the state alone), or a list of these, oldest first.
-        `action_space` is a contract: `ee_delta_6d_grip` when absent. `horizon` rows come, exactly; 1 to 256. `provider` has the fields of
-        the schema's ProviderPreferences, such as `{"max_latency_ms": 200, "sort": "latency"}`. `robot` is the robot's name, which an
-        emergency stop names. Raises `NoRouteAvailable` with `suggestions` where constraints leave nobody.
+        `observation` is an `Observation`, a mapping of its fields, a row of numbers (only the state), or a list of these, oldest first.
+        `action_space` is a requirement, `ee_delta_6d_grip` by default. `horizon` is the exact number of rows, from 1 to 256. `provider` has the
+        fields of the schema's ProviderPreferences, such as `{"max_latency_ms": 200, "sort": "latency"}`. `robot` is the robot's name, which an
+        emergency stop refers to. Raises `NoRouteAvailable` with `suggestions` if no offering satisfies the constraints.
         """
         shared = requests.common(
             model, models=models, preference=preference, provider=provider, seed=seed, preset=preset, metadata=metadata
@@ -211,10 +211,10 @@ class Limber:
         metadata: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> Iterator[Prediction]:
-        """Asks for future frames, and gives each as it comes.
+        """Requests future frames and yields each one when it arrives.
 
-        `horizon` frames come, exactly; `actions` is what the robot will do, one row for each frame, in `action_space`; `resolution` is
-        `WIDTHxHEIGHT`. Frames that came are paid for; ending the iteration calls the rest off. Never made again: frames came already.
+        `horizon` is the exact number of frames. `actions` are the robot's planned actions in `action_space`, one row for each frame.
+        `resolution` is `WIDTHxHEIGHT`. Received frames are charged; ending the iteration cancels the remaining ones. The call is never retried.
         """
         shared = requests.common(
             model, models=models, preference=preference, provider=provider, seed=seed, preset=preset, metadata=metadata
@@ -245,7 +245,7 @@ class Limber:
         provider: Mapping[str, Any] | None = None,
         timeout_s: float | None = None,
     ) -> Grounding:
-        """Asks where in the pictures of an observation an instruction points. Places are 0 to 1, from the top left."""
+        """Locates an instruction in the images of an observation. Coordinates range from 0 to 1, from the top left."""
         request = requests.ground(observation, instruction, model, provider)
         return answers.grounding_of(self.call(calls.GROUND, request, timeout_s=timeout_s))
 
@@ -263,7 +263,7 @@ class Limber:
         preset: str | None = None,
         timeout_s: float | None = None,
     ) -> Plan:
-        """Shows how a request would be routed and what it would cost. Runs nothing and costs nothing."""
+        """Returns how a request would be routed and what it would cost. Runs nothing and costs nothing."""
         shared = requests.common(
             model, models=models, preference=preference, provider=provider, seed=seed, preset=preset, metadata=None
         )
@@ -271,7 +271,7 @@ class Limber:
         return answers.plan_of(self.call(calls.PREVIEW, request, timeout_s=timeout_s))
 
     def loop(self, model: str, **options: Any) -> Loop:
-        """A control loop of one robot on this gateway: see `limber.Loop`, which has the options."""
+        """Creates a control loop of one robot on this gateway. See `limber.Loop` for the options."""
         from limber.loop import Loop
 
         return Loop(self, model, **options)
@@ -293,10 +293,10 @@ class Limber:
         external: bool = False,
         idempotency_key: str | None = None,
     ) -> RunningEvaluation:
-        """Tries a policy in a scenario; iterating over what is returned tells of each episode as it ends.
+        """Evaluates a policy in a scenario. Iterate over the result to receive each episode when it ends.
 
-        `policy` is a model of the gateway, or the address of a server such as `ws://…` or `grpc://…`. `external` leaves the episodes to
-        a runner of the organisation (`limber.gym`).
+        `policy` is a model of the gateway, or a server address such as `ws://…` or `grpc://…`. With `external`, a runner of the organization runs
+        the episodes (`limber.gym`).
         """
         request = requests.evaluate(
             policy,
@@ -314,7 +314,7 @@ class Limber:
         return RunningEvaluation(self, answers.evaluation_of(self.call(calls.EVALUATE, request).evaluation))
 
     def evaluation(self, job_id: str) -> Evaluation:
-        """An evaluation as it stands."""
+        """Returns the current state of an evaluation."""
         request = evaluation_service_pb2.GetEvaluationRequest(job_id=job_id)
         return answers.evaluation_of(self.call(calls.GET_EVALUATION, request).evaluation)
 
@@ -323,7 +323,7 @@ class Limber:
     def stop(
         self, robot: str | None = None, *, session: str | None = None, everything: bool = False, reason: str = ""
     ) -> Stop:
-        """Emergency stop: what is named gets no action from any replica until it is released."""
+        """Orders an emergency stop. No replica sends actions to the stopped robots until the stop is released."""
         request = requests.stop(robot, session, everything, reason)
         return answers.stop_of(self.call(calls.STOP_ROBOTS, request).stop)
 
@@ -335,20 +335,20 @@ class Limber:
         stop_id: str | None = None,
         everything: bool = False,
     ) -> Stop:
-        """Releases a stop, by its id or by the name that was stopped. Each replica hears of it a moment later."""
+        """Releases a stop, by its id or by the robot or session that it names. Other replicas apply the release a moment later."""
         return answers.stop_of(self.call(calls.RELEASE_ROBOTS, requests.release(robot, session, stop_id, everything)).stop)
 
     def stops(self, *, released: bool = False) -> list[Stop]:
-        """The newest stops of the organisation, 50 at most; also those that were released where `released` is set."""
+        """Returns the newest stops of the organization, at most 50. With `released`, also returns released stops."""
         request = robot_service_pb2.ListRobotStopsRequest(released=released)
         return [answers.stop_of(each) for each in self.call(calls.LIST_STOPS, request).data]
 
-    # What there is
+    # Catalog and usage
 
     def models(
         self, query: str | None = None, *, contract: str | None = None, action_space: str | None = None
     ) -> Iterator[Model]:
-        """Models of the catalog, page by page, the best match first where `query` is given."""
+        """Yields the models of the catalog, page by page; the best match first if `query` is given."""
         offset = 0
         while True:
             page = self.call(calls.LIST_MODELS, requests.models(query, contract, action_space, 200, offset))
@@ -358,17 +358,17 @@ class Limber:
                 return
 
     def usage(self, *, limit: int = 50) -> list[Usage]:
-        """The newest calls that were billed, `limit` at most, of 500."""
+        """Returns the newest billed calls, at most `limit`, from 1 to 500."""
         if not 1 <= limit <= 500:
-            raise BadInput(f"limit is {limit}; 1 to 500")
+            raise BadInput(f"limit must be between 1 and 500, got {limit}")
         page = self.call(calls.LIST_USAGE, account_service_pb2.ListUsageRequest(limit=limit))
         return [Usage(each.request_id, each.created, each.model, each.units, each.cost_usd) for each in page.data]
 
 
 class RunningEvaluation:
-    """An evaluation under way: iterate over it for its episodes, then `result()`."""
+    """A running evaluation: iterate over its episodes, then call `result()`."""
 
-    #: Seconds between two looks where the stream of episodes broke.
+    #: Seconds between two polls after the episode stream broke.
     POLL_S = 2.0
 
     def __init__(self, client: Limber, first: Evaluation) -> None:
@@ -377,7 +377,7 @@ class RunningEvaluation:
 
     @property
     def id(self) -> str:
-        """Its name, such as `job_01J…`."""
+        """The job id, such as `job_01J…`."""
         return self._last.id
 
     def __iter__(self) -> Iterator[Episode]:
@@ -389,7 +389,7 @@ class RunningEvaluation:
                     if event.HasField("done"):
                         self._last = answers.evaluation_of(event.done)
                     elif event.episode.index not in seen:
-                        # A stream that is opened again begins with those that have ended.
+                        # A reopened stream starts with the episodes that have already ended.
                         seen.add(event.episode.index)
                         yield answers.episode_of(event.episode)
                 if self._over():
@@ -403,16 +403,16 @@ class RunningEvaluation:
         return self._last.status in ("completed", "failed", "cancelled", "expired")
 
     def result(self, tell: Callable[[Episode], None] | None = None) -> Evaluation:
-        """Waits for the end and gives the scores. Raises `EvaluationFailed` where there are none."""
+        """Waits for the end and returns the scores. Calls `tell` for each episode. Raises `EvaluationFailed` if there are no scores."""
         for episode in self:
             if tell is not None:
                 tell(episode)
         if self._last.status != "completed":
-            raise EvaluationFailed(f"the evaluation {self.id} is {self._last.status}: {self._last.error or 'nothing is said of why'}")
+            raise EvaluationFailed(f"the evaluation {self.id} is {self._last.status}: {self._last.error or 'no cause was reported'}")
         return self._last
 
     def cancel(self) -> Evaluation:
-        """Calls it off; episodes that ended keep their records."""
+        """Cancels the evaluation. Finished episodes keep their records."""
         request = evaluation_service_pb2.CancelEvaluationRequest(job_id=self.id)
         self._last = answers.evaluation_of(self._client.call(calls.CANCEL_EVALUATION, request).evaluation)
         return self._last

@@ -1,7 +1,7 @@
-"""What a robot does at each control step, as a machine of events and time. It has no clock, no threads and no network: the same events at
-the same times come to the same decisions, in every language. `clients/conformance` holds it to recorded traces.
+"""The decision logic of a control loop, as a state machine of events and time. It has no clock, no threads and no network: equal events at
+equal times produce equal decisions, in every language. `clients/conformance` verifies it against recorded traces.
 
-All times are milliseconds of one steady clock, the robot's.
+All times are in milliseconds of the robot's monotonic clock.
 """
 
 from __future__ import annotations
@@ -10,49 +10,49 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: A clock that goes back by more than this is not read any longer.
+#: The loop ends if the clock goes back by more than this.
 BACK_MS = 1.0
-#: Observations in a row that the gateway cannot use, until the loop gives up.
+#: Consecutive observations that the gateway cannot use before the loop ends.
 MOST_REJECTED = 3
-#: So much is added to a quotient before its whole part is taken, so that 50.000000000000004 and 49.99999999999999 are one.
+#: Added to a quotient before rounding down, so that 50.000000000000004 and 49.99999999999999 give the same step.
 _EPSILON = 1e-9
-#: Holds for want of a chunk. The others say that what the robot would do is wrong.
+#: Holds because a chunk is missing. All other holds mean that executing the current chunk would be wrong.
 SOFT = frozenset({"late", "upstream_failed", "no_provider", "slow_reader", "not_recorded", "rate_limited", "stale_observation"})
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What to do at one control step."""
+    """The decision for one control step."""
 
     #: The control step, from 0 in each episode.
     step: int
     episode: int
-    #: The observation of this step is to be sent: it is the first of its step.
+    #: True if this step's observation must be sent, which is at the first tick of the step.
     send: bool
-    #: The row of the chunk that is due; None where the robot is to hold.
+    #: The chunk row to execute; None if the robot must hold.
     row: int | None
-    #: Why it is to hold; empty where it is not.
+    #: Why the robot must hold; empty if it must not.
     hold: str
 
 
 class LoopCore:
-    """One robot's loop.
+    """The decision logic of one robot's control loop.
 
-    A chunk is executed while all of this holds: it is of the present episode; it is the newest that came; the control step lies from its
-    `start_step` to before its `valid_until_step`; it came within the deadline of its observation; nothing said hold since. With `finish` a
-    hold for want of a chunk, and a lost connection, leave the chunk before its valid rest.
+    A chunk is executed while all of these conditions hold: it belongs to the current episode; it is the newest received chunk; the control step
+    is at or after its `start_step` and before its `valid_until_step`; it arrived within the deadline of its observation; no hold has arrived
+    since. With `finish`, the remaining valid rows of a chunk are still executed after a hold for a missing chunk and after a lost connection.
     """
 
     def __init__(self, rate_hz: float, *, finish: bool = False, episode: int = 1, deadline_ms: float = math.inf) -> None:
-        #: From one control step to the next.
+        #: Time between control steps.
         self.period_ms = 1000.0 / rate_hz
         self.finish = finish
         self.episode = episode
-        #: How old an observation may be when its chunk comes; the gateway's own word, once it is open.
+        #: Maximum age of an observation when its chunk arrives. The gateway's value replaces it when the loop opens.
         self.deadline_ms = deadline_ms
-        #: The present control step; -1 before the first of the episode.
+        #: The current control step; -1 before the first one of the episode.
         self.step = -1
-        #: Why the loop is over; empty while it is not.
+        #: Why the loop has ended; empty while it runs.
         self.over = ""
         self.connected = False
         self.rejected = 0
@@ -69,7 +69,7 @@ class LoopCore:
         return self._has
 
     def tick(self, at: float) -> Decision:
-        """A control step is due at `at`. Steps are counted by the clock, so that one which is left out is left out of the chunk too."""
+        """Returns the decision for the time `at`. Steps are counted by the clock, so a skipped control step skips its chunk row too."""
         if not self.over and at < self._last - BACK_MS:
             self.stop("clock")
         if self.over:
@@ -99,7 +99,7 @@ class LoopCore:
         self._why = why
 
     def opened(self, at: float, *, deadline_ms: float) -> None:
-        """The gateway has opened the loop."""
+        """Handles the gateway's confirmation that the loop is open."""
         if self.over:
             return
         self.connected = True
@@ -118,12 +118,12 @@ class LoopCore:
         rows: int,
         observation_time: float | None = None,
     ) -> str:
-        """A chunk came. `taken`, or why it is not: `over`, `other_episode`, `unknown`, `older`, `stale`, `late`."""
+        """Handles a chunk. Returns `taken`, or why it is not used: `over`, `other_episode`, `unknown`, `older`, `stale`, `late`."""
         if self.over:
             return "over"
         if episode != self.episode:
             return "other_episode"
-        # What answers no observation of this loop, such as one of another program under the same session, is not executed.
+        # A chunk that answers none of this loop's observations, such as another program's under the same session, is not executed.
         if start_step > self._sent:
             return "unknown"
         if self._has and start_step < self._start:
@@ -141,7 +141,7 @@ class LoopCore:
         return "taken"
 
     def hold(self, at: float, *, episode: int, step: int, reason: str) -> str:
-        """A hold came. `taken`, or why it is not: `over`, `other_episode`, `older`."""
+        """Handles a hold. Returns `taken`, or why it is not used: `over`, `other_episode`, `older`."""
         if self.over:
             return "over"
         if episode != self.episode:
@@ -167,21 +167,21 @@ class LoopCore:
         self._drop(why)
 
     def lost(self, at: float) -> None:
-        """The connection broke."""
+        """Handles a broken connection."""
         if self.over:
             return
         self.connected = False
         self._soft("disconnected")
 
     def ended(self, at: float, *, code: str) -> None:
-        """The gateway ended the loop. With the code of a refusal nothing of the chunk before is executed."""
+        """Handles the end of the loop by the gateway. After a refusal code, the remaining chunk is not executed."""
         if self.over:
             return
         self.connected = False
         self._drop(code or "closed")
 
     def reset(self, at: float) -> int:
-        """A new episode begins: nothing of the one before is executed. Its number."""
+        """Begins a new episode and returns its number. Discards the previous episode's chunk."""
         self.episode += 1
         self.step = self._sent = -1
         self._began = None
@@ -190,14 +190,14 @@ class LoopCore:
         return self.episode
 
     def stop(self, why: str) -> None:
-        """The loop is over: the robot holds from now on."""
+        """Ends the loop: every decision from now on is a hold."""
         if not self.over:
             self.over = why
             self._drop(why)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that this share of them does not exceed; 0 of none."""
+    """Returns the value that the given share of the values does not exceed; 0 if there are no values."""
     if not values:
         return 0.0
     ordered = sorted(values)

@@ -1,7 +1,7 @@
-"""Every exception of this package.
+"""The exceptions of this package.
 
-`Refused` and the classes below it are what a gateway says: one class for each reason, such as `NoRouteAvailable`, each in a family, such as
-`RoutingError`. The others are what goes wrong on this side.
+`Refused` and its subclasses are the gateway's refusals. Each reason has its own class, such as `NoRouteAvailable`, and belongs to a family,
+such as `RoutingError`. The other exceptions are client-side errors.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ __all__ = [
 
 
 class BadInput(LimberError, ValueError):
-    """An argument cannot be sent: an array of a wrong type, shape or order, a number that is none. Nothing was sent."""
+    """An argument cannot be sent, such as an array of the wrong type, shape or axis order. Nothing was sent."""
 
 
 class MissingPackage(LimberError, ImportError):
@@ -73,30 +73,30 @@ class MissingPackage(LimberError, ImportError):
 
 
 class ConnectionFailed(LimberError, ConnectionError):
-    """The gateway cannot be reached, or the connection broke before the answer was there."""
+    """The gateway is unreachable, or the connection broke before the answer arrived."""
 
 
 class MalformedAnswer(LimberError):
-    """What answered is no gateway, or sent what no gateway sends. Nothing of it is executed."""
+    """The server is not a gateway, or its answer is invalid. The answer is not executed."""
 
 
 class CallbackHung(LimberError):
-    """A callback of the loop did not return in time. The robot was told to hold meanwhile, from another thread."""
+    """A loop callback did not return in time. Another thread has already told the robot to hold."""
 
 
 class ClockJumped(LimberError):
-    """The clock that the loop reads went back, or leapt: ages cannot be told any more, so the robot holds."""
+    """The loop's clock went back or jumped. Observation ages are unknown, so the robot holds."""
 
 
 class ObservationRejected(LimberError):
-    """The gateway cannot use the robot's observations, several times in a row."""
+    """The gateway could not use several consecutive observations of the robot."""
 
 
 class EvaluationFailed(LimberError):
     """An evaluation ended without a score."""
 
 
-#: What gRPC says where the network, and not the gateway, is at fault.
+#: gRPC codes that mean a network error, not a gateway error.
 _NETWORK = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 
 
@@ -136,18 +136,18 @@ def _details_of(error: grpc.RpcError) -> bytes | None:
 
 
 def of_rpc(error: grpc.RpcError, doing: str) -> LimberError:
-    """The exception that an error of gRPC means. `doing` says what was tried, such as `act at http://…`."""
+    """Converts a gRPC error to an exception. `doing` names the attempt, such as `act at http://…`."""
     code = error.code() if callable(getattr(error, "code", None)) else grpc.StatusCode.UNKNOWN
     text = (error.details() if callable(getattr(error, "details", None)) else "") or ""
     refused = _refused(_details_of(error), text)
     if refused is not None:
         return refused
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-        return ConnectionFailed(f"{doing}: there was no answer in time; raise timeout_s, or ask for a nearer offering")
+        return ConnectionFailed(f"{doing}: no answer arrived in time; raise timeout_s or choose an offering nearby")
     if code in _NETWORK:
-        return ConnectionFailed(f"{doing}: the gateway cannot be reached ({text or code.name.lower()})")
+        return ConnectionFailed(f"{doing}: the gateway is unreachable ({text or code.name.lower()})")
     said = f"{code.name.lower()}: {text}" if text else code.name.lower()
-    return MalformedAnswer(f"{doing}: what answers there is no Limber gateway, or not of this version ({said})")
+    return MalformedAnswer(f"{doing}: the server is not a Limber gateway, or has an incompatible version ({said})")
 
 
 def _refused(details: bytes | None, text: str) -> Refused | None:
@@ -167,7 +167,7 @@ def _refused(details: bytes | None, text: str) -> Refused | None:
                 retry_after = delay.seconds + delay.nanos / 1e9
             elif kind == "limber.v1.ErrorDetails":
                 more = _plain(error_pb2.ErrorDetails.FromString(each.value))
-    except Exception:  # noqa: BLE001 - protobuf raises several; what cannot be read tells nothing
+    except Exception:  # noqa: BLE001 - protobuf raises several types; unreadable details are ignored
         return None
     if reason == "":
         return None

@@ -1,12 +1,12 @@
-"""Evaluations that a runner of the organisation runs, in any environment of Gymnasium.
+"""Runs an organization's external evaluations in any Gymnasium environment.
 
     def make(scenario):
         return gymnasium.make("FetchReach-v4")
 
     limber.gym.run(client, make, to_observation=lambda obs, info: {"state": obs["observation"]}, scenarios=["fetch/reach"])
 
-takes what was asked for with `runner: external`, runs its episodes, reports each, and ends when nothing waits. Gymnasium itself is not
-imported: whatever has `reset(seed=)` and `step(action)` will do.
+claims the evaluations that were requested with `runner: external`, runs their episodes, reports each one, and returns when none is queued.
+Gymnasium itself is not imported: any object with `reset(seed=)` and `step(action)` works.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from limber.errors import ConnectionFailed, LimberError, MalformedAnswer, OutOfT
 
 
 class Environment(Protocol):
-    """What is needed of an environment: Gymnasium's own two methods."""
+    """The two Gymnasium methods that an environment must have."""
 
     def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]: ...
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]: ...
 
 
-#: An observation of the environment, and its info, as what `Limber.act` takes.
+#: Converts an observation of the environment and its info to what `Limber.act` accepts.
 ToObservation = Callable[[Any, dict[str, Any]], Any]
-#: Whether an episode succeeded, by the last reward and info.
+#: Returns whether an episode succeeded, from its last reward and info.
 Success = Callable[[float, dict[str, Any]], bool]
 
 
 def _succeeded(reward: float, info: dict[str, Any]) -> bool:
-    """By Gymnasium's custom: `is_success` or `success` of the info."""
+    """Follows Gymnasium's convention: `is_success` or `success` in the info."""
     return bool(info.get("is_success", info.get("success", False)))
 
 
@@ -64,11 +64,11 @@ def run(
     forever: bool = False,
     tell: Callable[[str], None] = print,
 ) -> list[Evaluation]:
-    """Runs the evaluations that wait for a runner of the key's organisation; what they came to.
+    """Runs the queued evaluations of the key's organization and returns their results.
 
-    `make(scenario)` gives the environment. `to_observation(obs, info)` gives what the policy is shown; `to_action(row)` what the environment
-    takes of a row. An episode ends after `max_steps`. A fault of the policy is reported as such and not billed; one of the environment ends
-    the evaluation with `harness_failed`. With `forever` it waits for more.
+    `make(scenario)` returns the environment. `to_observation(obs, info)` converts an observation for the policy; `to_action(row)` converts a row
+    for the environment. An episode ends after `max_steps`. A policy fault is reported as such and not billed; an environment fault ends
+    the evaluation with `harness_failed`. With `forever`, the function waits for more evaluations.
     """
     done: list[Evaluation] = []
     while True:
@@ -104,7 +104,7 @@ def _claimed(
                     if client.call(calls.RENEW_CLAIM, runner_service_pb2.RenewClaimRequest(job_id=job, epoch=epoch)).stop:
                         stop.set()
                 except Refused:
-                    # It is another runner's now.
+                    # Another runner has claimed the evaluation.
                     stop.set()
 
     beating = threading.Thread(target=live, daemon=True)
@@ -120,7 +120,7 @@ def _claimed(
                 break
     except Refused:
         raise
-    except Exception as error:  # noqa: BLE001 - the harness broke, which is told before it is raised
+    except Exception as error:  # noqa: BLE001 - a harness failure is reported before it is raised
         fault = error
     finally:
         over.set()

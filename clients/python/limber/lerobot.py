@@ -1,9 +1,9 @@
-"""The carrier of LeRobot's remote inference: what stands beside a LeRobot policy server, so that a gateway can reach it (`limber lerobot-carrier`).
+"""A carrier for LeRobot's remote inference. It runs beside a LeRobot policy server and connects it to a gateway (`limber lerobot-carrier`).
 
-LeRobot speaks its protocol over Zenoh, which carries no key and which a gateway does not speak. The carrier opens LeRobot's own transport
-(`lerobot.transport.zenoh`, of `lerobot[remote]`) and listens for WebSockets: each message on one is one envelope of the protocol, as it stands.
-Where it goes is read from the envelope's own header; tensors and pictures are not looked at. One WebSocket has one session of the server at most,
-and the session is closed when the WebSocket ends.
+LeRobot's protocol runs over Zenoh, has no keys, and is not implemented by gateways. The carrier opens LeRobot's own transport
+(`lerobot.transport.zenoh`, of `lerobot[remote]`) and listens for WebSockets. Each WebSocket message is one unchanged envelope of the protocol.
+The carrier routes by the envelope's header and does not read tensors or images. Each WebSocket has at most one session of the server, which is
+closed when the WebSocket closes.
 
 Source: huggingface/lerobot, src/lerobot/remote_inference/protocol.py and src/lerobot/transport/zenoh.py at 0c72316, client.py at 0b20ce1.
 """
@@ -23,16 +23,16 @@ from typing import Any, Protocol
 
 from limber.errors import BadInput, LimberError, MissingPackage
 
-#: Bytes of one message, by the protocol.
+#: Maximum message size in bytes, set by the protocol.
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 _MAX_TEXT_BYTES = 16_384
 _MAX_ITEMS = 4_096
-#: A name that may stand in a key of LeRobot's.
+#: A valid segment of a LeRobot key.
 SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z")
-#: How long a question of a handshake may take, and the wait for an action beyond what the server says of itself.
+#: Time limits, in seconds: of a handshake request, and of an action beyond the server's own estimate.
 _HANDSHAKE_S = 10.0
 _ACTION_S = 30.0
-#: How often it is looked whether the gateway is still there while an action is waited for.
+#: Interval at which the carrier checks that the gateway is still connected while an action is pending.
 _LOOK_S = 0.05
 
 
@@ -43,45 +43,45 @@ class Channel(Protocol):
     oversized: int
 
     def get(self, timeout: float | None = 0) -> bytes:
-        """The next message; `queue.Empty` when there is none in time."""
+        """Returns the next message. Raises `queue.Empty` if none arrives in time."""
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the subscription."""
 
 
 class Token(Protocol):
-    """Says that this end of a session is there."""
+    """Declares that this end of a session is present."""
 
     def undeclare(self) -> None:
-        """Says that it is gone."""
+        """Withdraws the declaration."""
 
 
 class Transport(Protocol):
-    """What the carrier uses of `lerobot.transport.zenoh.ZenohTransport`."""
+    """The methods of `lerobot.transport.zenoh.ZenohTransport` that the carrier uses."""
 
     def query(self, key: str, payload: bytes, timeout: float) -> list[bytes]:
-        """Every answer to a question; `TimeoutError` when nobody is there."""
+        """Returns every reply to a query. Raises `TimeoutError` if there is none."""
 
     def publish(self, key: str, payload: bytes) -> None:
-        """Sends without an answer."""
+        """Sends a message without a reply."""
 
     def subscribe(self, key: str, capacity: int = 2) -> Channel:
-        """Hears what is published."""
+        """Subscribes to published messages."""
 
     def declare_token(self, key: str) -> Token:
-        """Shows presence."""
+        """Declares presence."""
 
     def wait_for_subscriber(self, key: str, timeout: float) -> None:
-        """Until somebody hears it; `TimeoutError` when nobody does."""
+        """Waits for a subscriber. Raises `TimeoutError` if there is none."""
 
 
 class CarrierFault(LimberError):
-    """Why a message cannot be carried. The connection ends with its text."""
+    """A message cannot be forwarded. The connection ends with this text."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What an envelope says of itself."""
+    """The header of an envelope."""
 
     message_type: str
     instance_id: str
@@ -91,7 +91,7 @@ class Header:
 
 
 def header_of(payload: bytes) -> Header:
-    """Reads an envelope's header. Raises CarrierFault for what is none."""
+    """Parses an envelope's header. Raises CarrierFault if it is invalid."""
     msgpack = needed("msgpack", "lerobot")
     if len(payload) > MAX_MESSAGE_BYTES:
         raise CarrierFault("the message is larger than 32 MiB")
@@ -107,20 +107,20 @@ def header_of(payload: bytes) -> Header:
             max_ext_len=0,
         )
     except Exception as error:  # noqa: BLE001 (msgpack raises ValueError, TypeError, and exceptions of its own)
-        raise CarrierFault(f"the message is no envelope ({type(error).__name__})") from None
+        raise CarrierFault(f"the message is not an envelope ({type(error).__name__})") from None
     if not isinstance(record, dict) or record.get("version") != 1:
-        raise CarrierFault("the message is no envelope of version 1")
+        raise CarrierFault("the message is not an envelope of version 1")
     kind, generation = record.get("message_type"), record.get("generation")
     names = [record.get(name) for name in ("instance_id", "session_id", "request_id")]
     if not isinstance(kind, str) or type(generation) is not int or not 0 <= generation < 2**63:
         raise CarrierFault("the envelope has no type or no generation")
     if any(not isinstance(name, str) or (name and not SEGMENT.fullmatch(name)) for name in names):
-        raise CarrierFault("the envelope has a name that is no single segment of a key")
+        raise CarrierFault("the envelope has a name that is not a single key segment")
     return Header(kind, str(names[0]), str(names[1]), generation, str(names[2]))
 
 
 def needed(package: str, extra: str) -> Any:
-    """A package that only this needs. Raises MissingPackage, which says how it is installed."""
+    """Imports an optional package. Raises MissingPackage with the install command."""
     try:
         return importlib.import_module(package)
     except ImportError:
@@ -143,18 +143,18 @@ class _Open:
 
 @dataclass
 class Carried:
-    """One connection of a gateway: messages in, messages out. It belongs to one thread."""
+    """One gateway connection. Not thread-safe."""
 
     transport: Transport
     deployment: str
-    #: Whether the gateway is still there; asked while an action is waited for.
+    #: Returns whether the gateway is still connected; called while an action is pending.
     is_there: Callable[[], bool] = field(default=lambda: True)
     action_s: float = _ACTION_S
     handshake_s: float = _HANDSHAKE_S
     _open: _Open | None = field(default=None, init=False)
 
     def answer(self, payload: bytes) -> bytes:
-        """The server's answer to one message, as it stands. Raises CarrierFault for what is not carried, and where no answer comes."""
+        """Forwards a message and returns the server's unchanged answer. Raises CarrierFault for unsupported messages and for timeouts."""
         header = header_of(payload)
         prefix = f"lerobot/inference/v1/deployments/{self.deployment}"
         if header.message_type == "describe":
@@ -169,10 +169,10 @@ class Carried:
             return self._controlled(mine, header, payload)
         if header.message_type == "observation":
             return self._acted(mine, header, payload)
-        raise CarrierFault(f"a message of the type {header.message_type[:32]} is not carried")
+        raise CarrierFault(f"a message of the type {header.message_type[:32]} is not supported")
 
     def close(self) -> None:
-        """Closes the session, where there is one, so that the server is free for the next."""
+        """Closes the session, if there is one, so that the server can accept another client."""
         mine, self._open = self._open, None
         if mine is None:
             return
@@ -187,24 +187,24 @@ class Carried:
             "body": {"operation": "close"},
         }
         try:
-            # A server that does not hear it misses the token, and closes the session after its grace.
+            # If the server misses this message, it notices the missing token and closes the session after its grace period.
             self.transport.query(f"{mine.key}/control", msgpack.packb(close, use_bin_type=True), 1.0)
-        except Exception:  # noqa: BLE001 (of whatever transport: the connection is over in any case)
+        except Exception:  # noqa: BLE001 (transports raise different types, and the connection ends in any case)
             pass
         finally:
             _release(mine)
 
     def _opened(self, instance: str, header: Header, payload: bytes) -> bytes:
         if not header.instance_id:
-            raise CarrierFault("a session is opened at one instance")
+            raise CarrierFault("a session must be opened at one instance")
         if self._open is not None:
-            raise CarrierFault("this connection has a session already")
+            raise CarrierFault("this connection already has a session")
         reply = self._asked(f"{instance}/open", payload)
         accepted = header_of(reply)
         if accepted.message_type != "accepted" or not accepted.session_id:
             return reply
         key = f"{instance}/sessions/{accepted.session_id}"
-        # The server looks for both before it confirms the first reset.
+        # The server checks for both before it confirms the first reset.
         actions = self.transport.subscribe(f"{key}/act", 4)
         language = self.transport.subscribe(f"{key}/language/result", 4)
         token = self.transport.declare_token(f"{key}/alive")
@@ -212,7 +212,7 @@ class Carried:
         return reply
 
     def _controlled(self, mine: _Open, header: Header, payload: bytes) -> bytes:
-        # The answer comes when the policy's one worker gets to it, behind a call that it may be at.
+        # The policy's single worker answers after the call that it is processing.
         reply = self._asked(f"{mine.key}/control", payload, self.handshake_s + self.action_s)
         acked = header_of(reply)
         if acked.message_type == "ack":
@@ -230,17 +230,17 @@ class Carried:
         over = time.monotonic() + self.action_s
         while time.monotonic() < over:
             if not self.is_there():
-                raise CarrierFault("the gateway has left")
+                raise CarrierFault("the gateway has disconnected")
             if mine.actions.dropped or mine.actions.oversized:
                 raise CarrierFault("answers were lost, or were larger than 32 MiB")
             try:
                 reply = mine.actions.get(timeout=_LOOK_S)
             except queue.Empty:
                 continue
-            # What answers an earlier request is nobody's any more.
+            # Discard answers to earlier requests.
             if header_of(reply).request_id == header.request_id:
                 return reply
-        raise CarrierFault("the server gave no action in time")
+        raise CarrierFault("the server sent no action in time")
 
     def _asked(self, key: str, payload: bytes, timeout: float | None = None) -> bytes:
         try:
@@ -248,7 +248,7 @@ class Carried:
         except TimeoutError:
             raise CarrierFault("the server did not answer in time") from None
         if len(replies) != 1:
-            raise CarrierFault(f"{len(replies)} servers answered, and one was asked")
+            raise CarrierFault(f"{len(replies)} servers answered; exactly one must")
         return replies[0]
 
 
@@ -264,24 +264,24 @@ def _release(mine: _Open) -> None:
 
 
 def open_transport(connect: str | None = None, *, listen: str | None = None, mode: str = "peer", config_file: str | None = None) -> Any:
-    """LeRobot's own transport, open; addresses are Zenoh's, such as `tcp/192.0.2.7:7447`. Raises MissingPackage where LeRobot is not installed."""
+    """Opens LeRobot's own transport. Addresses are Zenoh endpoints, such as `tcp/192.0.2.7:7447`. Raises MissingPackage without LeRobot."""
     try:
         zenoh = importlib.import_module("lerobot.transport.zenoh")
     except ImportError:
-        raise MissingPackage("LeRobot's transport is not installed: pip install 'lerobot[remote]', of a version that has remote inference") from None
+        raise MissingPackage("LeRobot's transport is not installed: pip install 'lerobot[remote]', in a version with remote inference") from None
     ends = {"connect_endpoints": [connect] if connect else [], "listen_endpoints": [listen] if listen else []}
     return zenoh.ZenohTransport(zenoh.ZenohConfig(mode=mode, config_file=config_file, **ends)).open()
 
 
 class Carrier:
-    """Listens for gateways, and carries what they say to one deployment. Use it as a context, or call `close`."""
+    """Listens for gateways and forwards their messages to one deployment. Use it as a context manager, or call `close`."""
 
     def __init__(self, transport: Transport, deployment: str, *, host: str = "127.0.0.1", port: int = 0, token: str = "", action_s: float = _ACTION_S) -> None:
-        """`token` is what a gateway has to show as `Authorization: Bearer`; without one it listens on this machine alone."""
+        """`token` is required as `Authorization: Bearer` from gateways. Without a token, the carrier listens only on the loopback interface."""
         if not SEGMENT.fullmatch(deployment):
-            raise BadInput(f"{deployment!r} is no name of a deployment: letters, digits, '_', '.' and '-'")
+            raise BadInput(f"deployment must consist of letters, digits, '_', '.' and '-', got {deployment!r}")
         if not token and host not in ("127.0.0.1", "::1", "localhost"):
-            raise BadInput(f"a carrier at {host} needs a token: anyone who reaches it commands the policy. Set LIMBER_CARRIER_TOKEN")
+            raise BadInput(f"a carrier at {host} needs a token, because every client that reaches it controls the policy; set LIMBER_CARRIER_TOKEN")
         needed("msgpack", "lerobot")
         needed("websockets", "lerobot")
         server = importlib.import_module("websockets.sync.server")
@@ -297,11 +297,11 @@ class Carrier:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port it listens on."""
         return int(self._server.socket.getsockname()[1])
 
     def close(self) -> None:
-        """Ends every connection, and with them their sessions."""
+        """Closes every connection and its session."""
         self._server.shutdown()
         self._thread.join(5)
 
@@ -312,14 +312,14 @@ class Carrier:
         self.close()
 
     def wait(self) -> None:
-        """Until it is closed."""
+        """Blocks until it is closed."""
         self._thread.join()
 
     def _admit(self, connection: Any, request: Any) -> Any:
         shown = request.headers.get("Authorization", "")
         if self._token and not hmac.compare_digest(shown.encode(), f"Bearer {self._token}".encode()):
             return connection.respond(401, "the token is missing or wrong\n")
-        # A page of a browser sends where it is from, and has nothing to say to a robot's policy.
+        # Browsers send an origin. Web pages must not reach a robot's policy.
         if "Origin" in request.headers:
             return connection.respond(403, "not for browsers\n")
         if request.path == "/healthz":
@@ -333,7 +333,7 @@ class Carrier:
         try:
             for message in connection:
                 if not isinstance(message, bytes):
-                    raise CarrierFault("a message is binary")
+                    raise CarrierFault("messages must be binary")
                 connection.send(carried.answer(message))
         except CarrierFault as fault:
             try:

@@ -1,10 +1,10 @@
-"""A model of a gateway as a LeRobot server of remote inference, on the robot's own computer (`limber lerobot-server`).
+"""Serves a gateway model as a LeRobot remote-inference server on the robot's own computer (`limber lerobot-server`).
 
-LeRobot's protocol carries no key, so that the server stands beside the robot, holds the key, and is reached by LeRobot's client alone
-(`lerobot-rollout --inference.type=remote`). What the robot senses and does is its contract, which LeRobot compares before anything moves. One client
-at a time; each reset is an episode, and what was asked before it is stale. Every observation is an act call of the gateway.
+LeRobot's protocol has no keys. The server therefore runs beside the robot, holds the key, and accepts only LeRobot's client
+(`lerobot-rollout --inference.type=remote`). A contract declares what the robot senses and does; LeRobot compares it before the robot moves. The
+server has one client at a time. Each reset begins an episode and makes earlier requests stale. Each observation is an act call to the gateway.
 
-Chunks are appended, or aligned by the cursors that the client sends: all generations of LeRobot's client with protocol version 1 are served.
+Chunks are appended, or aligned by the cursors that the client sends. All generations of LeRobot's client with protocol version 1 are supported.
 
 Source: huggingface/lerobot, src/lerobot/remote_inference/protocol.py, codec.py at 0c72316, server.py at 140f481, client.py at a8401e9, chunk_contract.py
 at 0b20ce1 and 3583dfb.
@@ -37,19 +37,19 @@ _MARKER = "__lerobot_type__"
 _DTYPES = ("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "float32", "float64")
 _MAX_SIDE, _MAX_RANK, _MAX_PIXELS, _MAX_DEPTH, _MAX_NODES = 16_384, 8, 4_096 * 4_096, 16, 32_768
 _MAX_DECODED = 64 * 1024 * 1024
-#: A client that is gone for so long has left its session.
+#: Seconds without a client after which its session ends.
 _GRACE_S = 10.0
 _IMAGES = "observation.images."
-#: The longest task of an observation.
+#: Maximum length of an observation's task.
 _MAX_TASK = 4_096
-#: What names a contract of alignment, and the fields of its settings. LeRobot's second one leaves blending to the client.
+#: Names of the alignment contracts and the fields of their settings. LeRobot's second contract leaves blending to the client.
 _ALIGNMENTS: dict[str, frozenset[str]] = {
     "chunk_alignment_v2": frozenset({"chunk_merge"}),
     "chunk_alignment_v1": frozenset({"chunk_merge", "blend_steps", "blend_weight", "blend_components"}),
 }
-#: Actions that the client had committed to: when it looked, and when it asked. An aligned answer says both again.
+#: Actions the client had committed to when it observed and when it sent the request. An aligned answer repeats both.
 _CURSORS = ("observation_cursor", "cursor")
-#: What an observation says of itself, and its answer says again.
+#: Fields of an observation that its answer repeats.
 _IDENTITY: dict[str, tuple[type, ...]] = {
     "sequence": (int,),
     "artifact_identity": (str,),
@@ -61,44 +61,44 @@ _IDENTITY: dict[str, tuple[type, ...]] = {
 
 
 class Malformed(LimberError):
-    """A body that the protocol cannot have."""
+    """A body that violates the protocol."""
 
 
 class Pending(Protocol):
-    """A question that waits for its answer."""
+    """A pending query."""
 
     payload: bytes
 
     def reply(self, payload: bytes) -> bool:
-        """Answers it."""
+        """Sends the reply."""
 
     def drop(self) -> None:
-        """Leaves it without an answer."""
+        """Drops the query without a reply."""
 
 
 class Queryable(Protocol):
-    """Where questions come in."""
+    """A source of queries."""
 
     def get(self, timeout: float | None = 0) -> Pending:
-        """The next question; `queue.Empty` when there is none in time."""
+        """Returns the next query. Raises `queue.Empty` if none arrives in time."""
 
     def close(self) -> None:
         """Ends it."""
 
 
 class ServerTransport(Transport, Protocol):
-    """What the server uses of LeRobot's transport, beside what the carrier does."""
+    """The methods of LeRobot's transport that the server uses in addition to the carrier's."""
 
     def declare_queryable(self, key: str, capacity: int = 8, reply_timeout: float = 30.0) -> Queryable:
-        """Answers questions."""
+        """Declares a handler of queries."""
 
     def subscribe_liveliness(self, key: str, capacity: int = 8) -> Any:
-        """Hears who is there: events with `alive`."""
+        """Subscribes to presence events, which have the field `alive`."""
 
 
 @dataclass(frozen=True)
 class Feature:
-    """One thing that the robot senses or does, as LeRobot's `FeatureSpec` has it."""
+    """A feature of the robot's observation or action, as in LeRobot's `FeatureSpec`."""
 
     name: str
     shape: tuple[int, ...]
@@ -109,24 +109,24 @@ class Feature:
 
     @staticmethod
     def of(told: Any) -> Feature:
-        """Raises BadInput for what is none."""
+        """Parses a feature. Raises BadInput if it is invalid."""
         try:
             made = Feature(**{**told, "shape": tuple(told["shape"]), "names": tuple(told.get("names", ()))})
         except (TypeError, KeyError, AttributeError):
-            raise BadInput(f"{told!r} is no feature: name, shape, dtype, kind, names, semantics") from None
+            raise BadInput(f"a feature must have name, shape, dtype, kind, names and semantics, got {told!r}") from None
         fits = made.name and made.semantics and made.kind in ("tensor", "rgb") and all(type(side) is int and side > 0 for side in made.shape)
         if not fits or (made.kind == "rgb" and (len(made.shape) != 3 or made.shape[2] != 3 or made.dtype != "uint8")):
-            raise BadInput(f"the feature {made.name!r} needs a name, semantics, and a shape; pictures are uint8 of height, width, 3")
+            raise BadInput(f"the feature {made.name!r} needs a name, semantics and a shape; images must be uint8 of shape (height, width, 3)")
         return made
 
     def plain(self) -> dict[str, Any]:
-        """As it goes over the wire."""
+        """Returns the wire format."""
         return {**vars(self), "shape": list(self.shape), "names": list(self.names)}
 
 
 @dataclass(frozen=True)
 class Contract:
-    """What the robot senses and does, and the model that moves it."""
+    """The robot's features and action, and the model that controls it."""
 
     model: str
     features: tuple[Feature, ...]
@@ -134,14 +134,14 @@ class Contract:
     semantics: str
     #: Seconds between two actions.
     interval_s: float
-    #: Rows of an action chunk.
+    #: Number of rows in an action chunk.
     steps: int
     action_space: str | None = None
     robot: str | None = None
 
     @staticmethod
     def read(file: Path | str) -> Contract:
-        """From JSON: model, action_space, robot, features, action_feature, semantics, action_interval, execution_steps. Raises BadInput."""
+        """Reads a JSON file: model, action_space, robot, features, action_feature, semantics, action_interval, execution_steps. Raises BadInput."""
         try:
             told = json.loads(Path(file).read_text())
             contract = Contract(
@@ -157,18 +157,18 @@ class Contract:
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, BadInput):
                 raise
-            raise BadInput(f"{file} is no contract ({type(error).__name__}: {error})") from None
+            raise BadInput(f"{file} is not a valid contract ({type(error).__name__}: {error})") from None
         if not contract.interval_s > 0 or not 1 <= contract.steps <= 256 or len(contract.action.shape) != 1:
-            raise BadInput(f"{file}: action_interval is above 0, execution_steps from 1 to 256, and an action is one row")
+            raise BadInput(f"{file}: action_interval must be above 0, execution_steps between 1 and 256, and the action one row")
         if any(each.kind == "tensor" and each.dtype not in ("float32", "float64") for each in contract.features):
-            raise BadInput(f"{file}: what a model reads of a robot is floats and pictures")
+            raise BadInput(f"{file}: features must be floats or images")
         if contract.action.kind != "tensor" or contract.action.dtype != "float32":
             raise BadInput(f"{file}: action_feature must be a tensor of float32, got {contract.action.kind} of {contract.action.dtype}")
         return contract
 
 
 class Picture:
-    """A picture as it came: pixels, or a JPEG."""
+    """An image as received: pixels, or a JPEG."""
 
     def __init__(self, shape: tuple[int, ...], data: bytes, is_jpeg: bool) -> None:
         self.shape = shape
@@ -176,7 +176,7 @@ class Picture:
 
 
 class _Reader:
-    """Goes through a body as far as the protocol's limits let it."""
+    """Parses a body within the protocol's limits."""
 
     def __init__(self) -> None:
         self.nodes = self.decoded = 0
@@ -187,55 +187,55 @@ class _Reader:
             raise Malformed("the body is too deep, or has too many values")
         if isinstance(value, dict):
             if any(not isinstance(key, str) for key in value):
-                raise Malformed("a key of the body is no text")
+                raise Malformed("a key of the body is not a string")
             return self._record(value) if _MARKER in value else {key: self.read(item, depth + 1) for key, item in value.items()}
         if isinstance(value, list):
             return [self.read(item, depth + 1) for item in value]
         if isinstance(value, float) and not math.isfinite(value):
             raise Malformed("a number is not finite")
         if value is not None and not isinstance(value, (str, bytes, bool, int, float)):
-            raise Malformed("a value is of a type that the protocol does not have")
+            raise Malformed("a value has a type that the protocol does not define")
         return value
 
     def _record(self, record: dict[str, Any]) -> Any:
         data, shape = record.get("data"), record.get("shape")
         if not isinstance(data, bytes) or not isinstance(shape, list) or len(shape) > _MAX_RANK:
-            raise Malformed("a tensor or a picture has no bytes or no shape")
+            raise Malformed("a tensor or an image has no bytes or no shape")
         if any(type(side) is not int or not 0 < side <= _MAX_SIDE for side in shape):
-            raise Malformed("a side of a tensor or of a picture is out of bounds")
+            raise Malformed("a dimension of a tensor or of an image is out of bounds")
         size = math.prod(shape)
         if record[_MARKER] == "rgb":
             if len(shape) != 3 or shape[2] != 3 or shape[0] * shape[1] > _MAX_PIXELS or record.get("channel_order") != "RGB" or record.get("dtype") != "uint8":
-                raise Malformed("a picture is uint8 of height, width, 3, red first")
+                raise Malformed("an image must be uint8 of shape (height, width, 3), RGB")
             self._take(size)
             if record.get("encoding") == "jpeg":
                 return Picture(tuple(shape), data, True)
             if record.get("encoding") != "raw" or len(data) != size:
-                raise Malformed("a picture's bytes are not those of its shape")
+                raise Malformed("an image's bytes do not match its shape")
             return Picture(tuple(shape), data, False)
         dtype, order = record.get("dtype"), {"little": "<", "big": ">"}.get(str(record.get("endianness")))
         if record[_MARKER] != "tensor" or dtype not in _DTYPES or order is None:
-            raise Malformed("a record is of no type that the protocol has")
+            raise Malformed("a record has a type that the protocol does not define")
         kind = np.dtype(dtype).newbyteorder("<" if order == "<" else ">")
         if len(data) != size * kind.itemsize:
-            raise Malformed("a tensor's bytes are not those of its shape")
+            raise Malformed("a tensor's bytes do not match its shape")
         self._take(len(data))
         array = np.frombuffer(data, kind).reshape(shape)
         if kind.kind == "f" and not np.isfinite(array).all():
-            raise Malformed("a tensor has a number that is not finite")
+            raise Malformed("a tensor contains a number that is not finite")
         return array.astype(kind.newbyteorder("="))
 
     def _take(self, size: int) -> None:
         self.decoded += size
         if self.decoded > _MAX_DECODED:
-            raise Malformed("tensors and pictures take more than 64 MiB")
+            raise Malformed("tensors and images exceed 64 MiB")
 
 
 def body_of(payload: bytes) -> dict[str, Any]:
-    """An envelope's body. Raises Malformed; the header has to have been read by `header_of`."""
+    """Parses an envelope's body. Raises Malformed. Call `header_of` first."""
     body = _Reader().read(needed("msgpack", "lerobot").unpackb(payload, raw=False).get("body"))
     if not isinstance(body, dict):
-        raise Malformed("the body is no map")
+        raise Malformed("the body is not a map")
     return body
 
 
@@ -249,20 +249,20 @@ class _Session:
     episode: str
     generation: int = 0
     sequence: int = -1
-    #: The client merges chunks by its cursors.
+    #: True if the client merges chunks by its cursors.
     is_aligned: bool = False
-    #: The request that opened it, and the answer: asked again, it is answered again.
+    #: The request that opened the session, and its answer. A repeated request receives the same answer.
     opened_by: str = ""
     accepted: dict[str, Any] | None = None
 
 
 class Worker:
-    """The protocol's rules, without a transport: a message in, its answer out. It belongs to one thread."""
+    """Implements the protocol without a transport: a message in, its answer out. Not thread-safe."""
 
     def __init__(self, client: Any, contract: Contract, deployment: str, *, timeout_s: float = 5.0) -> None:
         """`client` is a `Limber`."""
         if not SEGMENT.fullmatch(deployment):
-            raise BadInput(f"{deployment!r} is no name of a deployment: letters, digits, '_', '.' and '-'")
+            raise BadInput(f"deployment must consist of letters, digits, '_', '.' and '-', got {deployment!r}")
         self.client = client
         self.contract = contract
         self.deployment = deployment
@@ -273,7 +273,7 @@ class Worker:
         self._seen: OrderedDict[str, None] = OrderedDict()
 
     def answer(self, payload: bytes) -> bytes:
-        """The answer to one message. Raises CarrierFault for what is no envelope."""
+        """Returns the answer to one message. Raises CarrierFault if it is not an envelope."""
         header = header_of(payload)
         try:
             kind, session, body = self._do(header, body_of(payload))
@@ -295,11 +295,11 @@ class Worker:
         return packed
 
     def leave(self) -> None:
-        """The client is gone: the next may come."""
+        """Ends the session of a client that is gone."""
         self.session = None
 
     def descriptor(self) -> dict[str, Any]:
-        """What the server says of itself."""
+        """Returns the server's descriptor."""
         contract = self.contract
         capabilities = {
             "modes": ["chunk"],
@@ -340,35 +340,35 @@ class Worker:
         if header.message_type == "describe":
             return "descriptor", "", self.descriptor()
         if header.instance_id != self.instance:
-            raise _Refusal("stale", "this is another start of the server")
+            raise _Refusal("stale", "the server has restarted since")
         if header.message_type == "open":
             return self._opened(header, body)
         session = self.session
         if session is None or header.session_id != session.identity:
-            raise _Refusal("stale", "there is no such session")
+            raise _Refusal("stale", "session not found")
         if header.message_type == "control":
             return self._controlled(session, header, body)
         if header.message_type == "observation":
             return self._acted(session, header, body)
-        raise _Refusal("unsupported", "the model answers with actions alone")
+        raise _Refusal("unsupported", "the model returns only actions")
 
     def _opened(self, header: Any, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
         contract, session = self.contract, self.session
         if session is not None and session.accepted is not None and session.opened_by == header.request_id:
             return "accepted", session.identity, session.accepted
         if session is not None:
-            raise _Refusal("busy", "another client has the robot; it has to close its session first")
+            raise _Refusal("busy", "another client has a session; it must close its session first")
         settings = _settings_in(body)
         if body.get("mode") != "chunk" or body.get("encoding") not in ("raw", "jpeg"):
-            raise _Refusal("unsupported", "the mode is chunk, and pictures are raw or jpeg")
+            raise _Refusal("unsupported", "the mode must be chunk, and images must be raw or jpeg")
         if body.get("expected_artifact") not in (None, self.artifact):
             raise _Refusal("incompatible", f"the model is {self.artifact}")
         interval = body.get("action_interval")
         if not isinstance(interval, (int, float)) or not math.isclose(interval, contract.interval_s, rel_tol=1e-6):
-            raise _Refusal("incompatible", f"an action is due every {contract.interval_s:g} s")
+            raise _Refusal("incompatible", f"the action interval must be {contract.interval_s:g} s")
         features = [each.plain() for each in contract.features]
         if (body.get("features"), body.get("action_feature"), body.get("semantics")) != (features, contract.action.plain(), contract.semantics):
-            raise _Refusal("incompatible", "features, their order or their semantics are others than the contract's")
+            raise _Refusal("incompatible", "features, their order or their semantics differ from the contract")
         accepted = {**self.descriptor(), "mode": "chunk", "chunk_settings": settings}
         is_aligned = settings["chunk_merge"] == "aligned"
         self.session = _Session(uuid.uuid4().hex, uuid.uuid4().hex, is_aligned=is_aligned, opened_by=header.request_id, accepted=accepted)
@@ -378,11 +378,11 @@ class Worker:
     def _controlled(self, session: _Session, header: Any, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
         operation = body.get("operation")
         if operation not in ("reset", "invalidate", "close", "status"):
-            raise _Refusal("malformed", "a control is reset, invalidate, close or status")
+            raise _Refusal("malformed", "a control operation must be reset, invalidate, close or status")
         if operation != "close" and header.generation < session.generation:
-            raise _Refusal("stale", "a later motion has begun")
+            raise _Refusal("stale", "a later motion has already begun")
         if operation == "status" and header.generation != session.generation:
-            raise _Refusal("stale", "this is not the motion that runs")
+            raise _Refusal("stale", "this motion is not the current one")
         if operation in ("reset", "invalidate") and header.generation > session.generation:
             session.generation = header.generation
             if operation == "reset":
@@ -394,16 +394,16 @@ class Worker:
     def _acted(self, session: _Session, header: Any, body: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
         sequence, task, supplied = body.get("sequence"), body.get("task"), body.get("features")
         if header.generation != session.generation:
-            raise _Refusal("stale", "this is not the motion that runs")
+            raise _Refusal("stale", "this motion is not the current one")
         if header.request_id in self._seen or type(sequence) is not int or sequence <= session.sequence:
-            raise _Refusal("stale", "the observation was seen before, or has no number")
+            raise _Refusal("stale", "the observation is a duplicate or has no number")
         if body.get("artifact_identity") != self.artifact:
             raise _Refusal("incompatible", f"the model is {self.artifact}")
         if not isinstance(task, str) or len(task) > _MAX_TASK or not isinstance(supplied, dict):
-            raise _Refusal("malformed", "an observation has a task of at most 4,096 letters, and features")
+            raise _Refusal("malformed", "an observation must have features and a task of at most 4,096 characters")
         identity = {key: body.get(key) for key in _IDENTITY}
         if any(not isinstance(identity[key], kinds) for key, kinds in _IDENTITY.items()):
-            raise _Refusal("malformed", "an observation has a name, a time and a version of its task")
+            raise _Refusal("malformed", "an observation must have a name, a time and a task version")
         if session.is_aligned:
             identity.update(_cursors_in(body))
         seen = self._observation(supplied)
@@ -427,37 +427,37 @@ class Worker:
             raise _Refusal("execution", str(error)) from None
         rows = np.asarray(chunk.steps, dtype=np.float32)
         if rows.shape != (contract.steps, *contract.action.shape):
-            raise _Refusal("execution", f"the model gave actions of shape {rows.shape}, and the contract has {(contract.steps, *contract.action.shape)}")
+            raise _Refusal("execution", f"the model returned actions of shape {rows.shape}; the contract has {(contract.steps, *contract.action.shape)}")
         durations = {"queue": 0.0, "worker": time.monotonic() - begun}
         answer = {**identity, "canonical_actions": _tensor(rows), "model_actions": None, "execution_steps": contract.steps, "server_durations": durations}
         return "action", session.identity, answer
 
     def _observation(self, supplied: dict[str, Any]) -> Observation:
         if set(supplied) != {each.name for each in self.contract.features}:
-            raise _Refusal("incompatible", "the observation has other features than the contract")
+            raise _Refusal("incompatible", "the observation's features differ from the contract")
         images: dict[str, Any] = {}
         state: list[float] = []
         for each in self.contract.features:
             value = supplied[each.name]
             if each.kind == "rgb":
                 if not isinstance(value, Picture) or value.shape != each.shape:
-                    raise _Refusal("incompatible", f"{each.name} is a picture of {each.shape}")
+                    raise _Refusal("incompatible", f"{each.name} must be an image of shape {each.shape}")
                 images[each.name.removeprefix(_IMAGES)] = value.image
             elif not isinstance(value, np.ndarray) or value.shape != each.shape or value.dtype.name != each.dtype:
-                raise _Refusal("incompatible", f"{each.name} is {each.dtype} of {each.shape}")
+                raise _Refusal("incompatible", f"{each.name} must be {each.dtype} of shape {each.shape}")
             else:
                 state.extend(float(number) for number in value.ravel())
         return Observation(images=images, state=state)
 
 
 def _settings_in(body: dict[str, Any]) -> dict[str, Any]:
-    """How chunks are merged, as the client states it. Raises a refusal for settings that its required capabilities do not stand for."""
+    """Returns how chunks are merged, as the client states it. Refuses settings that its required capabilities do not cover."""
     required, settings = body.get("required_capabilities", []), body.get("chunk_settings", {"chunk_merge": "append"})
     if not isinstance(required, list) or any(not isinstance(name, str) or name not in _ALIGNMENTS for name in required):
-        raise _Refusal("unsupported", f"`required_capabilities` may have {' or '.join(_ALIGNMENTS)}, got {required!r}")
+        raise _Refusal("unsupported", f"`required_capabilities` must be {' or '.join(_ALIGNMENTS)}, got {required!r}")
     merge = settings.get("chunk_merge") if isinstance(settings, dict) else None
     if not isinstance(settings, dict) or merge not in ("append", "aligned") or frozenset(settings) not in _ALIGNMENTS.values():
-        raise _Refusal("incompatible", f"`chunk_settings` has `chunk_merge`: append or aligned, got {settings!r}")
+        raise _Refusal("incompatible", f"`chunk_settings` must have `chunk_merge` append or aligned, got {settings!r}")
     expected = [] if merge == "append" else [name for name, fields in _ALIGNMENTS.items() if fields == frozenset(settings)]
     if required != expected:
         raise _Refusal("incompatible", f"`chunk_settings` {settings!r} requires the capabilities {expected}, got {required!r}")
@@ -467,7 +467,7 @@ def _settings_in(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cursors_in(body: dict[str, Any]) -> dict[str, int]:
-    """The client's cursors. Raises a refusal for what cannot be one, and for an observation that is younger than its request."""
+    """Returns the client's cursors. Refuses invalid ones, and an observation that is newer than its request."""
     seen, asked = (body.get(name) for name in _CURSORS)
     if type(seen) is not int or type(asked) is not int or not 0 <= seen <= asked < 2**63:
         raise _Refusal("malformed", f"aligned chunks need 0 <= observation_cursor <= cursor < 2**63, got {seen!r} and {asked!r}")
@@ -475,7 +475,7 @@ def _cursors_in(body: dict[str, Any]) -> dict[str, int]:
 
 
 class _Refusal(Exception):
-    """Why the server does not do what it was asked, by the protocol's code."""
+    """A refusal with the protocol's error code."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -498,7 +498,7 @@ class _Channels:
 
 
 class ModelServer:
-    """Answers LeRobot's client over LeRobot's transport, on a thread of its own. Use it as a context, or call `close`."""
+    """Serves LeRobot's client over LeRobot's transport, on its own thread. Use it as a context manager, or call `close`."""
 
     def __init__(self, transport: ServerTransport, worker: Worker) -> None:
         self._transport = transport
@@ -514,12 +514,12 @@ class ModelServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the session, and is gone."""
+        """Ends the session and stops the server."""
         self._over.set()
         self._thread.join(30)
 
     def wait(self) -> None:
-        """Until it is closed."""
+        """Blocks until it is closed."""
         self._thread.join()
 
     def __enter__(self) -> ModelServer:
@@ -536,8 +536,8 @@ class ModelServer:
                     self._question(self._opening, "open")
                     if self._channels is not None:
                         self._serve(self._channels)
-                except Exception:  # noqa: BLE001 - whatever a transport raises, the next client finds a server
-                    _log.exception("the session is over")
+                except Exception:  # noqa: BLE001 - transports raise different types, and the server must survive them
+                    _log.exception("the session has ended with an error")
                     self._release()
         finally:
             self._release()
@@ -560,7 +560,7 @@ class ModelServer:
             if answered.message_type == "accepted":
                 self._admit(answered.session_id)
             if kind == "control" and answered.message_type == "ack" and header.generation == 0 and self._channels is not None and self._worker.session is not None:
-                # The client hears actions from here on; before, they would be lost.
+                # From here on the client receives actions; earlier ones would be lost.
                 for suffix in ("/act", "/language/result"):
                     self._transport.wait_for_subscriber(self._channels.key + suffix, 5.0)
             pending.reply(answer)
@@ -570,7 +570,7 @@ class ModelServer:
     def _admit(self, session: str) -> None:
         key = f"{self._instance}/sessions/{session}"
         if self._channels is not None and self._channels.key == key:
-            return  # the same request, asked again
+            return  # a repeated request
         self._channels = _Channels(
             key,
             self._transport.declare_queryable(f"{key}/control", capacity=4),

@@ -1,4 +1,4 @@
-"""A robot's control loop: observations go up when there is one, chunks come down, and at each control step there is an action or a hold."""
+"""A robot's control loop: sends observations, receives action chunks, and returns an action or a hold at each control step."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ from limber.errors import (
 if TYPE_CHECKING:
     from limber.client import Limber
 
-#: What `observe` of a run gives: an observation, a mapping of its fields, a row of numbers; None ends the run.
+#: Result of a run's `observe`: an observation, a mapping of its fields, or a row of numbers; None ends the run.
 Sensed = Observation | Mapping[str, Any] | ArrayLike | None
-#: What a robot does when it is to hold: a function of the reason, a fixed action, or nothing.
+#: How a robot holds: a function of the reason, a fixed action, or None.
 Hold = Callable[[str], None] | ArrayLike | None
 
 _WORDS = control_loop_pb2.HoldReason.DESCRIPTOR.values_by_number
-#: Seconds between two tries to open a stream again.
+#: Delays between attempts to reopen a stream, in seconds.
 _WAITS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8)
-#: Seconds beyond the deadline of an observation without a word, until the connection is taken to be dead.
+#: Seconds without a message, beyond an observation's deadline, until the connection counts as dead.
 SILENCE_S = 2.0
 
 
-#: Observations of which it is known when they were sensed: more than any chunk lasts.
+#: Number of observations whose capture times are kept: more than the steps of any chunk.
 _MOST_SENSED = 2048
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What no action may exceed, in the units of the action space. The gateway sends a hold in place of a chunk that does."""
+    """Limits for every action, in the units of the action space. The gateway sends a hold instead of a chunk that exceeds them."""
 
-    #: Lowest and highest value: one for all dimensions, or one for each.
+    #: Lowest and highest value: one for all dimensions, or one for each dimension.
     lowest: ArrayLike | None = None
     highest: ArrayLike | None = None
-    #: Largest change of any value from one row of a chunk to the next.
+    #: Largest change of any value between consecutive rows of a chunk.
     max_change: float | None = None
-    #: Largest distance of a chunk's first row from the first values of `state`.
+    #: Largest distance between a chunk's first row and the first values of `state`.
     max_start_jump: float | None = None
 
     def message(self) -> action_pb2.SafetyBounds:
@@ -78,7 +78,7 @@ class Bounds:
         for name in ("max_change", "max_start_jump"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value >= 0):
-                raise BadInput(f"bounds.{name} is {value}; 0 or more")
+                raise BadInput(f"bounds.{name} must be 0 or more, got {value}")
         return requests.make(
             action_pb2.SafetyBounds, **rows, max_change=self.max_change, max_start_jump=self.max_start_jump
         )
@@ -86,11 +86,11 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Tick:
-    """What to do at one control step."""
+    """The decision for one control step."""
 
-    #: The action that is due, one number for each dimension; None where the robot is to hold.
+    #: The action to execute, one number for each dimension; None if the robot must hold.
     action: NDArray[np.float64] | None
-    #: Why it is to hold; empty where it is not.
+    #: Why the robot must hold; empty if it must not.
     hold: str
     step: int
     episode: int
@@ -98,28 +98,28 @@ class Tick:
 
 @dataclass(frozen=True)
 class LoopStats:
-    """How a loop does."""
+    """Statistics of a loop."""
 
-    #: Control steps, and those among them with an action.
+    #: Number of control steps, and how many of them had an action.
     steps: int
     actions: int
-    #: Control steps without one, by reason.
+    #: Number of control steps without an action, by reason.
     holds: dict[str, int]
     #: Actions per second: in the last whole second, since the first action, and in the worst whole second.
     rate_hz: float
     average_hz: float
     worst_second_hz: float
-    #: How old observations were when their chunks came, in milliseconds, over the last thousand.
+    #: Age of observations when their chunks arrived, in milliseconds, over the last 1,000 chunks: the median and the 99th percentile.
     age_ms: float
     age_p99_ms: float
     chunks: int
-    #: Chunks that came and were not executed, by reason.
+    #: Number of received chunks that were not executed, by reason.
     refused_chunks: dict[str, int]
-    #: Actions of a chunk whose time was over. Stays 0.
+    #: Number of executed actions of an expired chunk. Always 0.
     stale_actions: int
-    #: Observations that a newer one replaced before they were sent.
+    #: Number of observations that a newer one replaced before they were sent.
     replaced: int
-    #: Streams that were opened; more than one where connections broke.
+    #: Number of opened streams; more than one if connections broke.
     streams: int
     cost_usd: float
     route: Route | None
@@ -129,7 +129,7 @@ class LoopStats:
 class Outcome:
     """How a run ended."""
 
-    #: `max_seconds`, `interrupted`, or `done` where `observe` gave None.
+    #: `max_seconds`, `interrupted`, or `done` if `observe` returned None.
     ended: str
     seconds: float
     stats: LoopStats
@@ -137,7 +137,7 @@ class Outcome:
 
 @dataclass
 class _Slot:
-    """The newest observation that was not sent."""
+    """The newest observation, not yet sent."""
 
     step: int
     episode: int
@@ -146,27 +146,27 @@ class _Slot:
 
 @dataclass
 class _Stream:
-    """One stream of the loop."""
+    """A stream of the loop."""
 
-    #: The episode that it was opened in, and the one that it is in.
+    #: The episode in which the stream was opened, and its current episode.
     first: int
     episode: int
-    #: When it was begun, in seconds of the loop's clock.
+    #: Start time, in seconds of the loop's clock.
     began: float
     over: bool = False
     opened: bool = False
     call: Any = None
-    #: When an observation was sent that nothing was heard after; None where something was.
+    #: Send time of the first observation since the last received message; None if there is none.
     asked_at: float | None = None
-    #: What the robot is to do, as it was said on this stream.
+    #: The instruction that was last sent on this stream.
     instruction: str | None = None
-    #: Nothing was heard for so long that it was ended.
+    #: True if the stream was ended because no message arrived for too long.
     silent: bool = False
 
 
 @dataclass
 class _Meter:
-    """Counts of a loop."""
+    """Counters of a loop."""
 
     steps: int = 0
     actions: int = 0
@@ -187,7 +187,7 @@ class _Meter:
     worst: int | None = None
 
     def tick(self, at: float, acted: bool, why: str) -> None:
-        """A control step at `at`, in seconds."""
+        """Counts a control step at `at`, in seconds."""
         self.steps += 1
         if acted:
             self.actions += 1
@@ -235,19 +235,19 @@ class Loop:
         with client.loop("reference/potential-nav", action_space="base_twist_2d", rate_hz=50, hold=[0, 0]) as loop:
             loop.run(observe, step, max_seconds=30)
 
-    `observe()` gives what the robot senses, `step(action)` moves it; `hold` is what it does when there is no valid action: a function of the
-    reason, or a fixed action that goes to `step`. Without `hold`, `step` is not called while the robot is to hold, so it has to stop by
-    itself when commands stay away.
+    `observe()` returns what the robot senses, and `step(action)` moves it. `hold` defines what the robot does without a valid action: a function
+    of the reason, or a fixed action that is passed to `step`. Without `hold`, `step` is not called during a hold, so the robot must stop by
+    itself when commands stop.
 
-    A robot with a loop of its own pulls instead: `tick(observation)` returns at once with the action that is due, or with a reason to hold.
+    A robot with its own loop calls `tick(observation)` instead, which returns at once with the action to execute or a reason to hold.
 
-    `rate_hz` is how often there is a control step. `deadline_ms` is how old an observation may be when its chunk comes; as long as a chunk
-    lasts when absent. `bounds` is what no action may exceed. `session` lets a program that is started again go on in its episode; one of
-    its own is made when absent. `finish_chunks=True` lets the valid rest of a chunk be executed after a hold for want of the next one, and
-    while the connection is being opened again; without it the robot stops at once.
+    `rate_hz` is the number of control steps per second. `deadline_ms` is the maximum age of an observation when its chunk arrives; the default
+    is the duration of a chunk. `bounds` limits every action. `session` lets a restarted program resume its episode; the default is a new
+    session. `finish_chunks=True` executes the remaining valid rows of a chunk after a hold for a missing chunk and while the connection is
+    being reopened; without it, the robot stops at once.
 
-    Connections that break are opened again, on the next of the client's addresses. What cannot be mended, such as a key that was revoked
-    or an emergency stop, raises its exception from `run` and `tick`, and the robot holds.
+    Broken connections are reopened, at the next of the client's addresses. A permanent error, such as a revoked key or an emergency stop,
+    raises its exception from `run` and `tick`, and the robot holds.
     """
 
     def __init__(
@@ -281,13 +281,13 @@ class Loop:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if not (isinstance(rate_hz, (int, float)) and math.isfinite(rate_hz) and 0 < rate_hz <= 10_000):
-            raise BadInput(f"rate_hz is {rate_hz!r}; above 0, and 10,000 at most")
+            raise BadInput(f"rate_hz must be above 0 and at most 10,000, got {rate_hz!r}")
         self._client = client
         self._clock = clock
         self._period = 1.0 / rate_hz
         self._hold = hold if hold is None or callable(hold) else numbers(np.asarray(hold), "hold", 1024)
         self._connect_timeout_s = connect_timeout_s
-        #: Seconds that a callback may take.
+        #: Time limit for a callback, in seconds.
         self._hang_s = hang_s if hang_s is not None else max(1.0, 20 * self._period)
         self.session = session or f"py-{uuid.uuid4().hex}"
         given = dict(provider or {})
@@ -316,9 +316,9 @@ class Loop:
         self._meter = _Meter()
         self._rows: NDArray[np.float64] = np.zeros((0, 0))
         self._until = 0
-        #: What the robot is to do, as it was said last.
+        #: The latest instruction.
         self._instruction = instruction
-        #: When each observation of this episode was sensed, in milliseconds of the loop's clock, whatever the robot says of its own.
+        #: Capture times of this episode's observations by step, in milliseconds of the loop's clock and not of the robot's.
         self._sensed: dict[int, float] = {}
         self._lock = threading.Lock()
         self._news = threading.Condition(self._lock)
@@ -334,7 +334,7 @@ class Loop:
         self._runs = 0
         self._entered = False
 
-    # Life
+    # Lifecycle
 
     def __enter__(self) -> Loop:
         self._entered = True
@@ -345,16 +345,16 @@ class Loop:
         self.close()
 
     def start(self) -> None:
-        """Opens the stream; done by the first `tick` or `run` otherwise."""
+        """Opens the stream. Otherwise, the first `tick` or `run` opens it."""
         with self._lock:
             if self._closing:
-                raise BadInput("the loop was closed; make another one")
+                raise BadInput("the loop is closed; create a new one")
             if self._reader is None:
                 self._reader = threading.Thread(target=self._keep_open, name="limber-loop", daemon=True)
                 self._reader.start()
 
     def close(self) -> None:
-        """Ends the loop: what is under way is called off. What was acted on stays paid for, and nothing else."""
+        """Ends the loop and cancels pending work. Chunks that arrived stay charged, and nothing else."""
         with self._lock:
             already, self._closing = self._closing, True
             self._core.stop("closed")
@@ -369,14 +369,14 @@ class Loop:
             reader.join(1.0)
 
     def interrupt(self, reason: str = "interrupted") -> None:
-        """Ends the run, from any thread: the robot holds at its next control step, which comes at once. Nothing is raised."""
+        """Ends the run, from any thread. The robot holds at its next control step, which follows at once. Nothing is raised."""
         with self._lock:
             self._interrupted = True
             self._core.stop(reason)
         self._wake.set()
 
     def reset(self, instruction: str | None = None) -> int:
-        """Begins a new episode, from any thread: nothing of the one before is executed. Its number."""
+        """Begins a new episode, from any thread, and returns its number. The previous episode's chunk is discarded."""
         with self._lock:
             episode = self._core.reset(self._clock() * 1000)
             self._slot = None
@@ -388,20 +388,20 @@ class Loop:
 
     @property
     def stats(self) -> LoopStats:
-        """How the loop does, at this moment."""
+        """Returns the current statistics."""
         with self._lock:
             return self._meter.stats()
 
     # Control steps
 
     def tick(self, observation: Sensed) -> Tick:
-        """Takes what the robot senses now and gives what it is to do now. Never waits for the network.
+        """Passes what the robot senses and returns what it must do now. Never waits for the network.
 
-        Call it once in each control step. Arrays are copied, so that buffers may be written over. Raises `BadInput` for an observation that
-        cannot be sent, and what ended the loop once it has ended; the robot is to hold then.
+        Call it once per control step. Arrays are copied, so buffers can be reused. Raises `BadInput` for an observation that cannot be sent. After
+        the loop has ended, raises the error that ended it; the robot must hold then.
         """
         if observation is None:
-            raise BadInput("tick takes an observation, and was given None")
+            raise BadInput("tick needs an observation, got None")
         sensed = as_observation(observation)
         checked(sensed)
         if self._reader is None:
@@ -414,7 +414,7 @@ class Loop:
                 raise
             decision = self._core.tick(now * 1000)
             if decision.hold == "clock" and self._fatal is None:
-                self._fail(ClockJumped("the clock went back; give the loop one that only goes forward, such as time.monotonic"))
+                self._fail(ClockJumped("the clock went back; pass the loop a monotonic clock, such as time.monotonic"))
             if self._fatal is not None:
                 self._meter.tick(now, False, decision.hold or "failed")
                 raise self._fatal
@@ -433,7 +433,7 @@ class Loop:
                 self._news.notify_all()
             action = None
             if decision.row is not None:
-                # The core never lets this happen: it is counted, so that nobody has to believe it.
+                # LoopCore rules this out. The counter proves it.
                 self._meter.stale += decision.step >= self._until
                 action = self._rows[decision.row].copy()
             self._meter.tick(now, action is not None, decision.hold)
@@ -448,17 +448,17 @@ class Loop:
         max_seconds: float,
         isolate: bool = False,
     ) -> Outcome:
-        """Runs the loop at its rate for `max_seconds`, which has no default on purpose: how long a robot moves by itself is said each time.
+        """Runs the loop at its rate for `max_seconds`. There is no default, so each call states how long the robot may move by itself.
 
-        In each control step `observe()` is called, then `step(action)`, or `hold`. It ends after `max_seconds`, by `interrupt()`, when
-        `observe` gives None, or with an exception: what a callback raises, what the gateway refuses, Ctrl-C. In every case the robot is told
-        to hold before the method ends. A second run begins a new episode.
+        Each control step calls `observe()`, then `step(action)` or `hold`. The run ends after `max_seconds`, by `interrupt()`, when `observe`
+        returns None, or with an exception: of a callback, of a refusal by the gateway, or Ctrl-C. In every case the robot is told to hold before
+        the method returns. A second run begins a new episode.
 
-        A callback that takes longer than `hang_s` has the robot hold, told from another thread, and ends the run with `CallbackHung` as soon
-        as it returns. With `isolate=True` the callbacks run on a thread of their own, and the run ends even if one never returns.
+        If a callback takes longer than `hang_s`, another thread tells the robot to hold, and the run ends with `CallbackHung` when the callback
+        returns. With `isolate=True`, callbacks run on their own thread, and the run ends even if a callback never returns.
         """
         if not (isinstance(max_seconds, (int, float)) and math.isfinite(max_seconds) and max_seconds > 0):
-            raise BadInput(f"max_seconds is {max_seconds!r}; say for how long the robot may move by itself, in seconds")
+            raise BadInput(f"max_seconds must be how long the robot may move by itself, in seconds, got {max_seconds!r}")
         self.start()
         if self._runs > 0:
             self.reset()
@@ -502,10 +502,10 @@ class Loop:
                     self._in("step", lambda: step(action))
                 due += self._period
                 late = self._clock() - due
-                # After a pause the next step is due now, and not all that were missed.
+                # After a pause, the next step is due now; missed steps are not made up.
                 if late > self._period:
                     due += late
-                # By a clock that went back the next step would be far away.
+                # If the clock went back, the next step could be far in the future.
                 self._wake.wait(min(max(0.0, -late), self._period))
         except KeyboardInterrupt:
             why = "interrupted"
@@ -524,7 +524,7 @@ class Loop:
         def body() -> None:
             try:
                 told.append(self._run_here(observe, step, max_seconds))
-            except BaseException as error:  # noqa: BLE001 - it is raised again where the run was asked for
+            except BaseException as error:  # noqa: BLE001 - raised again in the thread that called run
                 told.append(error)
             over.set()
 
@@ -542,7 +542,7 @@ class Loop:
         return told[0]
 
     def _in(self, name: str, callback: Callable[[], Any]) -> Any:
-        """Calls back, and lets the watcher see since when."""
+        """Runs a callback and records its start time for the watchdog."""
         self._busy = (name, time.monotonic())
         try:
             return callback()
@@ -559,7 +559,7 @@ class Loop:
             step(np.array(hold, dtype=np.float64))
 
     def _watch(self, done: threading.Event, step: Callable[[NDArray[np.float64]], object]) -> None:
-        """Holds the robot where a callback does not return."""
+        """Tells the robot to hold if a callback does not return."""
         while not done.wait(self._hang_s / 4):
             busy = self._busy
             if busy is None or time.monotonic() - busy[1] < self._hang_s:
@@ -568,7 +568,7 @@ class Loop:
             with self._lock:
                 self._core.stop("hung")
                 self._fail(
-                    CallbackHung(f"{name} has not returned for {self._hang_s:g} s; the robot was told to hold. Look at what it waits for")
+                    CallbackHung(f"{name} has not returned for {self._hang_s:g} s; the robot was told to hold. Check what the callback waits for")
                 )
             with contextlib.suppress(Exception):
                 self._holds("hung", step)
@@ -577,13 +577,13 @@ class Loop:
     def _time(self) -> float:
         now = self._clock()
         if not math.isfinite(now):
-            raise ClockJumped(f"the clock says {now}; give the loop one that counts seconds, such as time.monotonic")
+            raise ClockJumped(f"the clock returned {now}; pass the loop a clock that counts seconds, such as time.monotonic")
         return now
 
     # The network
 
     def _fail(self, error: LimberError) -> None:
-        """The loop is over by a fault. The lock is held."""
+        """Ends the loop with an error. The caller holds the lock."""
         if self._fatal is None:
             self._fatal = error
         self._core.stop(getattr(error, "code", "") or "failed")
@@ -591,21 +591,21 @@ class Loop:
         self._news.notify_all()
 
     def _look_for_silence(self, now: float) -> None:
-        """Ends a stream on which nobody answers. The lock is held."""
+        """Ends a stream on which the gateway is silent. The caller holds the lock."""
         stream = self._stream
         if stream is None or stream.call is None or stream.silent:
             return
         if not stream.opened:
             stream.silent = now - stream.began > self._connect_timeout_s
         elif stream.asked_at is not None:
-            # Each observation is answered by its deadline, with a chunk or a hold.
+            # The gateway answers each observation by its deadline, with a chunk or a hold.
             most = SILENCE_S + (self._core.deadline_ms / 1000 if math.isfinite(self._core.deadline_ms) else 10.0)
             stream.silent = now - stream.asked_at > most
         if stream.silent:
             stream.call.cancel()
 
     def _keep_open(self) -> None:
-        """Opens one stream after the other until the loop is over."""
+        """Keeps a stream open until the loop ends."""
         began = self._clock()
         opened_once = False
         failed = 0
@@ -625,12 +625,12 @@ class Loop:
                     self._fail(error)
                     return
                 if not opened_once and self._clock() - began > self._connect_timeout_s:
-                    self._fail(error or ConnectionFailed("the gateway does not open the loop"))
+                    self._fail(error or ConnectionFailed("the gateway did not open the loop"))
                     return
-            # One that is opened and breaks at once is no better than one that is not.
+            # A stream that breaks right after it opened counts as a failed attempt.
             failed = 0 if opened and self._clock() - started > 1 else failed + 1
             self._client.next_address(at)
-            # A robot waits for nothing while there is an address that it has not tried: only a round of all of them is followed by a pause.
+            # Try every address without a delay; pause only after all of them have failed.
             tried, in_round = divmod(failed, 1 if isinstance(error, Refused) else len(self._client.addresses))
             wait = 0.0 if in_round else _WAITS[min(tried, len(_WAITS) - 1)]
             if isinstance(error, Refused) and error.retry_after_s is not None:
@@ -641,14 +641,14 @@ class Loop:
 
     @staticmethod
     def _mends(error: LimberError, opened: bool) -> bool:
-        """Whether another stream may go better."""
+        """Returns whether another stream might succeed."""
         if isinstance(error, Refused):
             return error.retryable
-        # A stream that was open is cut in many ways by what lies between; what never opened is no gateway.
+        # Middleboxes cut open streams in many ways, but a server whose stream never opened is not a gateway.
         return isinstance(error, ConnectionFailed) or (opened and isinstance(error, MalformedAnswer))
 
     def _talk(self, at: int) -> LimberError | None:
-        """One stream, from its beginning to its end; why it ended."""
+        """Runs one stream from start to end. Returns the error that ended it, or None."""
         doing = f"loop at {self._client.addresses[at].url}"
         with self._lock:
             stream = _Stream(self._core.episode, self._core.episode, self._clock())
@@ -665,13 +665,13 @@ class Loop:
                 self._heard(stream, answer)
         except grpc.RpcError as thrown:
             if stream.silent:
-                return ConnectionFailed(f"{doing}: the gateway took the connection, and says nothing")
+                return ConnectionFailed(f"{doing}: the gateway accepted the connection but sends no messages")
             return of_rpc(thrown, doing)
         except LimberError as error:
             with self._lock:
                 self._fail(MalformedAnswer(f"{doing}: {error}") if isinstance(error, MalformedAnswer) else error)
             return None
-        except Exception as error:  # noqa: BLE001 - a thread that dies without a word would leave the robot waiting
+        except Exception as error:  # noqa: BLE001 - if the thread died silently, the robot would wait forever
             with self._lock:
                 self._fail(MalformedAnswer(f"{doing}: {error!r}"))
             return None
@@ -684,7 +684,7 @@ class Loop:
         return None
 
     def _messages(self, stream: _Stream) -> Iterator[inference_service_pb2.ActStreamRequest]:
-        """What is said on one stream; gRPC asks for it on a thread of its own."""
+        """Yields the messages of one stream. gRPC consumes them on its own thread."""
         opening = control_loop_pb2.LoopOpen()
         opening.CopyFrom(self._open)
         opening.episode = stream.first
@@ -696,7 +696,7 @@ class Loop:
             with self._news:
                 self._news.wait_for(
                     lambda: stream.over or self._closing or self._fatal is not None
-                    # What is sensed before the gateway has said what it wants waits: the newest goes first then.
+                    # Before `opened` arrives, observations wait, and then the newest goes first.
                     or (self._slot is not None and stream.opened)
                     or self._core.episode > stream.episode
                 )
@@ -713,7 +713,7 @@ class Loop:
                     reset = self._core.episode if self._core.episode > stream.episode else None
                     if reset is not None:
                         stream.episode = reset
-                    # It may have been told with an observation that a newer one replaced.
+                    # An observation that a newer one replaced might have carried the instruction.
                     instruction = self._instruction if self._instruction != stream.instruction else None
                     if reset is not None or slot is not None:
                         stream.instruction = self._instruction
@@ -754,7 +754,7 @@ class Loop:
             stream.asked_at = None
             if kind == "opened":
                 if answer.opened.episode not in (0, stream.first):
-                    raise MalformedAnswer(f"the loop was opened in episode {answer.opened.episode}, and not {stream.first}")
+                    raise MalformedAnswer(f"the loop was opened in episode {answer.opened.episode}, expected {stream.first}")
                 stream.opened = True
                 self._core.opened(at, deadline_ms=answer.opened.deadline_ms or math.inf)
                 self._meter.route = route_of(answer.opened.route)
@@ -775,7 +775,7 @@ class Loop:
                 self._core.ended(at, code=answer.ended.code)
 
     def _take(self, at: float, chunk: control_loop_pb2.LoopChunk, rows: NDArray[np.float64]) -> None:
-        # By this clock: a robot may date its observations by another.
+        # Measured with the loop's clock: the robot may timestamp its observations with another one.
         sensed = self._sensed.get(chunk.start_step)
         verdict = self._core.chunk(
             at,
@@ -786,7 +786,7 @@ class Loop:
             rows=len(rows),
             observation_time=sensed,
         )
-        # What came was paid for, whether or not it is executed; a chunk that comes again was paid for before.
+        # Every received chunk is charged, executed or not. A replayed chunk was charged before.
         if not chunk.replayed:
             self._meter.cost_usd += chunk.usage.cost_usd
         if chunk.HasField("route"):
@@ -801,13 +801,13 @@ class Loop:
 
 
 def _rejection(detail: str) -> LimberError:
-    said = detail or "it does not say why"
+    said = detail or "no cause was reported"
     if detail.startswith("t_ms"):
-        return ClockJumped(f"the gateway holds, because the robot's clock leapt: {said}; give the loop a clock that only goes forward")
+        return ClockJumped(f"the gateway holds because the robot's clock jumped: {said}; pass the loop a monotonic clock")
     return ObservationRejected(f"the gateway cannot use the observations: {said}")
 
 
-#: Encodings by how well they suit arrays of a camera.
+#: Encodings in order of preference for camera arrays.
 _ENCODINGS = (
     (observation_pb2.IMAGE_FORMAT_JPEG, "JPEG"),
     (observation_pb2.IMAGE_FORMAT_WEBP, "WEBP"),
@@ -816,7 +816,7 @@ _ENCODINGS = (
 
 
 def hints_of(opened: control_loop_pb2.LoopOpened) -> dict[str, FrameHint]:
-    """What the offering that will serve declares of its cameras' pictures, by each name that they may come under."""
+    """Returns the image formats that the serving offering declares for its cameras, by camera name and alias."""
     hints: dict[str, FrameHint] = {}
     unnamed: set[FrameHint] = set()
     for camera in opened.input.cameras.cameras:
@@ -827,6 +827,6 @@ def hints_of(opened: control_loop_pb2.LoopOpened) -> dict[str, FrameHint]:
         if not camera.name:
             unnamed.add(hint)
     if len(unnamed) != 1:
-        # Their places tell which is which: no one of them stands for a camera of another name.
+        # Unnamed cameras are told apart by position, so none of them applies to another camera name.
         hints.pop("", None)
     return hints

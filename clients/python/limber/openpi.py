@@ -1,9 +1,9 @@
-"""Models of a gateway as openpi's policies: `infer(obs)` and `reset()`, as openpi's own `BasePolicy` has them.
+"""Gateway models behind openpi's policy interface: `infer(obs)` and `reset()`, as in openpi's `BasePolicy`.
 
     policy = limber.openpi.Policy(client, "openpi/pi05-droid", action_space="joint_pos_7")
     actions = policy.infer({"observation/wrist_image": image, "state": state, "prompt": "fold the towel"})["actions"]
 
-Nothing of openpi is imported. Where openpi's client is installed, `Policy` is an instance of its `BasePolicy` by shape.
+openpi is not imported. `Policy` matches openpi's `BasePolicy` by structure.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from limber._frames import Observation
 from limber.client import Limber
 from limber.errors import BadInput
 
-#: Names under which openpi's robots send the state; the first that is there counts, those behind `+` are joined.
+#: Keys that openpi's robots use for the state. The first complete entry is used; an entry with several keys is concatenated.
 _STATES = (("state",), ("observation/state",), ("observation/joint_position", "observation/gripper_position"))
 
 
 class Policy:
-    """A model of a gateway behind openpi's interface.
+    """A gateway model with openpi's policy interface.
 
-    Pictures are what has two or three axes and the type uint8, under the last part of its name; the state is `state`, `observation/state`,
-    or DROID's joint and gripper positions; the instruction is `prompt`. `keys` names others: `{"wrist": "my/wrist/camera"}` for pictures,
-    `{"state": "my/state"}` for the state. Further options are those of `Limber.act`.
+    Images are uint8 arrays with two or three axes; the last part of the key is the camera name. The state is `state`, `observation/state`, or
+    DROID's joint and gripper positions. The instruction is `prompt`. `keys` overrides the keys: `{"wrist": "my/wrist/camera"}` for images,
+    `{"state": "my/state"}` for the state. `options` are the options of `Limber.act`.
     """
 
     def __init__(self, client: Limber, model: str, *, keys: Mapping[str, str] | None = None, **options: Any) -> None:
@@ -39,11 +39,11 @@ class Policy:
         self.reset()
 
     def reset(self) -> None:
-        """A new episode begins: another provider may serve it."""
+        """Begins a new episode, which another provider can serve."""
         self._session = f"openpi-{uuid.uuid4().hex}"
 
     def observation(self, obs: Mapping[str, Any]) -> Observation:
-        """What is sent for `obs`. Raises `BadInput` where there is neither a state nor a picture in it."""
+        """Converts `obs` to the observation that is sent. Raises `BadInput` if it contains neither a state nor an image."""
         named = {source: name for name, source in self._keys.items()}
         images: dict[str, Any] = {}
         state: Any = None
@@ -60,11 +60,11 @@ class Policy:
             if found:
                 state = np.concatenate([np.atleast_1d(np.asarray(obs[name], dtype=np.float64)).ravel() for name in found])
         if state is None and not images:
-            raise BadInput(f"obs has {', '.join(map(str, obs)) or 'nothing'}; name its state and pictures by keys=")
+            raise BadInput(f"obs must contain a state or an image, got {', '.join(map(str, obs)) or 'no keys'}; name them with keys=")
         return Observation(images=images, state=state)
 
     def infer(self, obs: Mapping[str, Any]) -> dict[str, Any]:
-        """The actions for an observation: `{"actions": float64 of steps x dimensions, "policy_timing": {"infer_ms": …}}`."""
+        """Returns the actions for an observation: `{"actions": float64 of shape (steps, dimensions), "policy_timing": {"infer_ms": …}}`."""
         options = dict(self._options)
         provider = {"session_id": self._session, **options.pop("provider", {})}
         prompt = obs.get("prompt")
@@ -80,12 +80,12 @@ class Policy:
 
 
 def _camera(source: str) -> str:
-    """`observation/wrist_image_left` → `wrist_image_left`: the name that the client's own server would read."""
+    """Returns the camera name of a key: `observation/wrist_image_left` → `wrist_image_left`, as on openpi's own server."""
     return source.rpartition("/")[2].rpartition(".")[2]
 
 
 def _picture(value: Any) -> Any:
-    """Colours last; openpi's clients send both."""
+    """Moves the channel axis to the end; openpi's clients send both layouts."""
     array = np.asarray(value)
     if array.ndim == 3 and array.shape[0] in (1, 3) and array.shape[2] not in (1, 3):
         return array.transpose(1, 2, 0)

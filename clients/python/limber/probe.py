@@ -1,7 +1,7 @@
-"""Whether a policy server does what a gateway expects of it: `limber probe ADDRESS`, without a gateway or an account.
+"""Checks whether a policy server meets a gateway's requirements: `limber probe ADDRESS`, without a gateway or an account.
 
-It looks at servers of `limber.policy.v1` (`grpc://`) and of openpi (`ws://`) by itself, with the checks of the gateway's own probe. Servers of other
-wires are looked at by the gateway's program, where that is: `npx limber probe`, or `limber probe --gateway PATH`.
+Servers of `limber.policy.v1` (`grpc://`) and of openpi (`ws://`) are checked here, with the checks of the gateway's own probe. For all other
+protocols, use the gateway's probe: `npx limber probe`, or `limber probe --gateway PATH`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from limber._gen.limber.policy.v1 import policy_service_pb2 as wire
 from limber._gen.limber.v1 import observation_pb2
 from limber.errors import BadInput, LimberError, MissingPackage
 
-#: Numbers of an action, for the spaces that fix them.
+#: Action dimensions of the spaces that fix them.
 DIMENSIONS = {
     "base_twist_2d": 2,
     "ee_delta_6d_grip": 7,
@@ -33,19 +33,19 @@ DIMENSIONS = {
     "joint_pos_7": 7,
     "waypoint_se2": 3,
 }
-#: Steps that most checks ask for.
+#: Number of steps that most checks request.
 _HORIZON = 4
-#: Further answers, beside the first.
+#: Number of further calls after the first one.
 _WARM = 3
 _INSTRUCTION = "reach the red square"
 
 
 class Fault(LimberError):
-    """What a check found, and is to be mended."""
+    """A failed check. The text states what is wrong."""
 
 
 class InputRefused(Fault):
-    """The server says that it cannot use what it was shown."""
+    """The server reports that it cannot use the input."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Check:
 
     name: str
     passed: bool
-    #: The server fails the probe where it does not pass.
+    #: True if the server fails the probe when this check fails.
     required: bool
     latency_ms: float
     detail: str
@@ -63,7 +63,7 @@ class Check:
 
 @dataclass
 class Report:
-    """What the checks found, in order."""
+    """The results of the checks, in order."""
 
     address: str
     runtime: str
@@ -72,14 +72,14 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Every required check passed."""
+        """True if every required check passed."""
         return bool(self.checks) and all(check.passed or not check.required for check in self.checks)
 
     def json(self) -> str:
         return json.dumps({"address": self.address, "runtime": self.runtime, "passed": self.passed, "checks": [asdict(check) for check in self.checks]})
 
     def markdown(self) -> str:
-        """A table for a README, and what to do."""
+        """Returns the results as a Markdown table, with the next steps."""
 
         def cell(text: str) -> str:
             return " ".join(text.replace("|", "\\|").split())
@@ -101,7 +101,7 @@ class Report:
 
 @dataclass
 class Scene:
-    """What a server is shown: numbers, and pictures by camera."""
+    """The input for a server: a state, and images by camera."""
 
     state: list[float]
     images: dict[str, NDArray[np.uint8]]
@@ -109,25 +109,25 @@ class Scene:
 
 
 class Server(Protocol):
-    """A server that is probed."""
+    """A server to probe."""
 
     def reach(self) -> str:
-        """Whether it answers at all."""
+        """Checks that the server answers. Returns a description of it."""
 
     def scene(self, sample: int) -> Scene:
-        """What to show it; another sample calls for another answer."""
+        """Returns the input for a sample. Different samples require different answers."""
 
     def ask(self, scene: Scene, horizon: int) -> NDArray[np.float64]:
-        """Its rows. Raises `Fault`."""
+        """Returns the action rows for an input. Raises `Fault`."""
 
-    #: It gives as many rows as it is asked for; else as many as it likes.
+    #: True if the server must return exactly the requested number of rows; otherwise any number is allowed.
     exact: bool
 
     def close(self) -> None: ...
 
 
 def red_square(sample: int, size: int = 224) -> NDArray[np.uint8]:
-    """A grey picture with a red square, elsewhere in each sample."""
+    """Returns a gray image with a red square, whose position depends on the sample."""
     picture = np.full((size, size, 3), 128, np.uint8)
     at = size // 8 + (sample % 2) * size // 2
     picture[at : at + size // 5, at : at + size // 5] = (220, 30, 30)
@@ -138,13 +138,13 @@ def _rows(given: Any, dim: int | None) -> NDArray[np.float64]:
     try:
         rows = np.asarray(given, dtype=np.float64)
     except (TypeError, ValueError):
-        raise Fault("the answer's rows are no numbers, or not of one length") from None
+        raise Fault("the answer's rows are not numbers, or have different lengths") from None
     if rows.ndim != 2 or rows.size == 0:
-        raise Fault(f"the answer has the shape {rows.shape}; steps x dimensions are expected")
+        raise Fault(f"the answer must have the shape (steps, dimensions), got {rows.shape}")
     if dim is not None and rows.shape[1] != dim:
-        raise Fault(f"each step has {rows.shape[1]} numbers, and {dim} are due in this action space")
+        raise Fault(f"each step must have {dim} numbers in this action space, got {rows.shape[1]}")
     if not np.isfinite(rows).all():
-        raise Fault("the answer holds a number that is not finite")
+        raise Fault("the answer contains a number that is not finite")
     return rows
 
 
@@ -172,15 +172,15 @@ class NativeServer:
             said = call(wire.DescribeRequest(), timeout=self._timeout_s)
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.UNIMPLEMENTED:
-                return "it answers, and does not describe what it serves"
-            raise Fault(f"nobody answers: {error.details() or error.code().name.lower()}") from None
+                return "the server answers, but does not describe its models"
+            raise Fault(f"no server answers: {error.details() or error.code().name.lower()}") from None
         found = [each for each in said.models if self._model in ("", each.slug)] or list(said.models[:1])
         if not found:
-            return "it answers, and serves no model"
+            return "the server answers, but serves no model"
         self._model = found[0].slug
         self._cameras, self._names = list(found[0].cameras), list(found[0].proprio_names)
         self._samples = list(found[0].samples)
-        return f"it answers, and serves {', '.join(each.slug for each in said.models)}"
+        return f"the server answers and serves {', '.join(each.slug for each in said.models)}"
 
     def scene(self, sample: int) -> Scene:
         if len(self._samples) > sample:
@@ -209,13 +209,13 @@ class NativeServer:
         if answer is None:
             raise Fault("the stream ended without an answer")
         if answer.call_id != 1:
-            raise Fault(f"the answer names the call {answer.call_id}, and the call was 1")
+            raise Fault(f"the answer has call id {answer.call_id}; it must be 1")
         if answer.HasField("error"):
             refused = answer.error.code == wire.CALL_ERROR_CODE_INVALID_INPUT
-            raise (InputRefused if refused else Fault)(f"it says: {answer.error.message}")
+            raise (InputRefused if refused else Fault)(f"the server returned an error: {answer.error.message}")
         widths = {len(step.values) for step in answer.chunk.steps}
         if len(widths) > 1:
-            raise Fault(f"steps have {sorted(widths)} numbers; each has to have as many")
+            raise Fault(f"the steps have different lengths: {sorted(widths)}; all must be equal")
         return _rows([list(step.values) for step in answer.chunk.steps], None)
 
     def close(self) -> None:
@@ -224,12 +224,12 @@ class NativeServer:
 
 @dataclass(frozen=True)
 class OpenpiProfile:
-    """Under which names an openpi server reads an observation."""
+    """The observation keys that an openpi server reads."""
 
     cameras: tuple[str, ...]
-    #: Each entry of the state, and how many numbers it has.
+    #: The keys of the state and their dimensions.
     state: tuple[tuple[str, int], ...]
-    #: Pictures have their colours first.
+    #: True if images have the channel axis first.
     colours_first: bool = False
 
 
@@ -246,13 +246,13 @@ PROFILES = {
 
 
 class OpenpiServer:
-    """A server of openpi: MessagePack with arrays of numpy, over a WebSocket."""
+    """An openpi server: MessagePack with numpy arrays, over a WebSocket."""
 
     exact = False
 
     def __init__(self, address: str, profile: str, timeout_s: float) -> None:
         if profile not in PROFILES:
-            raise BadInput(f"profile is {profile!r}; it may be {', '.join(PROFILES)}")
+            raise BadInput(f"profile must be one of {', '.join(PROFILES)}, got {profile!r}")
         self._address = address
         self._profile = PROFILES[profile]
         self._timeout_s = timeout_s
@@ -266,21 +266,21 @@ class OpenpiServer:
             from websockets.exceptions import WebSocketException
             from websockets.sync.client import connect
         except ImportError:
-            raise MissingPackage("a server of openpi is probed with two packages more: pip install 'limber[probe]'") from None
+            raise MissingPackage("probing an openpi server needs two more packages: pip install 'limber[probe]'") from None
         self._msgpack = msgpack
         try:
             opening = connect(self._address, compression=None, max_size=None, open_timeout=self._timeout_s)
             self._socket = self._open.enter_context(opening)
             first = self._socket.recv(self._timeout_s)
         except (OSError, TimeoutError, WebSocketException) as error:
-            raise Fault(f"nobody answers as openpi's servers do: {error or type(error).__name__}") from None
+            raise Fault(f"no openpi server answers: {error or type(error).__name__}") from None
         if not isinstance(first, bytes):
-            raise Fault("its first message is a text; openpi's servers send their metadata as MessagePack")
+            raise Fault("the first message is text; an openpi server sends its metadata as MessagePack")
         try:
             metadata = self._msgpack.unpackb(first, raw=False, strict_map_key=False)
         except (ValueError, TypeError):
-            raise Fault("its first message is no MessagePack; openpi's servers send their metadata") from None
-        return f"it answers, with {len(metadata) if isinstance(metadata, dict) else 'no'} entries of metadata"
+            raise Fault("the first message is not MessagePack; an openpi server sends its metadata") from None
+        return f"the server answers with {len(metadata) if isinstance(metadata, dict) else 'no'} metadata entries"
 
     def scene(self, sample: int) -> Scene:
         size = sum(count for _, count in self._profile.state)
@@ -303,16 +303,16 @@ class OpenpiServer:
             self._socket.send(self._msgpack.packb(message, default=_packed))
             answer = self._socket.recv(self._timeout_s)
         except TimeoutError:
-            raise Fault(f"no answer came within {self._timeout_s:g} s") from None
-        except Exception as error:  # noqa: BLE001 - whatever ends the connection
+            raise Fault(f"no answer arrived within {self._timeout_s:g} s") from None
+        except Exception as error:  # noqa: BLE001 - several types of exceptions end the connection
             raise Fault(f"the connection ended: {error}") from None
         if isinstance(answer, str):
-            # openpi's servers send what went wrong as a text, and hang up.
-            raise InputRefused(f"it says: {answer.strip().splitlines()[-1][:200] if answer.strip() else 'nothing'}")
+            # openpi servers send an error as text and then close the connection.
+            raise InputRefused(f"the server returned an error: {answer.strip().splitlines()[-1][:200] if answer.strip() else 'empty text'}")
         try:
             said = self._msgpack.unpackb(answer, object_hook=_unpacked, raw=False, strict_map_key=False)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
-            raise Fault(f"the answer is no MessagePack with arrays of numpy: {error}") from None
+            raise Fault(f"the answer is not MessagePack with numpy arrays: {error}") from None
         if not isinstance(said, dict) or "actions" not in said:
             raise Fault("the answer has no `actions`")
         return _rows(said["actions"], None)
@@ -322,10 +322,10 @@ class OpenpiServer:
 
 
 def _packed(value: Any) -> Any:
-    """An array as openpi's own clients pack it."""
+    """Encodes an array like openpi's own clients."""
     if isinstance(value, np.ndarray):
         return {b"__ndarray__": True, b"data": value.tobytes(), b"dtype": value.dtype.str, b"shape": value.shape}
-    raise TypeError(f"{type(value).__name__} is not sent")
+    raise TypeError(f"{type(value).__name__} is not supported")
 
 
 def _unpacked(value: dict[Any, Any]) -> Any:
@@ -335,12 +335,12 @@ def _unpacked(value: dict[Any, Any]) -> Any:
     dtype = named["dtype"]
     kind = np.dtype(dtype.decode() if isinstance(dtype, bytes) else dtype)
     if kind.hasobject:
-        raise ValueError("an array of objects")
+        raise ValueError("object arrays are not supported")
     return np.ndarray(shape=named["shape"], dtype=kind, buffer=named["data"])
 
 
 def probe(server: Server, address: str, runtime: str, *, action_space: str, action_dim: int | None = None, max_horizon: int = 16) -> Report:
-    """Runs every check, in order; those that need an earlier one are left out where it failed."""
+    """Runs every check, in order. Skips checks whose prerequisite failed."""
     report = Report(address, runtime)
     dim = DIMENSIONS.get(action_space, action_dim)
 
@@ -359,7 +359,7 @@ def probe(server: Server, address: str, runtime: str, *, action_space: str, acti
         rows = _rows(server.ask(scene, horizon), dim)
         report.latencies_ms.append((time.monotonic() - began) * 1000)
         if server.exact and len(rows) != horizon:
-            raise Fault(f"the answer has {len(rows)} steps where {horizon} were asked for")
+            raise Fault(f"the answer has {len(rows)} steps; {horizon} were requested")
         return rows
 
     first: list[NDArray[np.float64]] = []
@@ -371,41 +371,41 @@ def probe(server: Server, address: str, runtime: str, *, action_space: str, acti
     def differ() -> str:
         other = asked(server.scene(1), _HORIZON)
         if other.shape == first[0].shape and np.array_equal(other, first[0]):
-            raise Fault("two different observations gave the same actions")
-        return "two different observations gave different actions"
+            raise Fault("two different observations produced the same actions")
+        return "two different observations produced different actions"
 
     def steady() -> str:
         for _ in range(_WARM):
             asked(server.scene(0), _HORIZON)
-        return f"{_WARM} more calls answered"
+        return f"{_WARM} more calls succeeded"
 
     def longest() -> str:
         return f"{len(asked(server.scene(0), max_horizon))} steps in one answer"
 
     def wrong() -> str:
-        # Numbers that are none, and no picture at all.
+        # Meaningless numbers, and no image.
         scene = Scene([math.pi] * 3, {})
         try:
             server.ask(scene, _HORIZON)
         except InputRefused:
-            return "an observation that makes no sense was refused"
+            return "an invalid observation was refused"
         except Fault as fault:
-            raise Fault(f"an observation that makes no sense was not refused as such: {fault}") from None
-        raise Fault("an observation that makes no sense was answered as if it did")
+            raise Fault(f"an invalid observation was not refused as invalid input: {fault}") from None
+        raise Fault("an invalid observation was answered like a valid one")
 
     try:
-        reachable = check("reachable", server.reach, "start the server, and look at its address, its port and its protocol")
-        if reachable and check("action_shape", shape, "give steps of as many finite numbers as the action space has"):
-            check("answers_differ", differ, "let the answer depend on what is observed; a constant is no policy")
-            check("steady", steady, "answer every call, not the first alone")
+        reachable = check("reachable", server.reach, "start the server, and check its address, port and protocol")
+        if reachable and check("action_shape", shape, "return steps of finite numbers with the dimension of the action space"):
+            check("answers_differ", differ, "make the answer depend on the observation; a constant is not a policy")
+            check("steady", steady, "answer every call, not only the first one")
             if server.exact:
-                check("longest_horizon", longest, f"give {max_horizon} steps, or declare fewer")
+                check("longest_horizon", longest, f"return {max_horizon} steps, or declare fewer")
             ordered = sorted(report.latencies_ms[1:])
             if ordered:
                 middle, late = ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
                 report.checks.append(Check("latency", True, False, 0.0, f"median {middle:.3f} ms, 95th percentile {late:.3f} ms"))
-            # Last: servers of openpi hang up when they refuse.
-            check("wrong_input_refused", wrong, "refuse observations that lack what the model needs, instead of filling them up", required=False)
+            # This check is last, because openpi servers close the connection when they refuse.
+            check("wrong_input_refused", wrong, "refuse observations that lack required input, instead of filling in defaults", required=False)
     finally:
         server.close()
     return report

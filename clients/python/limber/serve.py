@@ -1,4 +1,4 @@
-"""Any Python policy as supply: it dials the gateway, so that it may stand behind a router, and is called on its own stream.
+"""Serves any Python policy to a gateway. The process dials the gateway, so it works behind a router; calls arrive on its own stream.
 
     import limber.serve
 
@@ -34,61 +34,61 @@ from limber._gen.limber.v1 import action_pb2, contract_pb2, input_contract_pb2, 
 from limber.client import Limber
 from limber.errors import BadInput, ConnectionFailed, LimberError, NotFoundError, Refused, of_rpc
 
-#: Calls that wait for the policy; with more it is busy.
+#: Maximum number of queued calls; further calls are refused as busy.
 _MOST_WAITING = 64
 _SERVE = "/limber.outbound.v1.OutboundService/Serve"
 
 
 class InvalidInput(BadInput):
-    """What a policy raises where it cannot use what it was shown: the caller hears so, and the provider is not at fault."""
+    """Raised by a policy that cannot use its input. The caller receives the message, and the failure does not count against the provider."""
 
 
 class _Cameras(dict[str, NDArray[np.uint8]]):
     def __missing__(self, camera: str) -> NDArray[np.uint8]:
-        raise InvalidInput(f"there is no picture of the camera {camera!r}; there are {', '.join(self) or 'none'}")
+        raise InvalidInput(f"no image of the camera {camera!r}; the call has {', '.join(self) or 'no images'}")
 
 
 class Asked:
-    """One question to a policy."""
+    """A call to a policy."""
 
     def __init__(self, call: policy_service_pb2.ActCall) -> None:
         self._call = call
         self._seen: observation_pb2.Observation = call.observations[-1] if call.observations else observation_pb2.Observation()
-        #: Requested rows. Surplus rows are cut; a policy whose chunks are shorter returns its complete chunk.
+        #: Number of requested rows. Additional rows are cut; a policy whose chunks are shorter returns its complete chunk.
         self.horizon: int = call.horizon
         self.instruction: str = call.instruction
         self.action_space: str = call.action_space
-        #: The episode: another one when the robot starts over.
+        #: The episode. Changes when the robot starts over.
         self.session_id: str = call.session_id
         self.seed: int | None = call.seed if call.HasField("seed") else None
         self.model: str = call.model
 
     @cached_property
     def state(self) -> NDArray[np.float64]:
-        """Proprioception, one row; empty where the robot sent none."""
+        """Proprioception, one row; empty if the robot sent none."""
         return np.array(self._seen.proprio, dtype=np.float64)
 
     @cached_property
     def images(self) -> dict[str, NDArray[np.uint8]]:
-        """Pictures by camera: height x width x 3, uint8, RGB. Needs Pillow."""
+        """Images by camera: uint8 of shape (height, width, 3), RGB. Needs Pillow."""
         try:
             return _Cameras((frame.camera, decoded(frame.data)) for frame in self._seen.frames)
         except OSError as error:
-            raise InvalidInput(f"a picture cannot be read: {error}") from None
+            raise InvalidInput(f"an image could not be decoded: {error}") from None
 
     @property
     def encoded_images(self) -> dict[str, bytes]:
-        """The same as they came, encoded."""
+        """The encoded images by camera, as received."""
         return {frame.camera: frame.data for frame in self._seen.frames}
 
     @property
     def observations(self) -> Sequence[observation_pb2.Observation]:
-        """All moments that were sent, oldest first, as the schema has them."""
+        """All observations of the call as messages, oldest first."""
         return list(self._call.observations)
 
 
 class Infers(Protocol):
-    """A policy of openpi's shape."""
+    """A policy with openpi's interface."""
 
     def infer(self, obs: dict[str, Any]) -> Mapping[str, Any]: ...
 
@@ -98,18 +98,18 @@ Policy = Callable[[Asked], ArrayLike] | Infers
 
 @dataclass(frozen=True)
 class Served:
-    """What is declared of a policy."""
+    """The declaration of a served policy."""
 
     model: str
     provider: str
     action_space: str = "ee_delta_6d_grip"
-    #: Numbers in an action, for spaces that do not fix it, such as `continuous_nd`.
+    #: Action dimension, for spaces that do not fix it, such as `continuous_nd`.
     action_dim: int | None = None
-    #: Time from one row to the next, in milliseconds.
+    #: Time between consecutive rows, in milliseconds.
     dt_ms: int = 50
-    #: Most rows in one answer.
+    #: Maximum number of rows in one answer.
     max_horizon: int = 16
-    #: US dollars.
+    #: Price, in US dollars.
     price_per_action_step: float = 0.0
     hardware: str = "CPU"
     region: str = "local"
@@ -118,29 +118,29 @@ class Served:
 
 
 def _chunk(policy: Policy, call: policy_service_pb2.ActCall, served: Served) -> policy_service_pb2.ActResponse:
-    """The policy's answer to one call; a fault of it is one of the call, and the server lives on."""
+    """Returns the policy's answer to one call. An exception of the policy fails only this call."""
     asked = Asked(call)
     try:
         names, size = served.state_names, len(asked.observations[-1].proprio) if asked.observations else 0
         if names and size != len(names):
-            raise InvalidInput(f"the state has {size} numbers; {len(names)} are expected: {', '.join(names)}")
+            raise InvalidInput(f"the state must have {len(names)} numbers ({', '.join(names)}), got {size}")
         for camera in served.cameras:
             if camera not in asked.encoded_images:
-                raise InvalidInput(f"there is no picture of the camera {camera!r}")
+                raise InvalidInput(f"no image of the camera {camera!r}")
         given = policy(asked) if callable(policy) else policy.infer(_openpi_dict(asked))["actions"]
         rows = np.asarray(given, dtype=np.float64)
         if rows.ndim == 1:
             rows = np.tile(rows, (asked.horizon, 1))
         if rows.ndim != 2 or len(rows) == 0:
-            raise BadInput(f"the policy returned the shape {rows.shape}; it must be (steps, dimensions)")
-        # A shorter chunk is sent as it is: the gateway's probe learns the policy's chunk length from it.
+            raise BadInput(f"the policy must return the shape (steps, dimensions), got {rows.shape}")
+        # A shorter chunk is sent unchanged: the gateway's probe learns the policy's chunk length from it.
         rows = rows[: asked.horizon]
         if not np.isfinite(rows).all():
             raise BadInput("the policy returned a number that is not finite")
     except InvalidInput as error:
         said = policy_service_pb2.CallError(code=policy_service_pb2.CALL_ERROR_CODE_INVALID_INPUT, message=str(error)[:500])
         return policy_service_pb2.ActResponse(error=said)
-    except Exception as error:  # noqa: BLE001 - whatever a policy raises ends its call alone
+    except Exception as error:  # noqa: BLE001 - an exception of the policy fails only its call
         said = policy_service_pb2.CallError(code=policy_service_pb2.CALL_ERROR_CODE_INTERNAL, message=f"{type(error).__name__}: {error}"[:500])
         return policy_service_pb2.ActResponse(error=said)
     steps = [action_pb2.ActionStep(values=row) for row in rows.tolist()]
@@ -148,12 +148,12 @@ def _chunk(policy: Policy, call: policy_service_pb2.ActCall, served: Served) -> 
 
 
 def _openpi_dict(asked: Asked) -> dict[str, Any]:
-    """What openpi's policies take: the state, the pictures by their cameras' names, and the prompt."""
+    """Returns the input of an openpi policy: the state, the images by camera, and the prompt."""
     return {"state": asked.state, "prompt": asked.instruction, **asked.images}
 
 
 class _Desk:
-    """Asks the policy about calls, one after the other on each of its threads, and gives the answers to who reads them."""
+    """Runs calls on the policy's threads and queues their answers for the stream."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class _Desk:
         self._served = served
         self._say = say
         self._tell = tell
-        #: The last failure in the log, and when it was logged.
+        #: The last logged failure, and the time it was logged.
         self._logged = ("", 0.0)
         self._calls: queue.Queue[tuple[int, policy_service_pb2.ActCall, float] | None] = queue.Queue(_MOST_WAITING)
         self._off: set[int] = set()
@@ -183,15 +183,15 @@ class _Desk:
         try:
             self._calls.put_nowait((request.call_id, request.call, until))
         except queue.Full:
-            self._fail(request.call_id, policy_service_pb2.CALL_ERROR_CODE_BUSY, "too many calls wait")
+            self._fail(request.call_id, policy_service_pb2.CALL_ERROR_CODE_BUSY, "the call queue is full")
 
     def end(self) -> None:
-        """Takes no more; those that wait are answered first."""
+        """Stops accepting calls. Queued calls are still answered."""
         for _ in self._threads:
             self._calls.put(None)
 
     def join(self) -> None:
-        """Waits until all are answered."""
+        """Waits until all calls are answered."""
         for thread in self._threads:
             thread.join()
 
@@ -205,7 +205,7 @@ class _Desk:
             if call_id in self._off:
                 self._off.discard(call_id)
             elif time.monotonic() > until:
-                self._fail(call_id, policy_service_pb2.CALL_ERROR_CODE_BUSY, "its time was over before its turn came")
+                self._fail(call_id, policy_service_pb2.CALL_ERROR_CODE_BUSY, "the call's time budget ran out while it was queued")
             else:
                 answer = _chunk(self._policy, call, self._served)
                 answer.call_id = call_id
@@ -216,7 +216,7 @@ class _Desk:
                 self._say(answer)
 
     def _log(self, failure: str) -> None:
-        """Logs a failed call, and equal ones after it only every 10 s."""
+        """Logs a failed call. Repeats of the same failure are logged at most every 10 s."""
         now = time.monotonic()
         if failure != self._logged[0] or now - self._logged[1] > 10:
             self._logged = (failure, now)
@@ -244,13 +244,13 @@ def serve(
     stop: threading.Event | None = None,
     tell: Callable[[str], None] = print,
 ) -> None:
-    """Serves a policy until `stop` is set, or Ctrl-C.
+    """Serves a policy until `stop` is set, or until Ctrl-C.
 
-    `policy` is a function of `Asked` that gives rows of actions, or an object with openpi's `infer`. It is called on `threads` threads, one by
-    default. It dials the gateway at `url` with a key that may write supply, and dials again when the connection breaks. With `declare` the
-    provider (the model's owner when absent) is registered, the model declared and its probe run, where that has not been done.
+    `policy` is a function that takes `Asked` and returns rows of actions, or an object with openpi's `infer`. It is called on `threads` threads,
+    one by default. The process dials the gateway at `url` with a key that can write supply, and reconnects if the connection breaks. With
+    `declare`, it registers the provider (default: the model's owner), declares the model and runs its probe, unless this has been done before.
 
-    Raises what no further try mends, such as `InvalidApiKey`.
+    Raises errors that a retry cannot fix, such as `InvalidApiKey`.
     """
     served = Served(
         model=model,
@@ -266,7 +266,7 @@ def serve(
         state_names=tuple(state_names),
     )
     if not 1 <= max_horizon <= 256:
-        raise BadInput(f"max_horizon is {max_horizon}; 1 to 256")
+        raise BadInput(f"max_horizon must be between 1 and 256, got {max_horizon}")
     over = stop or threading.Event()
     with Limber(url, key) as client:
         if declare:
@@ -278,7 +278,7 @@ def serve(
             try:
                 declared = _dial(client, policy, served, threads, over, declared, tell) or declared
             except LimberError as error:
-                # A provider that is not registered yet may be in a moment.
+                # A provider that is not registered yet might be registered soon.
                 if isinstance(error, Refused) and not error.retryable and not isinstance(error, NotFoundError):
                     raise
                 if not isinstance(error, (Refused, ConnectionFailed)):
@@ -294,7 +294,7 @@ def serve(
 def _dial(
     client: Limber, policy: Policy, served: Served, threads: int, over: threading.Event, declared: bool, tell: Callable[[str], None]
 ) -> bool:
-    """One stream, until it ends; whether the model is declared then."""
+    """Runs one stream until it ends. Returns whether the model is declared."""
     said: queue.Queue[outbound_service_pb2.ServeRequest | None] = queue.Queue()
     said.put(outbound_service_pb2.ServeRequest(hello=outbound_service_pb2.Hello(provider=served.provider)))
     desk = _Desk(policy, served, threads, lambda answer: said.put(outbound_service_pb2.ServeRequest(act=answer)), tell)
@@ -332,7 +332,7 @@ def _dial(
         for message in stream:
             kind = message.WhichOneof("message")
             if kind == "welcome":
-                tell(f"serve: {client.addresses[at].url} calls {served.model} as {served.provider}")
+                tell(f"serve: {client.addresses[at].url} sends calls for {served.model} as {served.provider}")
                 if not declared:
                     declaring = threading.Thread(target=declare, daemon=True)
                     declaring.start()
@@ -340,12 +340,12 @@ def _dial(
                 desk.take(message.act)
             elif kind == "predict":
                 error = policy_service_pb2.CallError(
-                    code=policy_service_pb2.CALL_ERROR_CODE_INVALID_INPUT, message="this server only acts"
+                    code=policy_service_pb2.CALL_ERROR_CODE_INVALID_INPUT, message="this server supports only act"
                 )
                 said.put(outbound_service_pb2.ServeRequest(predict=outbound_service_pb2.PredictPart(call_id=message.predict.call_id, error=error)))
             elif kind == "ground":
                 error = policy_service_pb2.CallError(
-                    code=policy_service_pb2.CALL_ERROR_CODE_INVALID_INPUT, message="this server only acts"
+                    code=policy_service_pb2.CALL_ERROR_CODE_INVALID_INPUT, message="this server supports only act"
                 )
                 said.put(outbound_service_pb2.ServeRequest(ground=outbound_service_pb2.GroundAnswer(call_id=message.ground.call_id, error=error)))
     except grpc.RpcError as thrown:
@@ -355,7 +355,7 @@ def _dial(
         ended.set()
         said.put(None)
         stream.cancel()
-        # Answers go nowhere any more; a policy that takes its time is not waited for.
+        # Answers can no longer be sent, so do not wait for a slow policy.
         threading.Thread(target=desk.end, daemon=True).start()
     if fault:
         raise fault[0]
@@ -386,7 +386,7 @@ def _register(client: Limber, served: Served, tell: Callable[[str], None]) -> No
 
 
 def _reads(served: Served) -> input_contract_pb2.InputContract:
-    """What the policy reads, as far as it was said."""
+    """Returns the declared part of the policy's input contract."""
     reads = input_contract_pb2.InputContract()
     if served.cameras:
         cameras = [input_contract_pb2.CameraSpec(name=camera, required=True) for camera in served.cameras]
@@ -397,12 +397,12 @@ def _reads(served: Served) -> input_contract_pb2.InputContract:
 
 
 def _declare(client: Limber, served: Served, tell: Callable[[str], None]) -> None:
-    """Declares the model and has it probed, unless it is there already."""
+    """Declares the model and runs its probe, unless it is already declared."""
     request = supply_service_pb2.ListOfferingsRequest(provider=served.provider, model=served.model)
     there = [each for each in client.call(_OFFERINGS, request).data if each.runtime == "limber-outbound"]
     usable = (supply_pb2.OFFERING_STATUS_LIVE, supply_pb2.OFFERING_STATUS_DEGRADED, supply_pb2.OFFERING_STATUS_PAUSED)
     if any(each.status in usable for each in there):
-        tell(f"serve: {served.model} is declared already")
+        tell(f"serve: {served.model} is already declared")
         return
     declaration = supply_service_pb2.DeclareModelRequest(
         provider=served.provider,
@@ -419,7 +419,7 @@ def _declare(client: Limber, served: Served, tell: Callable[[str], None]) -> Non
     )
     if served.action_dim is not None:
         declaration.action_dim = served.action_dim
-    # Nobody can ask a server that dials what it reads.
+    # The gateway cannot query a dialing server for its input contract.
     if served.cameras or served.state_names:
         declaration.input.CopyFrom(_reads(served))
     offering = client.call(_DECLARE, declaration).offering
@@ -431,14 +431,14 @@ def _declare(client: Limber, served: Served, tell: Callable[[str], None]) -> Non
             tell(f"serve:           {check.next_step}")
     if not answer.report.passed:
         failed = ", ".join(check.name for check in answer.report.checks if check.required and not check.passed)
-        raise BadInput(f"the gateway's probe rejected {served.model}: {failed}; mend the policy and serve it again")
+        raise BadInput(f"the gateway's probe rejected {served.model}: {failed}; fix the policy and serve it again")
     tell(f"serve: {served.model} is live")
 
 
 class PolicyServer:
-    """The same policy as a server that is dialled: `limber.policy.v1` over gRPC, on a port of its own. Use it as a context manager.
+    """Serves the same policy on a listening port: `limber.policy.v1` over gRPC. Use it as a context manager.
 
-    For gateways in the same network, and for tests; `limber probe grpc://host:port` looks at it.
+    It is meant for gateways in the same network and for tests. `limber probe grpc://host:port` checks it.
     """
 
     def __init__(self, policy: Policy, served: Served, *, listen: str = "127.0.0.1:0", threads: int = 1) -> None:
@@ -454,7 +454,7 @@ class PolicyServer:
         self._server.add_generic_rpc_handlers((_PolicyHandlers(self),))
         port = self._server.add_insecure_port(self._listen)
         if port == 0:
-            raise ConnectionFailed(f"{self._listen} cannot be listened on; it may be taken")
+            raise ConnectionFailed(f"cannot listen on {self._listen}; the port might be in use")
         self.address = f"grpc://{self._listen.rpartition(':')[0]}:{port}"
         self._server.start()
         return self
@@ -464,7 +464,7 @@ class PolicyServer:
         self._server.stop(0.2).wait()
 
     def wait(self) -> None:
-        """Serves until the process ends."""
+        """Blocks until the process ends."""
         assert self._server is not None
         self._server.wait_for_termination()
 
@@ -495,7 +495,7 @@ class PolicyServer:
             with contextlib.suppress(Exception):
                 for request in requests:
                     desk.take(request)
-            # A caller that has said all still waits for its answers.
+            # A caller that has sent all its calls still waits for the answers.
             desk.end()
             desk.join()
             said.put(None)

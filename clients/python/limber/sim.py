@@ -1,4 +1,4 @@
-"""A robot to try a loop with: a wheeled base that drives from corner to corner of a square."""
+"""A simulated robot for trying a loop: a wheeled base that drives between the corners of a square."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-#: The corners that it drives to, in metres.
+#: The corners that it visits, in meters.
 CORNERS = ((2.0, 0.0), (2.0, 2.0), (0.0, 2.0), (0.0, 0.0))
-#: It has come to a corner this near to it, in metres.
+#: Distance at which a corner counts as reached, in meters.
 NEAR_M = 0.15
-#: What it can do: metres per second, radians per second.
+#: Speed limits, in meters per second and radians per second.
 LIMITS = (1.0, 3.0)
 
 
 class WheeledBase:
-    """A base that moves by speed and turn for as long as its last command stands: time goes on whether or not a command comes.
+    """A wheeled base that moves by its last command until the next one arrives, in real time.
 
-    `observe` gives the state `[x, y, yaw, goal x, goal y, goal yaw]` in metres and radians, as the reference provider's `potential-nav` reads
-    it; `step` takes `[speed, turn]`, in metres per second and radians per second.
+    `observe` returns the state `[x, y, yaw, goal x, goal y, goal yaw]` in meters and radians, which the reference provider's `potential-nav`
+    reads. `step` accepts `[speed, turn rate]`, in meters per second and radians per second.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -29,11 +29,11 @@ class WheeledBase:
         self._at = clock()
         self._command = (0.0, 0.0)
         self.x = self.y = self.yaw = 0.0
-        #: Corners that it came to.
+        #: Number of corners reached.
         self.corners = 0
-        #: Metres that it drove.
+        #: Distance driven, in meters.
         self.driven_m = 0.0
-        #: Farthest that it drove beyond its limits, which a gateway with bounds never has it do.
+        #: Largest excess over its limits. A gateway with bounds keeps it at 0.
         self.beyond = 0.0
 
     @property
@@ -52,13 +52,13 @@ class WheeledBase:
             self.corners += 1
 
     def observe(self) -> NDArray[np.float64]:
-        """Where it is, and where it goes."""
+        """Returns the current pose and the goal."""
         self._move()
         goal_x, goal_y = self.goal
         return np.array([self.x, self.y, self.yaw, goal_x, goal_y, self.yaw])
 
     def step(self, action: NDArray[np.float64]) -> None:
-        """Drives on by this command."""
+        """Applies a command."""
         self._move()
         speed, turn = float(action[0]), float(action[1])
         self.beyond = max(self.beyond, abs(speed) - LIMITS[0], abs(turn) - LIMITS[1])
@@ -71,5 +71,5 @@ class WheeledBase:
 
     @property
     def stands(self) -> bool:
-        """It is told to stand."""
+        """True if its last command is to stand still."""
         return self._command == (0.0, 0.0)

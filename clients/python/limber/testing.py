@@ -1,11 +1,11 @@
-"""A gateway for tests: in this process, without a network or an account, over the real messages.
+"""A fake gateway for tests. It runs in the test's process, with the real messages, and needs no network and no account.
 
     with FakeGateway() as gateway:
         client = limber.Limber(gateway.url, gateway.key)
         chunk = client.act("test/policy", [0.0, 1.0], action_space="base_twist_2d", horizon=4)
 
-It answers with the actions of `policy`, and with what a test asks for: refusals, delays, holds, broken connections. It routes nothing, bills
-nothing, and knows no limits: what it says yes to, a gateway may refuse.
+It answers with the actions of `policy`, and with what a test requests: refusals, delays, holds, broken connections. It does not route, bill or
+apply limits, so a real gateway might refuse a call that the fake accepts.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from limber._gen.limber.v1 import (
 )
 from limber.errors import BY_CODE, Suggestion
 
-#: What a policy gives: rows of actions, one for each step of the horizon, or one row for all of them.
+#: Returns rows of actions, one for each step of the horizon, or one row for all steps.
 Policy = Callable[[observation_pb2.Observation, int], ArrayLike]
 
-#: The smallest JPEG that is one: a grey pixel.
+#: The smallest valid JPEG: one gray pixel.
 _PIXEL = bytes.fromhex(
     "ffd8ffe000104a46494600010100000100010000ffdb004300080606070605080707070909080a0c140d0c0b0b0c1912130f141d1a1f1e1d1a1c1c20242e2720"
     "222c231c1c2837292c30313434341f27393d38323c2e333432ffc0000b080001000101011100ffc4001f0000010501010101010100000000000000000102030405"
@@ -59,14 +59,14 @@ _PIXEL = bytes.fromhex(
 
 
 def still(observation: observation_pb2.Observation, horizon: int) -> NDArray[np.float64]:
-    """Two zeros for each step."""
+    """Returns two zeros for each step."""
     return np.zeros((horizon, 2))
 
 
 class FakeGateway:
-    """A gateway in this process, on a port of its own. Use it as a context manager.
+    """A fake gateway in this process, on its own port. Use it as a context manager.
 
-    `policy(observation, horizon)` gives the actions: rows of shape (horizon, dimensions), or one row for all.
+    `policy(observation, horizon)` returns the actions: rows of shape (horizon, dimensions), or one row for all steps.
     """
 
     def __init__(self, policy: Policy = still, *, dt_ms: int = 50, key: str = "lmb_sk_test") -> None:
@@ -74,14 +74,14 @@ class FakeGateway:
         self.dt_ms = dt_ms
         self.key = key
         self.url = ""
-        #: Seconds that each answer takes.
+        #: Delay of each answer, in seconds.
         self.delay_s = 0.0
-        #: Every message that was received, in order.
+        #: Every received message, in order.
         self.received: list[Any] = []
         self.model = "test/policy"
-        #: How old an observation of a loop may be, in milliseconds.
+        #: Maximum age of a loop observation, in milliseconds.
         self.deadline_ms = 500
-        #: What loops are told that the model reads: an `InputContract` of the schema; None says nothing.
+        #: The model's `InputContract` that loops receive; None sends none.
         self.input: Any = None
         self._refusals: list[tuple[str, str, tuple[Suggestion, ...], float | None]] = []
         self._holds: list[str] = []
@@ -92,39 +92,39 @@ class FakeGateway:
         self._server: grpc.Server | None = None
         self._port = 0
 
-    # For tests
+    # Controls for tests
 
     def refuse(
         self, code: str, message: str = "the test says no", *, suggestions: tuple[Suggestion, ...] = (), retry_after_s: float | None = None
     ) -> None:
-        """Refuses the next call with this reason, such as `no_route_available`. Several are used up one after the other."""
+        """Refuses the next call with this reason, such as `no_route_available`. Several refusals are used in order."""
         if code not in BY_CODE:
-            raise ValueError(f"there is no reason {code!r}")
+            raise ValueError(f"unknown reason {code!r}")
         with self._lock:
             self._refusals.append((code, message, suggestions, retry_after_s))
 
     def hold(self, reason: str, times: int = 1) -> None:
-        """Answers the next observations of loops with a hold for this reason, such as `late`."""
+        """Answers the next loop observations with a hold for this reason, such as `late`."""
         control_loop_pb2.HoldReason.Value(f"HOLD_REASON_{reason.upper()}")
         with self._lock:
             self._holds.extend([reason] * times)
 
     def end_loops(self, code: str, message: str = "the test says no") -> None:
-        """Ends every loop that is open with this refusal, as a revoked key or an emergency stop does."""
+        """Ends every open loop with this refusal, like a revoked key or an emergency stop."""
         for stream in list(self._streams):
             stream.end(code, message)
 
     def drop(self) -> None:
-        """Breaks every connection, as a gateway that is killed does, and listens again on the same port."""
+        """Breaks every connection, like a killed gateway, and listens again on the same port."""
         assert self._server is not None
         self._server.stop(0).wait()
         self._listen()
 
     def put(self, name: str, answer: Any) -> None:
-        """Answers this call, such as `Act`, with a message or with bytes as they are, until another one is put."""
+        """Sets the answer to a call, such as `Act`: a message, or bytes that are sent unchanged. Applies until the next `put` for the call."""
         self._answers[name] = answer
 
-    # Life
+    # Lifecycle
 
     def __enter__(self) -> FakeGateway:
         self._listen()
@@ -146,16 +146,16 @@ class FakeGateway:
             if port != 0:
                 break
             if time.monotonic() > until:
-                raise RuntimeError(f"port {self._port} is taken")
+                raise RuntimeError(f"port {self._port} is in use")
             time.sleep(0.02)
         self._port = port
         self.url = f"http://127.0.0.1:{port}"
         self._server.start()
 
-    # What it answers
+    # Answers
 
     def admit(self, name: str, context: grpc.ServicerContext) -> None:
-        """Refuses where the key is another, or a test asked for it."""
+        """Refuses a call with the wrong key, and calls that the test refuses."""
         key = dict(context.invocation_metadata()).get("authorization", "")
         public = name in ("ListModels", "GetModel")
         if not public and key != f"Bearer {self.key}":
@@ -169,7 +169,7 @@ class FakeGateway:
             time.sleep(self.delay_s)
 
     def steps(self, observation: observation_pb2.Observation, horizon: int) -> list[action_pb2.ActionStep]:
-        """The policy's rows as messages; what the policy gives goes out as it is, so that tests may send what no gateway sends."""
+        """Returns the policy's rows as messages, unchecked, so that tests can send invalid rows."""
         rows = np.asarray(self.policy(observation, horizon), dtype=np.float64)
         if rows.ndim == 1:
             rows = np.tile(rows, (horizon, 1))
@@ -190,7 +190,7 @@ class FakeGateway:
 
     def Act(self, request: inference_service_pb2.ActRequest, context: grpc.ServicerContext) -> Any:
         if stop := self.stop_of(request.robot_id, request.provider.session_id):
-            abort(context, "robot_stopped", f"an emergency stop stands: {stop.reason}")
+            abort(context, "robot_stopped", f"an emergency stop is active: {stop.reason}")
         horizon = request.horizon or 16
         steps = self.steps(request.observations[-1], horizon)
         return inference_service_pb2.ActResponse(
@@ -244,7 +244,7 @@ class FakeGateway:
         )
         for stream in list(self._streams):
             if subject in (stream.robot_id, stream.session, "*"):
-                stream.end("robot_stopped", f"an emergency stop stands: {request.reason}")
+                stream.end("robot_stopped", f"an emergency stop is active: {request.reason}")
         return robot_service_pb2.StopRobotsResponse(stop=stop)
 
     def ReleaseRobots(self, request: robot_service_pb2.ReleaseRobotsRequest, context: grpc.ServicerContext) -> Any:
@@ -252,7 +252,7 @@ class FakeGateway:
         by_id = next((name for name, stop in self._stopped.items() if stop.id == request.stop_id), subject)
         stop = self._stopped.pop(by_id, None)
         if stop is None:
-            abort(context, "not_found", "no stop stands for it")
+            abort(context, "not_found", "no active stop found")
         assert stop is not None
         stop.released = int(time.time())
         return robot_service_pb2.ReleaseRobotsResponse(stop=stop)
@@ -270,7 +270,7 @@ class FakeGateway:
 
 
 class _FakeLoop:
-    """One loop of the fake: each observation is answered in turn, the newest first where several wait."""
+    """A loop of the fake gateway. Observations are answered in turn; if several are queued, only the newest."""
 
     def __init__(self, gateway: FakeGateway, requests: Iterator[Any], context: grpc.ServicerContext) -> None:
         self._gateway = gateway
@@ -285,7 +285,7 @@ class _FakeLoop:
             for message in self._requests:
                 self._gateway.received.append(message)
                 self._inbox.put(message)
-        except Exception:  # noqa: BLE001 - the caller hung up
+        except Exception:  # noqa: BLE001 - the caller closed the connection
             pass
         self._inbox.put(None)
 
@@ -299,11 +299,11 @@ class _FakeLoop:
         if first is None:
             return
         if isinstance(first, tuple) or not first.HasField("open"):
-            abort(self._context, "malformed_body", "the first message has to be `open`")
+            abort(self._context, "malformed_body", "the first message must be `open`")
         opening = first.open
         self.robot_id, self.session = opening.robot_id, opening.provider.session_id
         if stop := gateway.stop_of(self.robot_id, self.session):
-            abort(self._context, "robot_stopped", f"an emergency stop stands: {stop.reason}")
+            abort(self._context, "robot_stopped", f"an emergency stop is active: {stop.reason}")
         episode, horizon = opening.episode or 1, opening.horizon or 16
         chunks = holds = 0
         yield response(
@@ -349,7 +349,7 @@ class _FakeLoop:
             yield response(chunk=chunk)
 
 
-#: The calls of the fake: their requests, and whether requests or answers come as a stream.
+#: The supported calls: request types, and whether requests or answers are streams.
 _METHODS: dict[str, tuple[Any, bool, bool]] = {
     "/limber.v1.InferenceService/Act": (inference_service_pb2.ActRequest, False, False),
     "/limber.v1.InferenceService/ActStream": (inference_service_pb2.ActStreamRequest, True, True),
@@ -386,7 +386,7 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
                 return gateway._answers[name]
             answer = getattr(gateway, name, None)
             if answer is None:
-                abort(context, "not_found", f"the fake gateway does not know {name}; put an answer")
+                abort(context, "not_found", f"the fake gateway does not implement {name}; set an answer with put()")
             assert answer is not None
             return answer(message, context)
 
@@ -406,7 +406,7 @@ class _Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
         return grpc.unary_unary_rpc_method_handler(unary, request.FromString, write)
 
 
-#: gRPC's code of each status over REST, as the schema pairs them.
+#: The gRPC code of each REST status.
 _CODES = {
     401: grpc.StatusCode.UNAUTHENTICATED,
     402: grpc.StatusCode.FAILED_PRECONDITION,
@@ -428,7 +428,7 @@ def abort(
     suggestions: tuple[Suggestion, ...] = (),
     retry_after_s: float | None = None,
 ) -> None:
-    """Refuses a call as a gateway does, with the same details."""
+    """Refuses a call with the details that a gateway sends."""
     reason_pb2.Reason.Value(f"REASON_{code.upper()}")
     known = BY_CODE[code]
     grpc_code = _CODES.get(known.status, grpc.StatusCode.INTERNAL)

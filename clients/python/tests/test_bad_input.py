@@ -16,30 +16,30 @@ from limber.testing import FakeGateway
 IMAGE = np.zeros((8, 8, 3), np.uint8)
 
 SENSED: list[tuple[Any, str]] = [
-    ([1, float("nan")], r"state\[1\] is nan"),
+    ([1, float("nan")], r"state\[1\] must be finite, got nan"),
     ([float("inf")], "finite"),
     (np.zeros((2, 3)), r"shape \(2, 3\)"),
-    (["a"], "give floats"),
-    ([None], "no number"),
-    ({"state": [1], "colour": 2}, "no 'colour'"),
-    ({"state": [1, 2], "state_names": ["x"]}, "2 numbers and state_names 1"),
-    ({"state": np.zeros(5000)}, "4096 at most"),
-    ({"gripper": float("nan")}, "gripper is nan"),
-    ({"t_ms": float("inf")}, "t_ms is inf"),
-    ({"tactile": [[1]]}, "tactile has the shape"),
+    (["a"], "must be floats"),
+    ([None], "not a number"),
+    ({"state": [1], "colour": 2}, "no field 'colour'"),
+    ({"state": [1, 2], "state_names": ["x"]}, "same length, got 2 and 1"),
+    ({"state": np.zeros(5000)}, "at most 4096"),
+    ({"gripper": float("nan")}, "gripper must be finite, got nan"),
+    ({"t_ms": float("inf")}, "t_ms must be finite, got inf"),
+    ({"tactile": [[1]]}, "tactile must be one row"),
     ({"images": [IMAGE]}, "mapping"),
     ({"images": {"a": IMAGE.astype(np.float32)}}, r"image \* 255"),
     ({"images": {"a": IMAGE.astype(np.int64)}}, r"astype\(np.uint8\)"),
     ({"images": {"a": IMAGE.transpose(2, 0, 1)}}, r"transpose\(1, 2, 0\)"),
     ({"images": {"a": np.zeros((8, 8, 4), np.uint8)}}, r"height x width x 3"),
-    ({"images": {"a": np.zeros((0, 8, 3), np.uint8)}}, "0 pixels"),
-    ({"images": {"a": b"GIF89a"}}, "no JPEG"),
+    ({"images": {"a": np.zeros((0, 8, 3), np.uint8)}}, "on each side, got 8 x 0"),
+    ({"images": {"a": b"GIF89a"}}, "must be an encoded JPEG"),
     ({"images": {"a": Path("/nonexistent/a.jpg")}}, "No such file"),
-    ({"images": {"a": 7}}, "is a int"),
+    ({"images": {"a": 7}}, "got int"),
     ({"images": {"x" * 200: IMAGE}}, "128 characters"),
-    ({"images": {str(i): IMAGE for i in range(17)}}, "16 at most"),
+    ({"images": {str(i): IMAGE for i in range(17)}}, "at most 16"),
     ({"depth": {"a": IMAGE}}, "uint16"),
-    ([{"state": [1]}] * 33, "33 observations"),
+    ([{"state": [1]}] * 33, "got 33"),
 ]
 
 
@@ -53,9 +53,9 @@ def test_an_observation_that_cannot_be_sent(client: limber.Limber, gateway: Fake
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"provider": {"max_latency": 3}}, "no 'max_latency'"),
+        ({"provider": {"max_latency": 3}}, "no field 'max_latency'"),
         ({"provider": {"sort": "speed"}}, "price, latency, throughput, quality"),
-        ({"provider": {"deadline_ms": "soon"}}, "deadline_ms cannot be"),
+        ({"provider": {"deadline_ms": "soon"}}, "deadline_ms is invalid"),
         ({"preference": "best"}, "balanced, fastest"),
         ({"horizon": "many"}, "ActRequest"),
         ({"horizon": -1}, "ActRequest"),
@@ -80,10 +80,10 @@ def test_no_model_and_no_instruction(client: limber.Limber) -> None:
 @pytest.mark.parametrize(
     ("url", "key", "words"),
     [
-        ("ftp://x", "k", "no address"),
-        ("http://h:99999", "k", "cannot be read"),
+        ("ftp://x", "k", "not a gateway address"),
+        ("http://h:99999", "k", "is invalid"),
         ("http://h/v1", "k", "has a path"),
-        ([], "k", "no gateway"),
+        ([], "k", "url is empty"),
         ("http://h", "", "key is empty"),
         ("http://h", "lmb_sk_x\n", "line break"),
         ("http://h", "lmb_sk_ü", "character"),
@@ -97,11 +97,11 @@ def test_an_address_or_key_that_is_none(url: Any, key: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"rate_hz": 0}, "rate_hz is 0"),
-        ({"rate_hz": float("nan")}, "rate_hz is nan"),
+        ({"rate_hz": 0}, "got 0"),
+        ({"rate_hz": float("nan")}, "rate_hz .* got nan"),
         ({"rate_hz": 50, "hold": [float("nan")]}, "hold"),
         ({"rate_hz": 50, "bounds": Bounds([1], [-1])}, "above bounds.highest"),
-        ({"rate_hz": 50, "bounds": Bounds(max_change=-1)}, "0 or more"),
+        ({"rate_hz": 50, "bounds": Bounds(max_change=-1)}, "must be 0 or more"),
     ],
 )
 def test_a_loop_that_cannot_be(client: limber.Limber, options: dict[str, Any], words: str) -> None:

@@ -150,11 +150,11 @@ def test_a_wrong_key_is_an_exception_of_its_own(gateway: FakeGateway) -> None:
 
 
 GARBAGE = [
-    (b"\xff\xff\xff\xff", "no Limber gateway"),
+    (b"\xff\xff\xff\xff", "not a Limber gateway"),
     (inference_service_pb2.ActResponse(), "no steps"),
-    (inference_service_pb2.ActResponse(action=action_pb2.Action(steps=[action_pb2.ActionStep(values=[1]), action_pb2.ActionStep()])), "as many"),
+    (inference_service_pb2.ActResponse(action=action_pb2.Action(steps=[action_pb2.ActionStep(values=[1]), action_pb2.ActionStep()])), "different lengths"),
     (inference_service_pb2.ActResponse(action=action_pb2.Action(steps=[action_pb2.ActionStep(values=[float("nan")])])), "finite"),
-    (inference_service_pb2.ActResponse(action=action_pb2.Action(steps=[action_pb2.ActionStep(values=[1])] * 5)), "where 4"),
+    (inference_service_pb2.ActResponse(action=action_pb2.Action(steps=[action_pb2.ActionStep(values=[1])] * 5)), "5 steps; 4 were requested"),
 ]
 
 

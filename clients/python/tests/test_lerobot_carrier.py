@@ -182,10 +182,10 @@ def test_answers_to_earlier_requests_are_passed_over(server: StandIn, carrier: C
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        (b"\xc1", "no envelope"),
+        (b"\xc1", "not an envelope"),
         (msgpack.packb([1]), "version 1"),
         (envelope("describe", version=2), "version 1"),
-        (envelope("describe", request="../x"), "single segment"),
+        (envelope("describe", request="../x"), "single key segment"),
         (envelope("open", instance=""), "one instance"),
         (envelope("open", instance="other"), "did not answer"),
         (envelope("control", session="s9", operation="close"), "no such session"),
