@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds the C++ client, replays the golden traces, and drives loops against a gateway that the project's own command starts: connections that are
-# cut, stops, bad input, no allocation in a control step. Ends with 75 where there is no compiler or no CMake; where there is no gRPC, the core alone is
-# tried. LIMBER_CPP_BUILD keeps what was built.
+# Builds the C++ client, replays the golden traces, and drives loops against a gateway that it starts: cut connections, stops, bad input, no
+# allocation in a control step. Exits with 75 if there is no compiler or no CMake. Without gRPC, it tests only the core. LIMBER_CPP_BUILD is the
+# build folder to keep.
 set -euo pipefail
 cd "$(dirname "$0")"
 root=$(cd ../.. && pwd)
 export PATH="$root/node_modules/.bin:$PATH"
 if ! command -v cmake >/dev/null || ! command -v c++ >/dev/null; then
-  echo "cpp: CMake or a compiler is not there"
+  echo "cpp: CMake or a compiler is missing"
   exit 75
 fi
 scratch=$(mktemp -d)
@@ -23,7 +23,7 @@ start() {
   PORT=0 DATA_DIR="$scratch/data-$1" node "${@:2}" >"$scratch/log-$1" 2>&1 &
   gateways+=($!)
 }
-# Waits for the gateway that was started last, and names it to the programs below.
+# Waits for the last started gateway and exports its address and key.
 ready() {
   for _ in $(seq 3000); do
     grep -q '^LIMBER_KEY=' "$scratch/log-$1" && break
@@ -41,7 +41,7 @@ cmake -S . -B "$build" -DCMAKE_BUILD_TYPE= -DCMAKE_CXX_FLAGS=-O1 >"$scratch/buil
   cmake --build "$build" --parallel 2 >>"$scratch/built" 2>&1 || { cat "$scratch/built"; exit 1; }
 "$build/replay" ../conformance/traces/*.jsonl
 if [ ! -x "$build/real" ]; then
-  echo "cpp: left out: the client, for want of gRPC"
+  echo "cpp: skipped the client: gRPC not found"
   exit 0
 fi
 "$build/fake" "$@"
@@ -49,7 +49,7 @@ ready today
 "$build/real" "$@"
 if [ $# -eq 0 ]; then
   "$build/base_nav" 2
-  # Ctrl-C while it drives: it ends with 0 where the base was told to brake.
+    # Ctrl-C during a run: the program exits with 0 if the base was told to brake.
   "$build/base_nav" 60 >"$scratch/driven" &
   driver=$!
   until grep -q drives "$scratch/driven"; do kill -0 "$driver"; read -rt 0.05 <> <(:) || true; done

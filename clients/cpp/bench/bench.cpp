@@ -1,7 +1,7 @@
-// What a control step costs beside bare stubs: `bench [STEPS]`. It prints microseconds of CPU of the calling thread for each step: `core` decides alone;
-// `tick` takes an observation, decides and hands it to the sender; `stub` fills in and serialises the same message by hand. Then the same with a
-// picture of 20 kB. With LIMBER_URL and LIMBER_KEY a loop at 1000 Hz is driven too, with chunks that come and rows that are given out. Otherwise no
-// gateway is asked: what a stream costs is the same for both.
+// Compares the cost of a control step with bare stubs: `bench [STEPS]`. Prints the calling thread's CPU time in microseconds per step. `core` only
+// decides; `tick` accepts an observation, decides and passes it to the sender; `stub` fills and serializes the same message by hand. The same again
+// with an image of 20 kB. With LIMBER_URL and LIMBER_KEY it also runs a loop at 1000 Hz, with received chunks and returned rows. Otherwise no
+// gateway is used, because the cost of a stream is equal in both cases.
 #include <time.h>
 
 #include <chrono>
@@ -29,7 +29,7 @@ void Cost(const char* name, int steps, Step step) {
   std::printf("%-32s %8.3f us\n", name, (CpuUs() - began) / steps);
 }
 
-// What a compiler must not leave out.
+// Prevents the compiler from removing the computation.
 volatile std::size_t sink = 0;
 
 }  // namespace
@@ -54,7 +54,7 @@ int main(int count, char** arguments) {
     limber::Observation seen;
     seen.state = {0, 1, 2, 3, 4, 5, 6};
     if (pictured) seen.images.push_back({"front", "\xff\xd8\xff" + std::string(20000, 'x')});
-    const std::string with = pictured ? ", and a picture" : ", seven numbers";
+    const std::string with = pictured ? ", with image" : ", seven numbers";
     std::string bytes;
     limber::v1::ActStreamRequest kept;
     const auto fill = [&](limber::v1::ActStreamRequest& message, int i) {
@@ -72,15 +72,15 @@ int main(int count, char** arguments) {
       message.SerializeToString(&bytes);
       sink = bytes.size();
     };
-    Cost(("stub, its message kept" + with).c_str(), steps, [&](int i) { fill(kept, i); });
-    Cost(("stub, its message made" + with).c_str(), steps, [&](int i) {
+    Cost(("stub, message reused" + with).c_str(), steps, [&](int i) { fill(kept, i); });
+    Cost(("stub, message created" + with).c_str(), steps, [&](int i) {
       limber::v1::ActStreamRequest made;
       fill(made, i);
     });
     double now = 0;
     limber::LoopOptions options;
     options.rate_hz = 1000;
-    // Nobody listens there, and that is not asked about for an hour.
+    // No server listens there, and the connection timeout is an hour.
     options.connect_timeout_s = 3600;
     options.clock = [&now] { return now; };
     limber::Loop loop(limber::Client("http://127.0.0.1:1", "none"), "a/b", options);
@@ -104,7 +104,7 @@ int main(int count, char** arguments) {
   for (int i = 0; i < 6000; ++i) {
     const double began = CpuUs();
     loop.Tick(seen);
-    // The first second warms up.
+    // The first second is the warm-up.
     if (i >= 1000) {
       spent += CpuUs() - began;
       ticks += 1;

@@ -1,4 +1,4 @@
-// A simulated base drives around a square by a control loop at 50 Hz: `base_nav [SECONDS]`, with the gateway in LIMBER_URL and the key in LIMBER_KEY.
+// Drives a simulated base around a square with a control loop at 50 Hz: `base_nav [SECONDS]`. Needs the gateway in LIMBER_URL, the key in LIMBER_KEY.
 // Ctrl-C ends the run, and the base brakes.
 #include <csignal>
 #include <cstdio>
@@ -13,7 +13,7 @@ volatile std::sig_atomic_t called_off = 0;
 
 int main(int count, char** arguments) {
   const double seconds = count > 1 ? std::atof(arguments[1]) : 30;
-  // A signal handler may do no more than this; `Interrupt` takes a lock.
+  // A signal handler must not do more than this: `Interrupt` takes a lock.
   std::signal(SIGINT, [](int) { called_off = 1; });
   try {
     const limber::Client client = limber::Client::FromEnvironment();
@@ -41,7 +41,7 @@ int main(int count, char** arguments) {
         },
         seconds);
     const limber::LoopStats& stats = outcome.stats;
-    std::printf("%d corners in %.1f s; %.1f actions a second, age %.1f ms (p99 %.1f), %llu chunks over %llu streams, $%.6f\n", base.corners(),
+    std::printf("%d corners in %.1f s; %.1f actions per second, age %.1f ms (p99 %.1f), %llu chunks over %llu streams, $%.6f\n", base.corners(),
                 outcome.seconds, stats.average_hz, stats.age_ms, stats.age_p99_ms, static_cast<unsigned long long>(stats.chunks),
                 static_cast<unsigned long long>(stats.streams), stats.cost_usd);
     for (const auto& [why, times] : stats.holds) {

@@ -1,4 +1,4 @@
-// A robot to try a loop with: a wheeled base that drives from corner to corner of a square.
+// A simulated robot for trying a loop: a wheeled base that drives between the corners of a square.
 #pragma once
 
 #include <algorithm>
@@ -6,21 +6,21 @@
 #include <cmath>
 #include <vector>
 
-// A base that moves by speed and turn for as long as its last command stands: time goes on whether or not a command comes. Metres, radians, seconds.
+// A base that moves by its last command until the next one arrives, in real time. Units: meters, radians, seconds.
 class WheeledBase {
  public:
-  // What it can do: metres per second, radians per second.
+  // Speed limits, in meters per second and radians per second.
   static constexpr double kMostSpeed = 1;
   static constexpr double kMostTurn = 3;
 
-  // Where it is, and where it goes, as the reference provider's `potential-nav` reads it: [x, y, yaw, goal x, goal y, goal yaw].
+  // Writes the pose and the goal in the order that the reference provider's `potential-nav` reads: [x, y, yaw, goal x, goal y, goal yaw].
   void Sense(std::vector<double>& state) {
     Move();
     const double* goal = kCorners[corners_ % 4];
     state.assign({x_, y_, yaw_, goal[0], goal[1], yaw_});
   }
 
-  // Drives on by `[speed, turn]`.
+  // Applies a command `[speed, turn rate]`.
   void Drive(const double* action) {
     Move();
     speed_ = action[0];
@@ -33,17 +33,17 @@ class WheeledBase {
     speed_ = turn_ = 0;
   }
 
-  // Corners that it came to.
+  // Number of corners reached.
   int corners() const { return corners_; }
   bool stands() const { return speed_ == 0 && turn_ == 0; }
-  // Farthest that it drove beyond its limits.
+  // Largest excess over its limits.
   double beyond() const { return beyond_; }
   double x() const { return x_; }
   double y() const { return y_; }
 
  private:
   static constexpr double kCorners[4][2] = {{2, 0}, {2, 2}, {0, 2}, {0, 0}};
-  // It has come to a corner this near to it.
+  // Distance at which a corner counts as reached.
   static constexpr double kNear = 0.15;
 
   void Move() {

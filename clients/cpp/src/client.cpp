@@ -17,7 +17,7 @@ namespace internal {
 
 namespace {
 
-// Bytes of one message, either way: an observation may hold sixteen pictures.
+// Maximum message size in bytes, in both directions. An observation can contain 16 images.
 constexpr int kMostBytes = 64 * 1024 * 1024;
 constexpr std::size_t kMostNumbers = 4096;
 constexpr std::size_t kMostCameras = 16;
@@ -33,18 +33,18 @@ Connection::Address Parsed(const std::string& url) {
     rest = url.substr(8);
     address.tls = true;
   } else {
-    throw wrong("is no address of a gateway; give one such as http://127.0.0.1:8080");
+    throw wrong("is not a gateway address; pass one such as http://127.0.0.1:8080");
   }
   if (!rest.empty() && rest.back() == '/') rest.pop_back();
-  if (rest.find_first_of("/?#@ ") != std::string::npos) throw wrong("has more than a host and a port; gRPC takes these alone");
+  if (rest.find_first_of("/?#@ ") != std::string::npos) throw wrong("must contain only a host and a port");
   const std::size_t bracket = rest.rfind(']');
   const std::size_t colon = rest.find(':', bracket == std::string::npos ? 0 : bracket);
   const std::string host = rest.substr(0, colon);
   const std::string port = colon == std::string::npos ? (address.tls ? "443" : "80") : rest.substr(colon + 1);
-  if (host.empty() || (host.front() == '[') != (bracket != std::string::npos)) throw wrong("names no host");
+  if (host.empty() || (host.front() == '[') != (bracket != std::string::npos)) throw wrong("has no valid host");
   if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != std::string::npos || std::stoi(port) > 65535 ||
       std::stoi(port) == 0) {
-    throw wrong("has no port from 1 to 65535");
+    throw wrong("must have a port between 1 and 65535");
   }
   address.target = host + ":" + port;
   return address;
@@ -52,11 +52,11 @@ Connection::Address Parsed(const std::string& url) {
 
 void CheckNumbers(const std::vector<double>& values, const char* name) {
   if (values.size() > kMostNumbers) {
-    throw BadInput(std::string(name) + " has " + std::to_string(values.size()) + " numbers; 4096 at most");
+    throw BadInput(std::string(name) + " must have at most 4096 numbers, got " + std::to_string(values.size()));
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i])) {
-      throw BadInput(std::string(name) + "[" + std::to_string(i) + "] is " + std::to_string(values[i]) + "; every number has to be finite");
+      throw BadInput(std::string(name) + "[" + std::to_string(i) + "] must be finite, got " + std::to_string(values[i]));
     }
   }
 }
@@ -70,18 +70,18 @@ bool IsPicture(const std::string& data) {
 
 void CheckPictures(const std::vector<Picture>& pictures, const char* name) {
   if (pictures.size() > kMostCameras) {
-    throw BadInput(std::string(name) + " has " + std::to_string(pictures.size()) + " cameras; 16 at most");
+    throw BadInput(std::string(name) + " must have at most 16 cameras, got " + std::to_string(pictures.size()));
   }
   for (const Picture& each : pictures) {
-    if (each.camera.size() > kMostName) throw BadInput(std::string(name) + ": a camera's name has 128 characters at most");
+    if (each.camera.size() > kMostName) throw BadInput(std::string(name) + ": a camera name must have at most 128 characters");
     if (!IsPicture(each.data)) {
-      throw BadInput(std::string(name) + "['" + each.camera + "'] is no JPEG, PNG or WebP; give the bytes of an encoded picture");
+      throw BadInput(std::string(name) + "['" + each.camera + "'] must be an encoded JPEG, PNG or WebP");
     }
   }
 }
 
 void FillPictures(const std::vector<Picture>& pictures, google::protobuf::RepeatedPtrField<v1::Frame>& into) {
-  // Memory of pictures is used again: nothing is cleared away.
+  // Images keep their memory for reuse, so only surplus ones are removed.
   while (into.size() > static_cast<int>(pictures.size())) into.RemoveLast();
   for (std::size_t i = 0; i < pictures.size(); ++i) {
     v1::Frame* frame = static_cast<int>(i) < into.size() ? into.Mutable(static_cast<int>(i)) : into.Add();
@@ -96,7 +96,7 @@ void FillNames(const std::vector<std::string>& names, google::protobuf::Repeated
 
 double Unit(double value) {
   if (!(value >= 0 && value <= 1)) {
-    throw MalformedAnswer("a place in the picture is " + std::to_string(value) + ", which is not from 0 to 1");
+    throw MalformedAnswer("an image coordinate is " + std::to_string(value) + "; it must be between 0 and 1");
   }
   return value;
 }
@@ -105,14 +105,14 @@ double Unit(double value) {
 
 Connection::Connection(const std::vector<std::string>& urls, std::string key, ClientOptions options)
     : key_(std::move(key)), options_(std::move(options)) {
-  if (urls.empty()) throw BadInput("url names no gateway; give one such as http://127.0.0.1:8080");
+  if (urls.empty()) throw BadInput("url is empty; pass a gateway address such as http://127.0.0.1:8080");
   for (const std::string& each : urls) addresses_.push_back(Parsed(each));
-  if (key_.empty()) throw BadInput("key is empty; give the gateway's key (lmb_sk_…), or set LIMBER_KEY");
+  if (key_.empty()) throw BadInput("key is empty; pass the gateway's key (lmb_sk_…) or set LIMBER_KEY");
   if (std::any_of(key_.begin(), key_.end(), [](unsigned char each) { return each <= ' ' || each > '~'; })) {
-    throw BadInput("key holds a character that no key has; look for a space or a line break at its end");
+    throw BadInput("key contains an invalid character; check for a space or a line break at its end");
   }
-  if (!(options_.timeout_s > 0 && options_.timeout_s <= 86400)) throw BadInput("timeout_s is to be above 0, and a day at most");
-  if (options_.retries < 0 || options_.retries > 100) throw BadInput("retries is to be from 0 to 100");
+  if (!(options_.timeout_s > 0 && options_.timeout_s <= 86400)) throw BadInput("timeout_s must be above 0 and at most 86400");
+  if (options_.retries < 0 || options_.retries > 100) throw BadInput("retries must be between 0 and 100");
   for (const Address& each : addresses_) {
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(kMostBytes);
@@ -120,7 +120,7 @@ Connection::Connection(const std::vector<std::string>& urls, std::string key, Cl
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 20000);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5000);
     arguments.SetUserAgentPrefix("limber-cpp/" LIMBER_VERSION);
-    // Calls are made again here, by rules that know what is safe.
+    // Retries are made here, because gRPC does not know which calls are safe to repeat.
     arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
@@ -142,24 +142,24 @@ void Connection::Prepare(grpc::ClientContext& context, const std::string& idempo
 
 void CheckName(const std::string& value, const char* name, std::size_t most) {
   if (value.empty()) throw BadInput(std::string(name) + " is empty");
-  if (value.size() > most) throw BadInput(std::string(name) + " has " + std::to_string(value.size()) + " bytes; " + std::to_string(most) + " at most");
+  if (value.size() > most) throw BadInput(std::string(name) + " must have at most " + std::to_string(most) + " bytes, got " + std::to_string(value.size()));
 }
 
 void Check(const Observation& seen) {
   CheckNumbers(seen.state, "state");
   CheckNumbers(seen.tactile, "tactile");
   if (!seen.state_names.empty() && seen.state_names.size() != seen.state.size()) {
-    throw BadInput("state has " + std::to_string(seen.state.size()) + " numbers and state_names " + std::to_string(seen.state_names.size()) +
-                   " names; give as many");
+    throw BadInput("state and state_names must have the same length, got " + std::to_string(seen.state.size()) + " and " +
+                   std::to_string(seen.state_names.size()));
   }
   for (const std::string& each : seen.state_names) {
-    if (each.size() > kMostName) throw BadInput("state_names: a name has 128 characters at most");
+    if (each.size() > kMostName) throw BadInput("state_names: a name must have at most 128 characters");
   }
   CheckPictures(seen.images, "images");
   CheckPictures(seen.depth, "depth");
-  if (seen.gripper && !std::isfinite(*seen.gripper)) throw BadInput("gripper has to be finite");
-  if (seen.t_ms && !std::isfinite(*seen.t_ms)) throw BadInput("t_ms has to be finite");
-  if (seen.instruction && seen.instruction->size() > 8192) throw BadInput("instruction has 8192 characters at most");
+  if (seen.gripper && !std::isfinite(*seen.gripper)) throw BadInput("gripper must be finite");
+  if (seen.t_ms && !std::isfinite(*seen.t_ms)) throw BadInput("t_ms must be finite");
+  if (seen.instruction && seen.instruction->size() > 8192) throw BadInput("instruction must have at most 8192 characters");
 }
 
 void Fill(const Observation& seen, v1::Observation& into) {
@@ -206,10 +206,10 @@ void Flatten(const v1::Action& action, std::vector<double>& values, std::size_t&
   values.clear();
   for (const v1::ActionStep& step : action.steps()) {
     if (dimensions == 0 || static_cast<std::size_t>(step.values_size()) != dimensions) {
-      throw MalformedAnswer("the chunk's steps have not all the same count of numbers");
+      throw MalformedAnswer("the chunk's steps have different lengths; all must be equal");
     }
     for (const double each : step.values()) {
-      if (!std::isfinite(each)) throw MalformedAnswer("the chunk holds a number that is not finite");
+      if (!std::isfinite(each)) throw MalformedAnswer("the chunk contains a number that is not finite");
       values.push_back(each);
     }
   }
@@ -239,7 +239,7 @@ static_assert(static_cast<int>(Preference::kBalanced) == v1::PREFERENCE_BALANCED
 static_assert(static_cast<int>(Contract::kAct) == v1::CONTRACT_ACT && static_cast<int>(Contract::kEvaluate) == v1::CONTRACT_EVALUATE);
 static_assert(static_cast<int>(Embodiment::kArm) == v1::EMBODIMENT_ARM && static_cast<int>(Embodiment::kVirtualAgent) == v1::EMBODIMENT_VIRTUAL_AGENT);
 
-// A wait before a further try, of half of it to the whole.
+// Returns the delay before the next attempt: a random value between half of the delay and all of it.
 std::chrono::duration<double> WaitBefore(int tried, const Failure& failure) {
   constexpr double kWaits[] = {0.05, 0.2, 0.8, 2.0};
   if (failure.retry_after_s) return std::chrono::duration<double>(*failure.retry_after_s);
@@ -248,12 +248,12 @@ std::chrono::duration<double> WaitBefore(int tried, const Failure& failure) {
   return std::chrono::duration<double>(kWaits[std::min(tried - 1, 3)] * share);
 }
 
-// Makes one call, again where that is safe.
+// Makes one call, and retries it if that is safe.
 template <typename Service, typename Request, typename Answer>
 void Call(Connection& connection, const char* name, grpc::Status (Service::Stub::*method)(grpc::ClientContext*, const Request&, Answer*),
           const Request& request, Answer& answer, bool repeatable, const std::string& idempotency_key, std::optional<double> timeout_s) {
   const double patience = timeout_s.value_or(connection.options().timeout_s);
-  if (!(patience > 0 && patience <= 86400)) throw BadInput("timeout_s is to be above 0, and a day at most");
+  if (!(patience > 0 && patience <= 86400)) throw BadInput("timeout_s must be above 0 and at most 86400");
   const auto until = Clock::now() + std::chrono::duration<double>(patience);
   const int retries = std::max(connection.options().retries, static_cast<int>(connection.size()) - 1);
   for (int tried = 1;; ++tried) {
@@ -275,7 +275,7 @@ void Call(Connection& connection, const char* name, grpc::Status (Service::Stub:
 }
 
 void FillMoments(const std::vector<Observation>& seen, google::protobuf::RepeatedPtrField<v1::Observation>& into) {
-  if (seen.empty() || seen.size() > 32) throw BadInput("there are " + std::to_string(seen.size()) + " observations; 1 to 32");
+  if (seen.empty() || seen.size() > 32) throw BadInput("a call must have 1 to 32 observations, got " + std::to_string(seen.size()));
   for (const Observation& each : seen) {
     internal::Check(each);
     internal::Fill(each, *into.Add());
@@ -322,13 +322,13 @@ Chunk Client::Act(const std::string& model, const std::vector<Observation>& seen
   if (options.embodiment != Embodiment::kAny) request.set_embodiment(static_cast<v1::Embodiment>(options.embodiment));
   if (options.robot) request.set_robot_id(*options.robot);
   v1::ActResponse answer;
-  // A lost answer comes again without a second charge.
+  // With this key, a retry recovers a lost answer without a second charge.
   const std::string key = options.idempotency_key ? *options.idempotency_key : internal::Unique();
   Call<v1::InferenceService>(*connection_, "Act", &v1::InferenceService::Stub::Act, request, answer, true, key, options.timeout_s);
   Chunk chunk;
   internal::Flatten(answer.action(), chunk.values, chunk.rows, chunk.dimensions);
   if (options.horizon && chunk.rows != *options.horizon) {
-    throw MalformedAnswer("the chunk has " + std::to_string(chunk.rows) + " steps where " + std::to_string(*options.horizon) + " were asked for");
+    throw MalformedAnswer("the chunk has " + std::to_string(chunk.rows) + " steps; " + std::to_string(*options.horizon) + " were requested");
   }
   chunk.space = answer.action().space();
   chunk.dt_s = answer.action().dt_ms() / 1000.0;
@@ -390,7 +390,7 @@ Stop Client::StopRobot(const std::string& robot, const std::string& reason) cons
   request.set_robot_id(robot);
   request.set_reason(reason);
   v1::StopRobotsResponse answer;
-  // A stop that stands already is answered as it is, so an emergency stop is said again until it is heard.
+  // Repeating a stop returns the active stop, so an emergency stop is retried until it arrives.
   Call<v1::RobotService>(*connection_, "StopRobots", &v1::RobotService::Stub::StopRobots, request, answer, true, "", std::nullopt);
   return StopOf(answer.stop());
 }

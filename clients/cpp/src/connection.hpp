@@ -1,4 +1,4 @@
-// What clients and loops share: channels, metadata, and what messages are made of and read as.
+// Shared by clients and loops: channels, metadata, and the conversion of messages.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -15,18 +15,18 @@
 
 namespace limber::internal {
 
-// A failed call: its exception, and what to do about it.
+// A failed call: its exception, and how to proceed.
 struct Failure {
   enum class Kind { kConnection, kMalformed, kRefused };
 
   std::exception_ptr error;
   Kind kind = Kind::kConnection;
-  // Of a refusal: the same call may succeed later.
+  // True for a refusal after which the same call can succeed later.
   bool retryable = false;
   std::optional<double> retry_after_s;
 };
 
-// What a status of gRPC means. `doing` says what was tried, such as `Act at http://…`.
+// Converts a gRPC status. `doing` names the attempt, such as `Act at http://…`.
 Failure FailureOf(const grpc::Status& status, const std::string& doing);
 
 class Connection {
@@ -39,10 +39,10 @@ class Connection {
 
   Connection(const std::vector<std::string>& urls, std::string key, ClientOptions options);
 
-  // What every call carries.
+  // Adds the metadata of every call.
   void Prepare(grpc::ClientContext& context, const std::string& idempotency_key = "") const;
   std::size_t current() const noexcept { return current_.load(); }
-  // Goes on with the replica behind the one that failed.
+  // Switches to the replica after the one that failed.
   void Next(std::size_t failed) noexcept {
     std::size_t was = failed;
     current_.compare_exchange_strong(was, (failed + 1) % addresses_.size());
@@ -62,15 +62,15 @@ class Connection {
 
 // Throws BadInput for an observation that cannot be sent. Allocates only then.
 void Check(const Observation& seen);
-// Fills in a message, whose memory is used again.
+// Fills a message and reuses its memory.
 void Fill(const Observation& seen, v1::Observation& into);
 void Fill(const Provider& given, v1::ProviderPreferences& into);
 Route RouteOf(const v1::Route& route);
-// The rows of a chunk, row after row, into `values`. Throws MalformedAnswer.
+// Writes the rows of a chunk into `values` in row-major order. Throws MalformedAnswer.
 void Flatten(const v1::Action& action, std::vector<double>& values, std::size_t& rows, std::size_t& dimensions);
-// 128 bits of chance, as hex.
+// Returns 128 random bits in hexadecimal.
 std::string Unique();
-// Throws BadInput where a field that is to be named is empty or too long.
+// Throws BadInput if a required name is empty or too long.
 void CheckName(const std::string& value, const char* name, std::size_t most);
 
 }  // namespace limber::internal

@@ -121,7 +121,7 @@ const char* WordOf(grpc::StatusCode code) {
     case grpc::StatusCode::UNAUTHENTICATED: return "unauthenticated";
     case grpc::StatusCode::PERMISSION_DENIED: return "permission denied";
     case grpc::StatusCode::RESOURCE_EXHAUSTED: return "resource exhausted";
-    default: return "an error";
+    default: return "error";
   }
 }
 
@@ -133,15 +133,15 @@ Failure FailureOf(const grpc::Status& status, const std::string& doing) {
   switch (status.error_code()) {
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       failure.error = std::make_exception_ptr(
-          ConnectionFailed(doing + ": there was no answer in time; raise timeout_s, or ask for a nearer offering"));
+          ConnectionFailed(doing + ": no answer arrived in time; raise timeout_s or choose an offering nearby"));
       return failure;
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::CANCELLED:
-      failure.error = std::make_exception_ptr(ConnectionFailed(doing + ": the gateway cannot be reached (" + status.error_message() + ")"));
+      failure.error = std::make_exception_ptr(ConnectionFailed(doing + ": the gateway is unreachable (" + status.error_message() + ")"));
       return failure;
     default:
       failure.kind = Failure::Kind::kMalformed;
-      failure.error = std::make_exception_ptr(MalformedAnswer(doing + ": what answers there is no Limber gateway, or not of this version (" +
+      failure.error = std::make_exception_ptr(MalformedAnswer(doing + ": the server is not a Limber gateway, or has an incompatible version (" +
                                                               WordOf(status.error_code()) + ": " + status.error_message() + ")"));
       return failure;
   }

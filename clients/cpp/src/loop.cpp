@@ -21,19 +21,19 @@ using Call = grpc::ClientReaderWriter<v1::ActStreamRequest, v1::ActStreamRespons
 
 constexpr std::size_t kHolds = static_cast<std::size_t>(Hold::kUnknown) + 1;
 constexpr std::size_t kVerdicts = static_cast<std::size_t>(Verdict::kLate) + 1;
-// Observations of which it is known when they were sensed: more than any chunk lasts.
+// Number of observations whose capture times are kept: more than the steps of any chunk.
 constexpr std::size_t kMostSensed = 2048;
 constexpr std::size_t kMostAges = 1000;
-// The largest step that the schema takes.
+// The largest step that the schema accepts.
 constexpr double kMostSteps = 4294967039;
-// Seconds between two tries to open a stream again.
+// Delays between attempts to reopen a stream, in seconds.
 constexpr double kWaits[] = {0, 0.05, 0.1, 0.2, 0.4, 0.8};
-// Seconds beyond the deadline of an observation without a word, until the connection is taken to be dead.
+// Seconds without a message, beyond an observation's deadline, until the connection counts as dead.
 constexpr double kSilenceS = 2;
-// Seconds for the gateway to end a stream that is closed.
+// Seconds for the gateway to end a closed stream.
 constexpr double kFarewellS = 1;
 
-// Seconds of the machine's steady clock: how long the network is waited for, whatever clock the robot reads.
+// Seconds of the machine's steady clock, which limits network waits whatever clock the robot uses.
 double Steady() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 Hold HoldOf(v1::HoldReason reason) {
@@ -53,9 +53,9 @@ Hold HoldOf(v1::HoldReason reason) {
 
 void Fill(const Bounds& bounds, v1::SafetyBounds& into) {
   for (const auto& [values, name] : {std::pair(&bounds.lowest, "bounds.lowest"), std::pair(&bounds.highest, "bounds.highest")}) {
-    if (values->size() > 1024) throw BadInput(std::string(name) + " has 1024 numbers at most");
+    if (values->size() > 1024) throw BadInput(std::string(name) + " must have at most 1024 numbers");
     for (const double each : *values) {
-      if (!std::isfinite(each)) throw BadInput(std::string(name) + " holds a number that is not finite");
+      if (!std::isfinite(each)) throw BadInput(std::string(name) + " contains a number that is not finite");
     }
   }
   if (bounds.lowest.size() == bounds.highest.size()) {
@@ -66,35 +66,35 @@ void Fill(const Bounds& bounds, v1::SafetyBounds& into) {
   into.mutable_lowest()->Add(bounds.lowest.begin(), bounds.lowest.end());
   into.mutable_highest()->Add(bounds.highest.begin(), bounds.highest.end());
   const auto checked = [](double value, const char* name) {
-    if (!(std::isfinite(value) && value >= 0)) throw BadInput(std::string(name) + " is " + std::to_string(value) + "; 0 or more");
+    if (!(std::isfinite(value) && value >= 0)) throw BadInput(std::string(name) + " must be 0 or more, got " + std::to_string(value));
     return value;
   };
   if (bounds.max_change) into.set_max_change(checked(*bounds.max_change, "bounds.max_change"));
   if (bounds.max_start_jump) into.set_max_start_jump(checked(*bounds.max_start_jump, "bounds.max_start_jump"));
 }
 
-// What the robot would do is wrong, or cannot be told: the sentence for its program.
+// Returns the exception for rejected observations, or for a jump of the robot's clock.
 std::exception_ptr Rejection(const std::string& detail) {
   if (detail.rfind("t_ms", 0) == 0) {
     return std::make_exception_ptr(
-        ClockJumped("the gateway holds, because the robot's clock leapt: " + detail + "; give the loop a clock that only goes forward"));
+        ClockJumped("the gateway holds because the robot's clock jumped: " + detail + "; pass the loop a monotonic clock"));
   }
   return std::make_exception_ptr(
-      ObservationRejected("the gateway cannot use the observations: " + (detail.empty() ? "it does not say why" : detail)));
+      ObservationRejected("the gateway cannot use the observations: " + (detail.empty() ? "no cause was reported" : detail)));
 }
 
-// Whether another stream may go better.
+// Returns whether another stream might succeed.
 bool Mends(const Failure& failure, bool opened) {
   switch (failure.kind) {
     case Failure::Kind::kConnection: return true;
     case Failure::Kind::kRefused: return failure.retryable;
-    // A stream that was open is cut in many ways by what lies between; what never opened is no gateway.
+    // Middleboxes cut open streams in many ways, but a server whose stream never opened is not a gateway.
     case Failure::Kind::kMalformed: return opened;
   }
   return false;
 }
 
-// Counts of a loop.
+// Counters of a loop.
 struct Meter {
   std::uint64_t steps = 0;
   std::uint64_t actions = 0;
@@ -115,7 +115,7 @@ struct Meter {
   std::uint64_t last_second = 0;
   std::optional<std::uint64_t> worst;
 
-  // A control step at `at`, in seconds.
+  // Counts a control step at `at`, in seconds.
   void Tick(double at, Hold hold) {
     steps += 1;
     const bool acted = hold == Hold::kNone;
@@ -177,28 +177,28 @@ struct Meter {
   }
 };
 
-// One stream of the loop. The loop's lock holds all but the context.
+// A stream of the loop. The loop's lock guards everything except the context.
 struct Stream {
   grpc::ClientContext context;
-  // The episode that it was opened in, and the one that it is in.
+  // The episode in which the stream was opened, and its current episode.
   std::uint32_t first = 1;
   std::uint32_t episode = 1;
   double began = 0;
   bool opened = false;
-  // The gateway has said the last word; nothing of it is under way any more.
+  // The gateway has sent its last message; nothing is pending.
   bool over = false;
   bool done = false;
-  // Nothing was heard for so long that it was ended.
+  // True if the stream was ended because no message arrived for too long.
   bool silent = false;
-  // When an observation was sent that nothing was heard after.
+  // Send time of the first observation since the last received message.
   std::optional<double> asked_at;
-  // Which instruction was told on it.
+  // The version of the instruction that was last sent.
   std::uint64_t told = 0;
 };
 
 struct Sensed {
   std::int64_t step = -1;
-  // Milliseconds of the loop's clock, whatever the robot says of its own.
+  // In milliseconds of the loop's clock and not of the robot's.
   double at = 0;
 };
 
@@ -214,8 +214,8 @@ class Loop::Parts {
     internal::CheckName(model, "model", 256);
     internal::CheckName(session_, "session", 256);
     if (options_.robot) internal::CheckName(*options_.robot, "robot", 128);
-    if (options_.episode < 1 || options_.episode > 2147483647) throw BadInput("episode is to be from 1 to 2147483647");
-    if (!(options_.connect_timeout_s > 0)) throw BadInput("connect_timeout_s is to be above 0");
+    if (options_.episode < 1 || options_.episode > 2147483647) throw BadInput("episode must be between 1 and 2147483647");
+    if (!(options_.connect_timeout_s > 0)) throw BadInput("connect_timeout_s must be above 0");
     open_.set_model(model);
     for (const std::string& each : options_.models) open_.add_models(each);
     if (options_.preference != Preference::kNone) open_.set_preference(static_cast<v1::Preference>(options_.preference));
@@ -237,13 +237,13 @@ class Loop::Parts {
 
   void Start() {
     const std::lock_guard<std::mutex> hold(lock_);
-    if (closing_) throw BadInput("the loop was closed; make another one");
+    if (closing_) throw BadInput("the loop is closed; create a new one");
     if (keeper_.joinable()) return;
     keeper_ = std::thread([this] {
       try {
         Keep();
       } catch (...) {
-        // A thread that dies without a word would leave the robot waiting.
+        // If the thread died silently, the robot would wait forever.
         const std::lock_guard<std::mutex> again(lock_);
         Fail(std::current_exception());
       }
@@ -295,7 +295,7 @@ class Loop::Parts {
     const double now = std::isfinite(told) ? told : last_;
     const Decision decision = core_.Tick(now * 1000);
     if (decision.hold == Hold::kClock && !fatal_) {
-      Fail(std::make_exception_ptr(ClockJumped("the clock went back; give the loop one that only goes forward, such as steady_clock")), Hold::kClock);
+      Fail(std::make_exception_ptr(ClockJumped("the clock went back; pass the loop a monotonic clock, such as steady_clock")), Hold::kClock);
     }
     if (fatal_) {
       meter_.Tick(now, decision.hold == Hold::kNone ? Hold::kFailed : decision.hold);
@@ -315,7 +315,7 @@ class Loop::Parts {
     }
     meter_.Tick(now, decision.hold);
     if (decision.row < 0) return {nullptr, 0, decision.hold, decision.step, decision.episode};
-    // The core never lets this happen: it is counted, so that nobody has to believe it.
+    // LoopCore rules this out. The counter proves it.
     meter_.stale += decision.step >= until_ ? 1 : 0;
     const auto from = rows_.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(decision.row) * dimensions_);
     action_.assign(from, from + static_cast<std::ptrdiff_t>(dimensions_));
@@ -324,7 +324,7 @@ class Loop::Parts {
 
   Outcome Run(const Observe& observe, const Act& act, double max_seconds) {
     if (!(std::isfinite(max_seconds) && max_seconds > 0)) {
-      throw BadInput("max_seconds is " + std::to_string(max_seconds) + "; say for how long the robot may move by itself, in seconds");
+      throw BadInput("max_seconds must be how long the robot may move by itself, in seconds, got " + std::to_string(max_seconds));
     }
     Start();
     if (runs_++ > 0) Reset(std::nullopt);
@@ -344,7 +344,7 @@ class Loop::Parts {
       try {
         holds(Hold::kFailed);
       } catch (...) {
-        // The first exception says more.
+        // The first exception is more informative.
       }
       throw;
     }
@@ -368,7 +368,7 @@ class Loop::Parts {
 
  private:
   static double Rate(double rate_hz) {
-    if (!(rate_hz > 0 && rate_hz <= 10000)) throw BadInput("rate_hz is " + std::to_string(rate_hz) + "; above 0, and 10,000 at most");
+    if (!(rate_hz > 0 && rate_hz <= 10000)) throw BadInput("rate_hz must be above 0 and at most 10,000, got " + std::to_string(rate_hz));
     return rate_hz;
   }
 
@@ -380,30 +380,30 @@ class Loop::Parts {
     wake_.notify_all();
   }
 
-  // The loop is over by a fault. The lock is held.
+  // Ends the loop with an error. The caller holds the lock.
   void Fail(std::exception_ptr error, Hold why = Hold::kFailed) {
     if (!fatal_) fatal_ = std::move(error);
     core_.Stop(why);
     Notify();
   }
 
-  // The lock is held.
+  // The caller holds the lock.
   void Instruct(const std::string& instruction) {
     instruction_ = instruction;
     instructed_ += 1;
   }
 
-  // A time that cannot be read ends the loop. The lock is held.
+  // Ends the loop if the time is invalid. The caller holds the lock.
   void LookAtClock(double now) {
     if (fatal_ || core_.over() != Hold::kNone) return;
     if (!std::isfinite(now)) {
-      Fail(std::make_exception_ptr(ClockJumped("the clock says " + std::to_string(now) + "; give the loop one that counts seconds, such as steady_clock")),
+      Fail(std::make_exception_ptr(ClockJumped("the clock returned " + std::to_string(now) + "; pass the loop a clock that counts seconds, such as steady_clock")),
            Hold::kClock);
       return;
     }
     if (!began_) began_ = now;
     if ((now - *began_) * options_.rate_hz > kMostSteps) {
-      Fail(std::make_exception_ptr(ClockJumped("the clock leapt farther than an episode can last; give the loop one that counts seconds, such as steady_clock")),
+      Fail(std::make_exception_ptr(ClockJumped("the clock jumped farther than an episode can last; pass the loop a clock that counts seconds, such as steady_clock")),
            Hold::kClock);
     }
   }
@@ -422,21 +422,21 @@ class Loop::Parts {
       const Due next = Tick(seen);
       {
         const std::lock_guard<std::mutex> hold(lock_);
-        // What came between is not acted on.
+        // Skip the action if the run was interrupted meanwhile.
         if (interrupted_) return Ended::kInterrupted;
       }
       act(next);
       due += period;
       const double late = Now() - due;
-      // After a pause the next step is due now, and not all that were missed.
+      // After a pause, the next step is due now; missed steps are not made up.
       if (late > period) due += late;
       std::unique_lock<std::mutex> hold(lock_);
-      // By a clock that went back the next step would be far away.
+      // If the clock went back, the next step could be far in the future.
       wake_.wait_for(hold, std::chrono::duration<double>(std::min(std::max(0.0, -late), period)), [this] { return interrupted_ || fatal_; });
     }
   }
 
-  // Opens one stream after the other until the loop is over.
+  // Keeps a stream open until the loop ends.
   void Keep() {
     const double began = Steady();
     bool opened_once = false;
@@ -475,13 +475,13 @@ class Loop::Parts {
         return;
       }
       if (!opened_once && Steady() - began > options_.connect_timeout_s) {
-        Fail(failure ? failure->error : std::make_exception_ptr(ConnectionFailed("the gateway does not open the loop")));
+        Fail(failure ? failure->error : std::make_exception_ptr(ConnectionFailed("the gateway did not open the loop")));
         return;
       }
-      // One that is opened and breaks at once is no better than one that is not.
+      // A stream that breaks right after it opened counts as a failed attempt.
       failed = stream.opened && Steady() - stream.began > 1 ? 0 : failed + 1;
       connection_->Next(at);
-      // A robot waits for nothing while there is an address that it has not tried: only a round of all of them is followed by a pause.
+      // Try every address without a delay; pause only after all of them have failed.
       const std::size_t round = failure && failure->kind == Failure::Kind::kRefused ? 1 : connection_->size();
       double wait = failed % round != 0 ? 0 : kWaits[std::min(failed / round, std::size(kWaits) - 1)];
       if (failure && failure->retry_after_s) wait = std::max(wait, std::min(*failure->retry_after_s, 5.0));
@@ -489,7 +489,7 @@ class Loop::Parts {
     }
   }
 
-  // Ends a stream on which nobody answers, and returns once it is done.
+  // Cancels a stream on which the gateway is silent. Returns when the stream is done.
   void Watch(Stream& stream) {
     std::unique_lock<std::mutex> hold(lock_);
     std::optional<double> leaving;
@@ -499,19 +499,19 @@ class Loop::Parts {
       bool cancel = false;
       if (closing_ || fatal_) {
         if (!leaving) leaving = now;
-        // A stream that is not open has nobody to say farewell to.
+        // Only an open stream gets time for a graceful close.
         cancel = !stream.opened || now - *leaving > kFarewellS;
       } else if (!stream.opened) {
         cancel = stream.silent = now - stream.began > options_.connect_timeout_s;
       } else if (stream.asked_at) {
-        // Each observation is answered by its deadline, with a chunk or a hold.
+        // The gateway answers each observation by its deadline, with a chunk or a hold.
         cancel = stream.silent = now - *stream.asked_at > kSilenceS + deadline_s_;
       }
       if (cancel) stream.context.TryCancel();
     }
   }
 
-  // One stream, from its beginning to its end; why it ended.
+  // Runs one stream from start to end. Returns why it ended.
   std::optional<Failure> Talk(Stream& stream, std::size_t at) {
     const std::string doing = "loop at " + connection_->address(at).url;
     const auto stub = v1::InferenceService::NewStub(connection_->channel(at));
@@ -542,14 +542,14 @@ class Loop::Parts {
     const std::lock_guard<std::mutex> hold(lock_);
     if (stream.silent) {
       Failure failure;
-      failure.error = std::make_exception_ptr(ConnectionFailed(doing + ": the gateway took the connection, and says nothing"));
+      failure.error = std::make_exception_ptr(ConnectionFailed(doing + ": the gateway accepted the connection but sends no messages"));
       return failure;
     }
     if (status.ok()) return std::nullopt;
     return internal::FailureOf(status, doing);
   }
 
-  // What is said on one stream.
+  // Writes the messages of one stream.
   void Say(Stream& stream, Call& call) {
     v1::ActStreamRequest opening, reset, message;
     {
@@ -569,7 +569,7 @@ class Loop::Parts {
         std::unique_lock<std::mutex> hold(lock_);
         up_.wait(hold, [&] {
           return stream.over || closing_ || fatal_ || core_.episode() > stream.episode ||
-                 // What is sensed before the gateway has said what it wants waits: the newest goes first then.
+                 // Before `opened` arrives, observations wait, and then the newest goes first.
                  (waits_ && stream.opened);
         });
         if (stream.over) return;
@@ -581,14 +581,14 @@ class Loop::Parts {
         }
         if (waits_ && stream.opened) {
           waits_ = false;
-          // Both keep their memory.
+          // Swapping keeps the memory of both.
           std::swap(waiting_, leaving_);
           observes = waiting_episode_ == stream.episode;
           up.set_step(static_cast<std::uint32_t>(waiting_step_));
         }
         up.clear_instruction();
         reset.mutable_reset()->clear_instruction();
-        // It may have been told with an observation that a newer one replaced.
+        // An observation that a newer one replaced might have carried the instruction.
         if ((resets || observes) && stream.told != instructed_) {
           stream.told = instructed_;
           if (resets) {
@@ -619,7 +619,7 @@ class Loop::Parts {
       case v1::ActStreamResponse::kOpened: {
         const v1::LoopOpened& opened = answer.opened();
         if (opened.episode() != 0 && opened.episode() != stream.first) {
-          throw MalformedAnswer("the loop was opened in episode " + std::to_string(opened.episode()) + ", and not " + std::to_string(stream.first));
+          throw MalformedAnswer("the loop was opened in episode " + std::to_string(opened.episode()) + ", expected " + std::to_string(stream.first));
         }
         stream.opened = true;
         deadline_s_ = opened.deadline_ms() > 0 ? opened.deadline_ms() / 1000.0 : 10;
@@ -645,7 +645,7 @@ class Loop::Parts {
     }
   }
 
-  // The lock is held.
+  // The caller holds the lock.
   void Take(const v1::LoopChunk& chunk, std::size_t rows, std::size_t dimensions) {
     const double at = Now() * 1000;
     ChunkFacts facts;
@@ -654,11 +654,11 @@ class Loop::Parts {
     facts.valid_until_step = chunk.valid_until_step();
     facts.dt_ms = chunk.action().dt_ms();
     facts.rows = static_cast<std::int32_t>(rows);
-    // By this clock: a robot may date its observations by another.
+    // Measured with the loop's clock: the robot may timestamp its observations with another one.
     const Sensed& sensed = sensed_[chunk.start_step() % kMostSensed];
     if (sensed.step == facts.start_step) facts.observation_time = sensed.at;
     const Verdict verdict = core_.Chunk(at, facts);
-    // What came was paid for, whether or not it is executed; a chunk that comes again was paid for before.
+    // Every received chunk is charged, executed or not. A replayed chunk was charged before.
     if (!chunk.replayed()) meter_.cost_usd += chunk.usage().cost_usd();
     if (chunk.has_route()) meter_.route = internal::RouteOf(chunk.route());
     if (verdict != Verdict::kTaken) {
@@ -676,7 +676,7 @@ class Loop::Parts {
   const LoopOptions options_;
 
   mutable std::mutex lock_;
-  // For what is to be said, for the end of a stream or of the loop, and for a run that waits for its next step.
+  // Signal new outgoing messages, the end of a stream or of the loop, and the next step of a run.
   std::condition_variable up_;
   std::condition_variable ended_;
   std::condition_variable wake_;
@@ -688,11 +688,11 @@ class Loop::Parts {
   double deadline_s_ = 10;
   std::vector<CameraHint> cameras_;
 
-  // What the robot is to do, as it was said last, and how often that changed.
+  // The latest instruction, and how often it has changed.
   std::string instruction_;
   std::uint64_t instructed_ = 0;
 
-  // The newest observation that was not sent, and the one that is being sent, which only the stream's writer reads.
+  // The newest observation, not yet sent; and the one being sent, which only the stream's writer reads.
   Observation waiting_;
   std::int64_t waiting_step_ = 0;
   std::uint32_t waiting_episode_ = 1;
@@ -700,7 +700,7 @@ class Loop::Parts {
   Observation leaving_;
   std::array<Sensed, kMostSensed> sensed_{};
 
-  // The chunk that counts; the one that comes, which only the stream's reader writes; the row that was given out.
+  // The current chunk; the arriving one, which only the stream's reader writes; and the row that was returned.
   std::vector<double> rows_;
   std::size_t dimensions_ = 0;
   std::int64_t until_ = 0;
@@ -714,7 +714,7 @@ class Loop::Parts {
   std::exception_ptr fatal_;
   std::thread keeper_;
   std::atomic<bool> started_{false};
-  // Read by the robot's thread alone.
+  // Used only by the robot's thread.
   int runs_ = 0;
 };
 

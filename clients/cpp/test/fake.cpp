@@ -1,5 +1,5 @@
-// The client against a server of this process that says what no gateway says, and that shows what it heard: `fake`. Ends with 1 where something does
-// not hold.
+// Tests the client against an in-process server that sends invalid messages and records what it receives: `fake`. Exits with 1 if an expectation
+// fails.
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
@@ -21,14 +21,14 @@ namespace v1 = limber::v1;
 using Stream = grpc::ServerReaderWriter<v1::ActStreamResponse, v1::ActStreamRequest>;
 using Clock = std::chrono::steady_clock;
 
-// What this much time does not bring about, nothing will.
+// Upper limit for every wait.
 constexpr double kPatienceS = 60;
 
 #define HOLDS(condition)                                                           \
   do {                                                                             \
     if (!(condition)) {                                                            \
-      std::fprintf(stderr, "  line %d does not hold: %s\n", __LINE__, #condition); \
-      throw std::runtime_error("it does not hold");                                \
+      std::fprintf(stderr, "  line %d fails: %s\n", __LINE__, #condition); \
+      throw std::runtime_error("an expectation failed");                                \
     }                                                                              \
   } while (false)
 
@@ -47,7 +47,7 @@ std::string Throws(const std::function<void()>& action) {
   } catch (const Thrown& error) {
     return error.what();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "  another exception: %s\n", error.what());
+    std::fprintf(stderr, "  unexpected exception: %s\n", error.what());
     throw;
   }
   throw std::runtime_error("nothing was thrown");
@@ -55,7 +55,7 @@ std::string Throws(const std::function<void()>& action) {
 
 bool Has(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return true;
-  std::fprintf(stderr, "  it says: %s\n", text.c_str());
+  std::fprintf(stderr, "  message: %s\n", text.c_str());
   return false;
 }
 
@@ -85,7 +85,7 @@ v1::ActStreamResponse Chunk(std::uint32_t step, std::uint32_t episode = 1) {
   return answer;
 }
 
-// A server whose loops do what a test says.
+// A server whose loops follow a test's script.
 class Server final : public v1::InferenceService::Service {
  public:
   using Script = std::function<grpc::Status(Stream&)>;
@@ -122,7 +122,7 @@ class Server final : public v1::InferenceService::Service {
   std::unique_ptr<grpc::Server> server_;
 };
 
-// Hears the opening and says that the loop is open.
+// Reads the opening message and confirms that the loop is open.
 bool Open(Stream& stream, v1::ActStreamRequest& first) {
   return stream.Read(&first) && stream.Write(Opened(first.open().episode()));
 }
@@ -140,7 +140,7 @@ limber::Observation Seen() {
   return seen;
 }
 
-// What a loop comes to that ticks until it throws.
+// Ticks a loop until it throws, and returns the message.
 template <typename Thrown>
 std::string Ends(const Server& server, limber::LoopOptions options = At100()) {
   const limber::Client client(server.url(), "lmb_sk_test");
@@ -171,8 +171,8 @@ void AChunkThatIsNoneEndsTheLoopHeld() {
   const std::pair<const char*, std::function<void(v1::Action&)>> wrong[] = {
       {"not finite", [](v1::Action& action) { action.mutable_steps(7)->set_values(1, std::numeric_limits<double>::quiet_NaN()); }},
       {"not finite", [](v1::Action& action) { action.mutable_steps(0)->set_values(0, std::numeric_limits<double>::infinity()); }},
-      {"same count", [](v1::Action& action) { action.mutable_steps(3)->add_values(1); }},
-      {"same count", [](v1::Action& action) { action.mutable_steps(0)->clear_values(); }},
+      {"different lengths", [](v1::Action& action) { action.mutable_steps(3)->add_values(1); }},
+      {"different lengths", [](v1::Action& action) { action.mutable_steps(0)->clear_values(); }},
       {"no steps", [](v1::Action& action) { action.clear_steps(); }},
   };
   for (const auto& [words, spoil] : wrong) {
@@ -221,18 +221,18 @@ void AServerThatEndsEveryStreamIsNotFlooded() {
     loop.Tick(Seen());
     return server.streams() >= 5;
   });
-  // At least 50 ms lie between two tries, whatever else takes time, and more between later ones.
+  // The delay between two attempts is at least 50 ms, and later ones are longer.
   const int streams = server.streams();
   HOLDS(streams <= 2 + std::chrono::duration<double>(Clock::now() - began).count() / 0.05);
 }
 
 void WhatIsNotOfAGatewayIsSaid() {
   const Server odd([](Stream&) { return grpc::Status(grpc::StatusCode::INTERNAL, "odd"); });
-  HOLDS(Has(Ends<limber::MalformedAnswer>(odd), "no Limber gateway"));
+  HOLDS(Has(Ends<limber::MalformedAnswer>(odd), "not a Limber gateway"));
   const Server details([](Stream&) { return grpc::Status(grpc::StatusCode::INTERNAL, "odd", "\xff\xff\xff"); });
-  HOLDS(Has(Ends<limber::MalformedAnswer>(details), "no Limber gateway"));
+  HOLDS(Has(Ends<limber::MalformedAnswer>(details), "not a Limber gateway"));
   const limber::Client client(odd.url(), "lmb_sk_test");
-  // It serves no Act.
+  // The server does not implement Act.
   Throws<limber::MalformedAnswer>([&] { client.Act("a/b", Seen()); });
 }
 
@@ -253,7 +253,7 @@ void ARefusalEndsTheLoopAndOneThatMendsDoesNot() {
   HOLDS(Ends<limber::AuthenticationError>(server) == "key_disabled: the test says no");
   const Server later([](Stream&) { return grpc::Status(grpc::StatusCode::ABORTED, "no", Refusal("of_a_later_version")); });
   HOLDS(Ends<limber::Refused>(later) == "of_a_later_version: the test says no");
-  // As a gateway refuses pictures of a camera that the model does not know.
+  // The refusal of a gateway for images of an unknown camera.
   const Server strict([](Stream&) { return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no", Refusal("input_contract")); });
   HOLDS(Ends<limber::ValidationError>(strict) == "input_contract: the test says no");
   int tries = 0;
@@ -286,7 +286,7 @@ void AServerThatDoesNotReadDelaysNoControlStep() {
     limber::Loop loop(client, "a/b", At100());
     limber::Observation seen = Seen();
     seen.images.push_back({"wrist", "\xff\xd8\xff" + std::string(1000000, 'x')});
-    // Flow control stops the sender; the newest observation takes the place of the one before.
+    // Flow control stops the sender, so a newer observation replaces the queued one.
     Until([&] {
       loop.Tick(seen);
       return loop.Stats().replaced > 20;
@@ -351,7 +351,7 @@ void WhatIsSensedGoesUpAsItIs() {
     seen.instruction.reset();
     seen.images.clear();
     Until([&] {
-      // A chunk of the episode before is not executed.
+      // A chunk of the previous episode is not executed.
       HOLDS(!loop.Tick(seen));
       return told([](const auto& each) { return each.has_observation() && each.observation().observations(0).frames_size() == 0; }) > 0;
     });
@@ -365,7 +365,7 @@ void WhatIsSensedGoesUpAsItIs() {
   HOLDS(!first.has_instruction() && moment.proprio_size() == 3 && moment.proprio(2) == 3 && moment.proprio_names(1) == "b");
   HOLDS(moment.gripper() == 0.25 && moment.tactile(0) == 9 && moment.has_t_ms());
   HOLDS(moment.frames(0).camera() == "wrist" && moment.frames(0).data() == "\xff\xd8\xff picture" && moment.depth_size() == 1);
-  // Said once each, by an observation and by a reset.
+  // Each instruction is sent once: by an observation and by a reset.
   HOLDS(told([](const auto& each) { return each.has_observation() && each.observation().has_instruction(); }) == 1);
   HOLDS(told([](const auto& each) { return each.has_reset() && each.reset().episode() == 2 && each.reset().instruction() == "unfold"; }) == 1);
 }
@@ -421,7 +421,7 @@ int main(int count, char** arguments) {
       std::fprintf(stderr, "  %s\n", error.what());
     }
     failed += held ? 0 : 1;
-    std::printf("%s %s\n", held ? "holds" : "FAILS", name);
+    std::printf("%s %s\n", held ? "passed" : "FAILED", name);
     std::fflush(stdout);
   }
   return failed == 0 ? 0 : 1;

@@ -1,4 +1,4 @@
-// A relay of TCP in front of a gateway, whose connections can be cut and hushed; and a server that answers garbage.
+// A TCP relay in front of a gateway, which can cut or silence its connections; or a server that answers garbage.
 #pragma once
 
 #include <arpa/inet.h>
@@ -17,14 +17,14 @@
 
 class Relay {
  public:
-  // Relays to `port` of this machine; with 0 it answers each connection by `garbage`, and ends it.
+  // Relays to `port` on the loopback interface. With port 0, it answers each connection with `garbage` and closes it.
   explicit Relay(int port, std::string garbage = "") : to_(port), garbage_(std::move(garbage)) {
     listener_ = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address = At(0);
     socklen_t size = sizeof address;
     if (bind(listener_, reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(listener_, 16) != 0 ||
         getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-      throw std::runtime_error("the relay does not listen");
+      throw std::runtime_error("the relay cannot listen");
     }
     port_ = ntohs(address.sin_port);
     accepter_ = std::thread([this] { Accept(); });
@@ -46,7 +46,7 @@ class Relay {
     for (const int each : open_) shutdown(each, SHUT_RDWR);
   }
 
-  // Nothing goes to the robot any more, on connections that are open and on new ones.
+  // Stops forwarding to the robot, on open and on new connections.
   void Hush(bool hushed) { hushed_ = hushed; }
 
  private:
@@ -63,7 +63,7 @@ class Relay {
       const int robot = accept(listener_, nullptr, nullptr);
       if (robot < 0) return;
       if (to_ == 0) {
-        // What a client sends goes unread.
+        // The client's data is not read.
         if (write(robot, garbage_.data(), garbage_.size()) < 0) {
         }
         shutdown(robot, SHUT_WR);
@@ -116,7 +116,7 @@ class Relay {
   int port_ = 0;
   std::atomic<bool> hushed_{false};
   std::mutex lock_;
-  // Ends with the process: a number that was closed might be another connection's by then.
+  // Closed only at process exit, because a closed descriptor could be reused by another connection.
   std::vector<int> open_;
   std::vector<std::thread> pumps_;
   std::thread accepter_;

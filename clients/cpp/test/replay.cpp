@@ -1,5 +1,5 @@
-// Replays the golden traces of clients/conformance: `replay TRACE …`. Ends with 1 where a decision differs from what was recorded, or where the
-// core allocates.
+// Replays the golden traces of clients/conformance: `replay TRACE …`. Exits with 1 if a decision differs from the recorded one, or if the core
+// allocates.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -25,11 +25,11 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace {
 
-// The members of an object of the traces, inner ones by a path such as `chunk.rows`. Texts have no escapes there.
+// The members of a trace's JSON object; nested members have a path such as `chunk.rows`. The strings contain no escapes.
 using Line = std::map<std::string, std::string>;
 
 [[noreturn]] void Broken(const std::string& line) {
-  std::cerr << "a line that cannot be read: " << line << "\n";
+  std::cerr << "invalid line: " << line << "\n";
   std::exit(2);
 }
 
@@ -135,7 +135,7 @@ int Replay(const char* path) {
       Broken(text);
     }
     if (came != wanted) {
-      std::cerr << path << ", event " << number << ": " << came << ", and " << wanted << " was recorded\n  " << text << "\n";
+      std::cerr << path << ", event " << number << ": got " << came << ", recorded " << wanted << "\n  " << text << "\n";
       return 1;
     }
   }

@@ -1,4 +1,4 @@
-// The client of a Limber gateway: models for robots, over one API. Methods block; an object may be used by several threads at once.
+// Client for a Limber gateway, which serves models for robots over one API. Methods block. Objects are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,30 @@
 
 namespace limber {
 
-// One encoded picture: the bytes of a JPEG, PNG or WebP.
+// One encoded image: the bytes of a JPEG, PNG or WebP.
 struct Picture {
-  // The camera's name, such as `front`; empty where there is only one.
+  // The camera's name, such as `front`; can be empty if there is only one camera.
   std::string camera;
   std::string data;
 };
 
 // What a robot senses at one moment.
 struct Observation {
-  // Proprioception, in the order and the units that the model declares; 4096 numbers at most, all of them finite.
+  // Proprioception, in the order and units that the model declares; at most 4096 finite numbers.
   std::vector<double> state;
-  // Names of the entries of `state`, in order; as many or none.
+  // Names of the entries of `state`, in order; as many as entries, or none.
   std::vector<std::string> state_names;
-  // 16 cameras at most.
+  // At most 16 cameras.
   std::vector<Picture> images;
-  // Depth as PNGs of 16 bits, in millimetres.
+  // Depth as 16-bit PNGs, in millimeters.
   std::vector<Picture> depth;
   // Tactile readings, in the order that the model declares.
   std::vector<double> tactile;
-  // Opening of the gripper, in the range that the model declares.
+  // Gripper opening, in the range that the model declares.
   std::optional<double> gripper;
-  // When it was sensed, in milliseconds on the caller's own clock; a loop fills it in.
+  // Capture time, in milliseconds of the caller's own clock; a loop sets it.
   std::optional<double> t_ms;
-  // What the robot is to do from now on; only in a loop, where it changes.
+  // The new instruction. Only loops accept it; it applies until the next change.
   std::optional<std::string> instruction;
 };
 
@@ -43,9 +43,9 @@ enum class Sort { kNone, kPrice, kLatency, kThroughput, kQuality };
 enum class Contract { kAny, kAct, kPredict, kGround, kEvaluate };
 enum class Embodiment { kAny, kArm, kHumanoid, kQuadruped, kMobileBase, kVehicle, kVirtualAgent };
 
-// Constraints and preferences on who serves. Constraints are never relaxed.
+// Constraints and preferences for providers. Constraints are never relaxed.
 struct Provider {
-  // Providers to ask first, to ask alone, and not to ask.
+  // Providers to try first, the only allowed providers, and excluded providers.
   std::vector<std::string> order;
   std::vector<std::string> only;
   std::vector<std::string> ignore;
@@ -53,30 +53,30 @@ struct Provider {
   std::vector<std::string> region;
   Sort sort = Sort::kNone;
   std::optional<std::uint32_t> max_latency_ms;
-  // The time of the whole call; in a loop, how old an observation may be when its chunk comes.
+  // The time limit of the complete call; in a loop, the maximum age of an observation when its chunk arrives.
   std::optional<std::uint32_t> deadline_ms;
   std::optional<double> max_cost_usd;
   std::optional<double> max_price_per_action_step;
-  // Least share of the last 30 days in which it served, 0 to 1.
+  // Minimum uptime share of the last 30 days, from 0 to 1.
   std::optional<double> min_uptime_30d;
   std::optional<bool> allow_fallbacks;
-  // Placeholder output will do.
+  // Accept placeholder output.
   std::optional<bool> allow_simulated;
-  // Calls of one session stay with one offering.
+  // Calls of one session use the same offering.
   std::optional<std::string> session_id;
-  // Further providers' models.
+  // Additional models.
   std::vector<std::string> models;
 };
 
-// Who served a call.
+// The offering that served a call.
 struct Route {
   std::string model;
   std::string provider;
   std::string offering_id;
   std::string region;
-  // True: placeholder output, not a model's.
+  // True if the output is a placeholder and not a model's.
   bool simulated = false;
-  // The answer did not come from the first entry of the plan.
+  // True if the answer did not come from the first entry of the plan.
   bool fallback_used = false;
 };
 
@@ -84,26 +84,26 @@ struct Route {
 struct Chunk {
   std::size_t rows = 0;
   std::size_t dimensions = 0;
-  // Row after row.
+  // The values in row-major order.
   std::vector<double> values;
-  // The action space that every row is in.
+  // The action space of every row.
   std::string space;
-  // Time from one row to the next, in seconds.
+  // Time between consecutive rows, in seconds.
   double dt_s = 0;
-  // How long after it was made it may be executed, in seconds.
+  // How long the chunk is valid after its creation, in seconds.
   double valid_for_s = 0;
-  // What the model says about it: units, frame, limits.
+  // The model's note about the actions: units, frame, limits.
   std::string note;
   std::string model;
   Route route;
   double cost_usd = 0;
-  // Name of the call, for the gateway's log.
+  // The call's id, which the gateway's log also contains.
   std::string id;
 
   const double* row(std::size_t index) const { return values.data() + index * dimensions; }
 };
 
-// A place in a picture, 0 to 1 from left to right and from top to bottom.
+// A point in an image. Coordinates range from 0 to 1, left to right and top to bottom.
 struct Point {
   double x = 0;
   double y = 0;
@@ -112,7 +112,7 @@ struct Point {
   std::string camera;
 };
 
-// A region of a picture, 0 to 1 from left to right and from top to bottom.
+// A region of an image. Coordinates range from 0 to 1, left to right and top to bottom.
 struct Box {
   double x_min = 0;
   double y_min = 0;
@@ -123,25 +123,25 @@ struct Box {
   std::string camera;
 };
 
-// Where an instruction points.
+// Points and boxes that match an instruction.
 struct Grounding {
   std::vector<Point> points;
   std::vector<Box> boxes;
   std::string model;
   std::string provider;
-  // What the model says about its answer, such as why it found nothing.
+  // The model's note, such as why it found nothing.
   std::string note;
   double cost_usd = 0;
   std::string id;
 };
 
-// One model of the catalog.
+// A model of the catalog.
 struct Model {
   std::string id;
   std::string name;
   std::string summary;
   std::vector<std::string> action_spaces;
-  // Who serves it at the moment.
+  // Providers that currently serve it.
   std::vector<std::string> providers;
 };
 
@@ -150,18 +150,18 @@ struct Stop {
   std::string id;
   // What is stopped, such as a robot's name.
   std::string subject;
-  // It is on record; where it is not yet, it is in force all the same, and cannot be released before.
+  // True if the stop is persisted. A stop that is not persisted yet is active, but cannot be released.
   bool durable = false;
   bool released = false;
 };
 
 struct ActOptions {
   std::optional<std::string> instruction;
-  // A contract, not a hint: `ee_delta_6d_grip` when absent.
+  // A requirement; `ee_delta_6d_grip` by default.
   std::optional<std::string> action_space;
-  // Exactly so many rows come; 1 to 256.
+  // The exact number of rows, from 1 to 256.
   std::optional<std::uint32_t> horizon;
-  // Further models to try when the first cannot serve.
+  // Fallback models, tried if the first one cannot serve.
   std::vector<std::string> models;
   Preference preference = Preference::kNone;
   Provider provider;
@@ -169,9 +169,9 @@ struct ActOptions {
   std::optional<double> temperature;
   std::optional<std::string> preset;
   Embodiment embodiment = Embodiment::kAny;
-  // The robot's name, which an emergency stop names.
+  // The robot's name, which emergency stops refer to.
   std::optional<std::string> robot;
-  // The same key gives the same answer, charged once; one of its own is made when absent, so that a lost answer comes again.
+  // Calls with the same key return the same answer, charged once. The default is a generated key, so that a retry recovers a lost answer.
   std::optional<std::string> idempotency_key;
   std::optional<double> timeout_s;
 };
@@ -186,17 +186,17 @@ struct ModelsOptions {
   std::optional<std::string> query;
   Contract contract = Contract::kAny;
   std::optional<std::string> action_space;
-  // 1 to 1000.
+  // From 1 to 1000.
   std::uint32_t limit = 100;
   std::uint32_t offset = 0;
 };
 
 struct ClientOptions {
-  // Of a call with all its tries.
+  // Time limit of a call with all its attempts, in seconds.
   double timeout_s = 30;
-  // Further tries of calls that may be made again without harm.
+  // Number of retries of calls that are safe to repeat.
   int retries = 2;
-  // Certificates to trust, in PEM; those of the system when empty.
+  // Trusted certificates in PEM; the system's certificates if empty.
   std::string roots_pem;
 };
 
@@ -209,26 +209,26 @@ class Connection;
 //   limber::Client client("http://127.0.0.1:8080", "lmb_sk_…");
 //   const limber::Chunk chunk = client.Act("reference/potential-nav", {{0, 0, 0, 2, 0, 0}}, options);
 //
-// Every method throws what errors.hpp holds. Loops outlive their client.
+// Methods throw the exceptions of errors.hpp. A loop can outlive its client.
 class Client {
  public:
-  // `urls` are the addresses of one gateway's replicas, which are tried in turn. Throws BadInput for what is no address or no key.
+  // `urls` are the addresses of one gateway's replicas, which are tried in turn. Throws BadInput for an invalid address or key.
   Client(std::vector<std::string> urls, std::string key, ClientOptions options = {});
   Client(std::string url, std::string key, ClientOptions options = {});
-  // The address in LIMBER_URL, http://127.0.0.1:8080 where there is none, and the key in LIMBER_KEY.
+  // Uses the address in LIMBER_URL (default: http://127.0.0.1:8080) and the key in LIMBER_KEY.
   static Client FromEnvironment(ClientOptions options = {});
 
-  // Asks for one action chunk.
+  // Requests one action chunk.
   Chunk Act(const std::string& model, const Observation& seen, const ActOptions& options = {}) const;
-  // The same of several moments, oldest first; 32 at most.
+  // Requests one action chunk for several moments, oldest first; at most 32.
   Chunk Act(const std::string& model, const std::vector<Observation>& seen, const ActOptions& options = {}) const;
-  // Asks where in the pictures of an observation an instruction points.
+  // Locates an instruction in the images of an observation.
   Grounding Ground(const Observation& seen, const std::string& instruction, const GroundOptions& options = {}) const;
-  // One page of the catalog, the best match first where a query is given.
+  // Returns one page of the catalog; the best match first if a query is given.
   std::vector<Model> Models(const ModelsOptions& options = {}) const;
-  // Emergency stop of a robot: it gets no action from any replica until it is released.
+  // Orders an emergency stop. No replica sends actions to the robot until it is released.
   Stop StopRobot(const std::string& robot, const std::string& reason = "") const;
-  // Releases a robot. Each replica hears of it a moment later.
+  // Releases a robot. Other replicas apply the release a moment later.
   Stop ReleaseRobot(const std::string& robot) const;
 
   const std::shared_ptr<internal::Connection>& connection() const noexcept { return connection_; }

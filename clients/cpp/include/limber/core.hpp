@@ -1,7 +1,7 @@
-// What a robot does at each control step, as a machine of events and time: the twin of clients/python/limber/core.py. It has no clock, no threads
-// and no network, and allocates nothing. clients/conformance holds it to recorded traces, and has the rules.
+// The decision logic of a control loop, as a state machine of events and time; the counterpart of clients/python/limber/core.py. It has no clock,
+// no threads and no network, and allocates nothing. clients/conformance has the rules and the recorded traces that verify it.
 //
-// All times are milliseconds of one steady clock, the robot's. An object is used by one thread at a time.
+// All times are in milliseconds of the robot's monotonic clock. Not thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace limber {
 
-// Why a robot is to hold. The gateway's own reasons have the words of REST.
+// Why a robot must hold. The gateway's own reasons have the same words as on REST.
 enum class Hold : std::uint8_t {
   kNone,
   kConnecting,
@@ -33,51 +33,51 @@ enum class Hold : std::uint8_t {
   kClock,
   kInterrupted,
   kClosed,
-  // The gateway ended the loop with a refusal; who carries the loop knows its code.
+  // The gateway ended the loop with a refusal. The caller of the core knows the code.
   kRefused,
-  // The loop is over by a fault that is no refusal: its exception says which.
+  // The loop ended by an error that is not a refusal. The exception has the details.
   kFailed,
-  // A run is over: its time is, or the robot has nothing more to do.
+  // A run ended: its time is up, or the robot is done.
   kOver,
   kDone,
   // A reason that this version does not know.
   kUnknown,
 };
 
-// Whether a chunk or a hold was taken, or why it was not.
+// How a chunk or a hold was handled: taken, or why it is not used.
 enum class Verdict : std::uint8_t { kTaken, kOver, kOtherEpisode, kUnknown, kOlder, kStale, kLate };
 
-// What to do at one control step.
+// The decision for one control step.
 struct Decision {
   std::int64_t step = 0;
   std::uint32_t episode = 1;
-  // The observation of this step is to be sent.
+  // True if this step's observation must be sent.
   bool send = false;
-  // The row of the chunk that is due; -1 where the robot is to hold.
+  // The chunk row to execute; -1 if the robot must hold.
   std::int32_t row = -1;
-  // Why it is to hold; kNone where it is not.
+  // Why the robot must hold; kNone if it must not.
   Hold hold = Hold::kNone;
 };
 
-// What the loop has to know of a chunk.
+// The facts of a chunk that decisions depend on.
 struct ChunkFacts {
   std::uint32_t episode = 1;
   std::int64_t start_step = 0;
   std::int64_t valid_until_step = 0;
   double dt_ms = 0;
   std::int32_t rows = 0;
-  // When its observation was sensed.
+  // Capture time of its observation.
   std::optional<double> observation_time;
 };
 
-// One robot's loop.
+// The decision logic of one robot's control loop.
 class LoopCore {
  public:
-  // `finish`: a hold for want of a chunk, and a lost connection, leave the chunk before its valid rest.
+  // `finish`: execute the remaining valid rows of a chunk after a hold for a missing chunk and after a lost connection.
   explicit LoopCore(double rate_hz, bool finish = false, std::uint32_t episode = 1) noexcept
       : period_ms_(1000.0 / rate_hz), finish_(finish), episode_(episode) {}
 
-  // A control step is due.
+  // Returns the decision for a control step at the time `at`.
   Decision Tick(double at) noexcept {
     if (over_ == Hold::kNone && at < last_ - kBackMs) Stop(Hold::kClock);
     if (over_ != Hold::kNone) return {std::max<std::int64_t>(step_, 0), episode_, false, -1, over_};
@@ -99,7 +99,7 @@ class LoopCore {
     return {step_, episode_, send, static_cast<std::int32_t>(row), Hold::kNone};
   }
 
-  // The gateway has opened the loop.
+  // Handles the gateway's confirmation that the loop is open.
   void Opened(double deadline_ms) noexcept {
     if (over_ != Hold::kNone) return;
     connected_ = true;
@@ -107,7 +107,7 @@ class LoopCore {
     if (!has_) why_ = Hold::kNoChunk;
   }
 
-  // A chunk came.
+  // Handles a chunk.
   Verdict Chunk(double at, const ChunkFacts& chunk) noexcept {
     if (over_ != Hold::kNone) return Verdict::kOver;
     if (chunk.episode != episode_) return Verdict::kOtherEpisode;
@@ -127,7 +127,7 @@ class LoopCore {
     return Verdict::kTaken;
   }
 
-  // A hold came.
+  // Handles a hold.
   Verdict TakeHold(std::uint32_t episode, std::int64_t step, Hold reason) noexcept {
     if (over_ != Hold::kNone) return Verdict::kOver;
     if (episode != episode_) return Verdict::kOtherEpisode;
@@ -143,21 +143,21 @@ class LoopCore {
     return Verdict::kTaken;
   }
 
-  // The connection broke.
+  // Handles a broken connection.
   void Lost() noexcept {
     if (over_ != Hold::kNone) return;
     connected_ = false;
     Soft(Hold::kDisconnected);
   }
 
-  // The gateway ended the loop: kClosed where the robot asked for it, kRefused otherwise.
+  // Handles the end of the loop by the gateway: kClosed if the robot requested it, kRefused otherwise.
   void Ended(Hold why) noexcept {
     if (over_ != Hold::kNone) return;
     connected_ = false;
     Drop(why);
   }
 
-  // A new episode begins; its number.
+  // Begins a new episode and returns its number.
   std::uint32_t Reset() noexcept {
     episode_ += 1;
     step_ = sent_ = -1;
@@ -167,7 +167,7 @@ class LoopCore {
     return episode_;
   }
 
-  // The loop is over: the robot holds from now on.
+  // Ends the loop: every decision from now on is a hold.
   void Stop(Hold why) noexcept {
     if (over_ != Hold::kNone) return;
     over_ = why;
@@ -178,14 +178,14 @@ class LoopCore {
   Hold over() const noexcept { return over_; }
 
  private:
-  // A clock that goes back by more than this is not read any longer.
+  // The loop ends if the clock goes back by more than this.
   static constexpr double kBackMs = 1;
-  // Observations in a row that the gateway cannot use, until the loop gives up.
+  // Consecutive observations that the gateway cannot use before the loop ends.
   static constexpr int kMostRejected = 3;
-  // So much is added to a quotient before its whole part is taken.
+  // Added to a quotient before rounding down.
   static constexpr double kEpsilon = 1e-9;
 
-  // Holds for want of a chunk; the others say that what the robot would do is wrong.
+  // Holds because a chunk is missing. All other holds mean that executing the current chunk would be wrong.
   static constexpr bool IsSoft(Hold why) noexcept {
     switch (why) {
       case Hold::kLate:
@@ -224,7 +224,7 @@ class LoopCore {
   Hold over_ = Hold::kNone;
   bool connected_ = false;
   int rejected_ = 0;
-  // Of the episode's first control step.
+  // Refers to the episode's first control step.
   bool has_begun_ = false;
   double began_ = 0;
   double last_ = -std::numeric_limits<double>::infinity();
@@ -233,7 +233,7 @@ class LoopCore {
   ChunkFacts chunk_;
 };
 
-// The word of a reason, as in the traces and on REST.
+// Returns the word of a reason, as in the traces and on REST.
 constexpr std::string_view WordOf(Hold hold) noexcept {
   switch (hold) {
     case Hold::kNone: return "";
@@ -263,7 +263,7 @@ constexpr std::string_view WordOf(Hold hold) noexcept {
   return "unknown";
 }
 
-// The reason of a word.
+// Returns the reason of a word.
 constexpr Hold HoldOf(std::string_view word) noexcept {
   for (int each = 0; each <= static_cast<int>(Hold::kUnknown); ++each) {
     if (WordOf(static_cast<Hold>(each)) == word) return static_cast<Hold>(each);
@@ -271,7 +271,7 @@ constexpr Hold HoldOf(std::string_view word) noexcept {
   return Hold::kUnknown;
 }
 
-// The word of a verdict, as in the traces.
+// Returns the word of a verdict, as in the traces.
 constexpr std::string_view WordOf(Verdict verdict) noexcept {
   switch (verdict) {
     case Verdict::kTaken: return "taken";

@@ -1,5 +1,5 @@
-// Every exception of this library. `Refused` and the classes below it are what a gateway says: one class for each family of reasons, with the word
-// of the reason in `code`. The others are what goes wrong on this side.
+// The exceptions of this library. `Refused` and its subclasses are the gateway's refusals: one class for each family of reasons, with the reason's
+// word in `code`. The other exceptions are client-side errors.
 #pragma once
 
 #include <cstdint>
@@ -11,37 +11,37 @@
 
 namespace limber {
 
-// What goes wrong in this library. `what()` is one sentence that says what to do.
+// Base class of all exceptions. `what()` is one sentence that states the problem and the remedy.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// An argument cannot be sent: a number that is not finite, a picture that is none, too much of something. Nothing was sent.
+// An argument cannot be sent, such as a number that is not finite, an invalid image, or too many entries. Nothing was sent.
 class BadInput : public Error {
  public:
   using Error::Error;
 };
 
-// The gateway cannot be reached, or the connection broke before the answer was there.
+// The gateway is unreachable, or the connection broke before the answer arrived.
 class ConnectionFailed : public Error {
  public:
   using Error::Error;
 };
 
-// What answered is no gateway, or sent what no gateway sends. Nothing of it is executed.
+// The server is not a gateway, or its answer is invalid. The answer is not executed.
 class MalformedAnswer : public Error {
  public:
   using Error::Error;
 };
 
-// The clock that the loop reads went back, or is none: ages cannot be told any more, so the robot holds.
+// The loop's clock went back or returned no valid time. Observation ages are unknown, so the robot holds.
 class ClockJumped : public Error {
  public:
   using Error::Error;
 };
 
-// The gateway cannot use the robot's observations, several times in a row.
+// The gateway could not use several consecutive observations of the robot.
 class ObservationRejected : public Error {
  public:
   using Error::Error;
@@ -59,130 +59,130 @@ struct Suggestion {
   std::string change;
 };
 
-// An offering that is not in a plan, and why.
+// An offering that was excluded from a plan, and why.
 struct Dropped {
   std::string offering_id;
   std::string model;
   std::string provider;
-  // The figures of it, such as `p95 412 ms > 200 ms`.
+  // The measured value and the limit, such as `p95 412 ms > 200 ms`.
   std::string detail;
 };
 
-// One field at fault.
+// An invalid field.
 struct Violation {
   // Its path, such as `observations.0.proprio.2`.
   std::string path;
   std::string message;
-  // The rule that it breaks.
+  // The violated rule.
   std::string type;
 };
 
-// What a program can act on in a refusal; each refusal has what is of its kind.
+// Structured details of a refusal. Only the fields that apply to its reason are set.
 struct Details {
   std::vector<Suggestion> suggestions;
   std::vector<Dropped> dropped;
   std::vector<Violation> violations;
-  // Names near the one that was not found.
+  // Names similar to the one that was not found.
   std::vector<std::string> near;
-  // What had been needed, such as an action space that the model emits.
+  // What the request lacked, such as an action space that the model emits.
   std::vector<std::string> needed;
-  // What would be needed and what is there, in US dollars; absent where it is not about money.
+  // The required and the available amount, in US dollars; absent if the refusal is not about money.
   std::optional<double> required_usd;
   std::optional<double> available_usd;
 };
 
-// What the gateway said of a refusal.
+// The gateway's refusal.
 struct Refusal {
-  // The word of the reason, such as `no_route_available`; docs/errors of the gateway has all of them.
+  // The word of the reason, such as `no_route_available`; the gateway's docs/errors lists all of them.
   std::string code;
-  // The gateway's own sentence.
+  // The gateway's message.
   std::string message;
   // The HTTP status of the same refusal over REST.
   int status = 500;
-  // The same call may succeed later without a change.
+  // True if the same call can succeed later without a change.
   bool retryable = false;
-  // Seconds to wait before the same call is tried again; absent where the gateway did not say.
+  // Seconds to wait before a retry; absent if the gateway gave no value.
   std::optional<double> retry_after_s;
-  // Finds the call in the gateway's log.
+  // The request id, which the gateway's log also contains.
   std::string request_id;
   Details details;
 };
 
-// The gateway said no.
+// The gateway refused the call.
 class Refused : public Error {
  public:
   explicit Refused(Refusal refusal);
 
   const Refusal& refusal() const noexcept { return refusal_; }
   const std::string& code() const noexcept { return refusal_.code; }
-  // Relaxations that would admit an offering; with `no_route_available`.
+  // Relaxations that would admit an offering. Set for `no_route_available`.
   const std::vector<Suggestion>& suggestions() const noexcept { return refusal_.details.suggestions; }
 
  private:
   Refusal refusal_;
 };
 
-// The request is not what the schema takes.
+// The request does not match the schema.
 class ValidationError : public Refused {
  public:
   using Refused::Refused;
 };
 
-// There is no key, or it is not good.
+// The key is missing or invalid.
 class AuthenticationError : public Refused {
  public:
   using Refused::Refused;
 };
 
-// The key may not do this.
+// The key does not permit this operation.
 class PermissionRefused : public Refused {
  public:
   using Refused::Refused;
 };
 
-// It cannot be paid for.
+// The call cannot be paid for.
 class BillingError : public Refused {
  public:
   using Refused::Refused;
 };
 
-// What is named does not exist here.
+// The resource does not exist.
 class NotFoundError : public Refused {
  public:
   using Refused::Refused;
 };
 
-// Nothing can serve the request as it is constrained.
+// No offering satisfies the request's constraints.
 class RoutingError : public Refused {
  public:
   using Refused::Refused;
 };
 
-// It does not go together with what stands.
+// The request conflicts with the current state.
 class ConflictError : public Refused {
  public:
   using Refused::Refused;
 };
 
-// More than the key may do in a while.
+// The key exceeded its rate limit.
 class RateLimitError : public Refused {
  public:
   using Refused::Refused;
 };
 
-// Providers failed.
+// The providers failed.
 class UpstreamError : public Refused {
  public:
   using Refused::Refused;
 };
 
-// Time ran out.
+// The deadline passed.
 class OutOfTime : public Refused {
  public:
   using Refused::Refused;
 };
 
-// The gateway cannot at the moment.
+// The gateway is currently unable to serve the call.
 class ServerError : public Refused {
  public:
   using Refused::Refused;

@@ -1,4 +1,4 @@
-// A robot's control loop: observations go up when there is one, chunks come down, and at each control step there is an action or a hold.
+// A robot's control loop: sends observations, receives action chunks, and returns an action or a hold at each control step.
 #pragma once
 
 #include <array>
@@ -16,31 +16,31 @@
 
 namespace limber {
 
-// What no action may exceed, in the units of the action space. The gateway sends a hold in place of a chunk that does.
+// Limits for every action, in the units of the action space. The gateway sends a hold instead of a chunk that exceeds them.
 struct Bounds {
-  // Lowest and highest value: one for all dimensions, or one for each.
+  // Lowest and highest value: one for all dimensions, or one for each dimension.
   std::vector<double> lowest;
   std::vector<double> highest;
-  // Largest change of any value from one row of a chunk to the next.
+  // Largest change of any value between consecutive rows of a chunk.
   std::optional<double> max_change;
-  // Largest distance of a chunk's first row from the first values of `state`.
+  // Largest distance between a chunk's first row and the first values of `state`.
   std::optional<double> max_start_jump;
 };
 
 struct LoopOptions {
-  // Control steps a second; above 0, 10,000 at most.
+  // Control steps per second; above 0 and at most 10,000.
   double rate_hz = 50;
-  // The robot's name, for the emergency stop and the log.
+  // The robot's name, for emergency stops and the log.
   std::optional<std::string> robot;
-  // A contract, not a hint: `ee_delta_6d_grip` when absent.
+  // A requirement; `ee_delta_6d_grip` by default.
   std::optional<std::string> action_space;
   std::optional<std::uint32_t> horizon;
   std::optional<Bounds> bounds;
   std::optional<std::string> instruction;
-  // Lets a program that is started again go on in its episode; one of its own is made when absent.
+  // The session id. A restarted program that passes the same one resumes its episode. The default is a generated id.
   std::optional<std::string> session;
   std::uint32_t episode = 1;
-  // Further models that may take over inside an episode.
+  // Fallback models, which can take over within an episode.
   std::vector<std::string> models;
   Preference preference = Preference::kNone;
   Provider provider;
@@ -48,21 +48,21 @@ struct LoopOptions {
   std::optional<double> temperature;
   std::optional<std::string> preset;
   Embodiment embodiment = Embodiment::kAny;
-  // The valid rest of a chunk is executed after a hold for want of the next one, and while the connection is opened again. Without it the robot
+  // Execute the remaining valid rows of a chunk after a hold for a missing chunk and while the connection is being reopened. If false, the robot
   // stops at once.
   bool finish_chunks = false;
-  // For so long a first connection is sought.
+  // Time limit for the first connection, in seconds.
   double connect_timeout_s = 10;
-  // Seconds of a clock that only goes forward; std::chrono::steady_clock where it is empty. It is called on the loop's threads too.
+  // A monotonic clock in seconds; std::chrono::steady_clock if empty. The loop's threads call it too.
   std::function<double()> clock;
 };
 
-// What is due at one control step.
+// What the robot must do at one control step.
 struct Due {
-  // One number for each dimension, valid until the next Tick; nullptr where the robot is to hold.
+  // One number for each dimension, valid until the next Tick; nullptr if the robot must hold.
   const double* action = nullptr;
   std::size_t dimensions = 0;
-  // Why it is to hold; kNone where it is not.
+  // Why the robot must hold; kNone if it must not.
   Hold hold = Hold::kNone;
   std::int64_t step = 0;
   std::uint32_t episode = 1;
@@ -70,41 +70,41 @@ struct Due {
   explicit operator bool() const noexcept { return action != nullptr; }
 };
 
-// Size and encodings of one camera's pictures, as the offering that will serve declares them.
+// The image size of one camera, as the serving offering declares it.
 struct CameraHint {
   std::string camera;
-  // 0 stands for any.
+  // 0 accepts any size.
   std::uint32_t width = 0;
   std::uint32_t height = 0;
-  // Other sizes are taken too, and made to fit.
+  // True if other sizes are accepted and resized.
   bool any_size = false;
 };
 
-// How a loop does.
+// Statistics of a loop.
 struct LoopStats {
-  // Control steps, and those among them with an action.
+  // Number of control steps, and how many of them had an action.
   std::uint64_t steps = 0;
   std::uint64_t actions = 0;
-  // Control steps without one, by reason; those that did not occur are left out.
+  // Number of control steps without an action, by reason; reasons that did not occur are omitted.
   std::vector<std::pair<Hold, std::uint64_t>> holds;
   // Actions per second: in the last whole second, since the first action, and in the worst whole second.
   double rate_hz = 0;
   double average_hz = 0;
   double worst_second_hz = 0;
-  // How old observations were when their chunks came, in milliseconds, over the last thousand.
+  // Age of observations when their chunks arrived, in milliseconds, over the last 1,000 chunks: the median and the 99th percentile.
   double age_ms = 0;
   double age_p99_ms = 0;
-  // Chunks that were taken; chunks that came and were not, by reason.
+  // Number of chunks taken; number of received chunks that were not taken, by reason.
   std::uint64_t chunks = 0;
   std::vector<std::pair<Verdict, std::uint64_t>> refused_chunks;
-  // Actions of a chunk whose time was over. Stays 0.
+  // Number of executed actions of an expired chunk. Always 0.
   std::uint64_t stale_actions = 0;
-  // Observations that a newer one replaced before they were sent.
+  // Number of observations that a newer one replaced before they were sent.
   std::uint64_t replaced = 0;
-  // Streams that were opened; more than one where connections broke.
+  // Number of opened streams; more than one if connections broke.
   std::uint64_t streams = 0;
   double cost_usd = 0;
-  // Who serves; absent before the gateway has said it.
+  // The serving offering; absent until the gateway has reported it.
   std::optional<Route> route;
 
   std::uint64_t held(Hold why) const noexcept {
@@ -132,43 +132,43 @@ struct Outcome {
 //     if (due) Move(due.action, due.dimensions); else Brake();
 //   }
 //
-// One thread ticks; every other method may be called from any thread, but not from a signal handler. Connections that break are opened again,
-// on the next of the client's addresses. What cannot be mended, such as a key that was revoked or an emergency stop, is thrown by Tick, once
-// and again, and the robot is to hold.
+// One thread calls Tick. All other methods are thread-safe, but must not be called from a signal handler. Broken connections are reopened, at the
+// next of the client's addresses. After a permanent error, such as a revoked key or an emergency stop, every Tick throws it, and the robot must
+// hold.
 class Loop {
  public:
-  // Throws BadInput for options that cannot be. Nothing is sent before Start or the first Tick.
+  // Throws BadInput for invalid options. Nothing is sent before Start or the first Tick.
   Loop(const Client& client, const std::string& model, LoopOptions options);
-  // Ends the loop: what is under way is called off. Takes up to two seconds where nobody answers.
+  // Ends the loop and cancels pending work. Takes up to 2 s if the gateway does not answer.
   ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  // Opens the stream; done by the first Tick otherwise.
+  // Opens the stream. Otherwise, the first Tick opens it.
   void Start();
-  // Takes what the robot senses now and gives what it is to do now. Call it once in each control step. What is sensed is copied; after the
-  // largest observation has been seen, nothing is allocated. Throws BadInput for an observation that cannot be sent, which ends nothing, and
-  // what ended the loop once it has ended.
+  // Passes what the robot senses and returns what it must do now. Call it once per control step. The observation is copied; once the largest
+  // observation has been copied, Tick does not allocate. Throws BadInput for an observation that cannot be sent, which does not end the loop.
+  // After the loop has ended, throws the error that ended it.
   Due Tick(const Observation& seen);
 
-  // What the robot senses, into the same object each time; false ends the run.
+  // Writes what the robot senses into the object, which is reused; false ends the run.
   using Observe = std::function<bool(Observation&)>;
-  // Moves the robot, or has it hold, for the reason in `hold`, where there is no action.
+  // Moves the robot, or makes it hold if there is no action. `hold` has the reason.
   using Act = std::function<void(const Due&)>;
-  // Runs the loop at its rate for `max_seconds`, which has no default on purpose. It ends then, by Interrupt, when `observe` gives false, or with
-  // an exception: a callback's, or what ended the loop. In every case `act` is told to hold before the method ends. A second run begins a new
-  // episode. Nobody watches the callbacks: a robot whose program hangs needs a watchdog of its own.
+  // Runs the loop at its rate for `max_seconds`, which intentionally has no default. The run ends then, by Interrupt, when `observe` returns false, or
+  // with an exception of a callback or of the loop. In every case `act` is told to hold before the method returns. A second run begins a new
+  // episode. There is no watchdog for callbacks: a robot whose program can hang needs its own.
   Outcome Run(const Observe& observe, const Act& act, double max_seconds);
 
-  // The robot holds from its next control step on, which comes at once in a run. Nothing is thrown.
+  // Makes the robot hold from its next control step, which follows at once in a run. Nothing is thrown.
   void Interrupt();
-  // Begins a new episode: nothing of the one before is executed. Its number.
+  // Begins a new episode and returns its number. The previous episode's chunk is discarded.
   std::uint32_t Reset(std::optional<std::string> instruction = std::nullopt);
   // Ends the loop, as the destructor does.
   void Close();
 
   LoopStats Stats() const;
-  // What the offering declares of its cameras; empty before the gateway has said it, and where nothing is declared.
+  // Returns the image sizes that the serving offering declares; empty until the gateway has reported them, and if there are none.
   std::vector<CameraHint> Cameras() const;
   const std::string& session() const noexcept;
 
