@@ -1,4 +1,4 @@
-"""What a policy of this kind is told, under `--policy.…`."""
+"""The policy's options, under `--policy.…`."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from lerobot.configs.policies import PreTrainedConfig
 @PreTrainedConfig.register_subclass("limber")
 @dataclass
 class LimberConfig(PreTrainedConfig):
-    """A model of a gateway. The address and the key come from `LIMBER_URL` and `LIMBER_KEY`, so that no key is saved with a policy."""
+    """A gateway model. The address and the key come from `LIMBER_URL` and `LIMBER_KEY`, so that a saved policy contains no key."""
 
     #: A slug, an alias such as `service/auto:manipulation`, or either with a variant suffix.
     model: str = "service/auto"
-    #: The action space that the robot takes.
+    #: The robot's action space.
     action_space: str = "continuous_nd"
-    #: Rows of each chunk.
+    #: Number of rows in each chunk.
     chunk_size: int = 16
-    #: Rows that are executed before the model is asked again.
+    #: Number of rows that are executed before the next chunk is requested.
     n_action_steps: int = 8
-    #: The robot's name, for the emergency stop.
+    #: The robot's name, for emergency stops.
     robot_id: str | None = None
-    #: Seconds that an answer may take.
+    #: Time limit for an answer, in seconds.
     timeout_s: float = 10.0
 
     def validate_features(self) -> None:
-        """Nothing: what a model takes is the gateway's to say."""
+        """Checks nothing about the features: the gateway validates the model's input."""
         if not 1 <= self.n_action_steps <= self.chunk_size <= 256:
-            raise ValueError(f"n_action_steps is {self.n_action_steps} and chunk_size {self.chunk_size}; 1 <= n_action_steps <= chunk_size <= 256")
+            raise ValueError(f"1 <= n_action_steps <= chunk_size <= 256 is required, got n_action_steps {self.n_action_steps} and chunk_size {self.chunk_size}")
 
     @property
     def observation_delta_indices(self) -> None:
@@ -43,7 +43,7 @@ class LimberConfig(PreTrainedConfig):
         return None
 
     def get_optimizer_preset(self) -> None:
-        raise NotImplementedError("a model of a gateway is not trained here")
+        raise NotImplementedError("gateway models cannot be trained")
 
     def get_scheduler_preset(self) -> None:
         return None

@@ -1,4 +1,4 @@
-"""From LeRobot's batches to observations of a gateway, and back. Needs neither LeRobot nor torch."""
+"""Converts LeRobot batches to gateway observations. Needs neither LeRobot nor torch."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from limber.errors import BadInput
 
 STATE = "observation.state"
 IMAGES = "observation.images."
-#: The one camera of environments that name none.
+#: The camera name for environments with a single unnamed camera.
 IMAGE = "observation.image"
 
 
 def array_of(value: Any) -> NDArray[Any]:
-    """A tensor as an array, wherever it lies."""
+    """Converts a tensor on any device to an array."""
     if hasattr(value, "detach"):
         value = value.detach().cpu()
     return np.asarray(value)
 
 
 def _one(array: NDArray[Any], dimensions: int, name: str) -> NDArray[Any]:
-    """Without the dimension of the batch, which has to be of one robot."""
+    """Removes the batch dimension. Raises `BadInput` if the batch has more than one robot."""
     if array.ndim == dimensions + 1:
         if array.shape[0] != 1:
-            raise BadInput(f"{name} is a batch of {array.shape[0]}; a gateway's model acts for one robot at a time")
+            raise BadInput(f"{name} must be a batch of one robot, got {array.shape[0]}")
         return array[0]
     if array.ndim != dimensions:
         raise BadInput(f"{name} has the shape {array.shape}")
@@ -36,30 +36,30 @@ def _one(array: NDArray[Any], dimensions: int, name: str) -> NDArray[Any]:
 
 
 def picture(value: Any, name: str) -> NDArray[np.uint8]:
-    """Height x width x 3 of uint8, from LeRobot's 3 x height x width of floats from 0 to 1."""
+    """Converts LeRobot's (3, height, width) floats from 0 to 1 to uint8 of shape (height, width, 3)."""
     image = _one(array_of(value), 3, name)
     if image.shape[0] in (1, 3) and image.shape[2] not in (1, 3):
         image = image.transpose(1, 2, 0)
     if image.dtype == np.uint8:
         return image
     if image.dtype.kind != "f" or not np.isfinite(image).all() or image.min() < -1e-3 or image.max() > 1 + 1e-3:
-        raise BadInput(f"{name} has to be uint8, or floats from 0 to 1")
+        raise BadInput(f"{name} must be uint8, or floats from 0 to 1")
     return np.clip(image * 255 + 0.5, 0, 255).astype(np.uint8)
 
 
 def observation_of(batch: Mapping[str, Any]) -> Observation:
-    """What is sent of a batch."""
+    """Converts a batch to an observation."""
     images = {name.removeprefix(IMAGES): picture(value, name) for name, value in batch.items() if name.startswith(IMAGES)}
     if IMAGE in batch:
         images[""] = picture(batch[IMAGE], IMAGE)
     state = _one(array_of(batch[STATE]), 1, STATE) if STATE in batch else None
     if state is None and not images:
-        raise BadInput(f"the batch has neither {STATE} nor pictures; it has {', '.join(map(str, batch)) or 'nothing'}")
+        raise BadInput(f"the batch must have {STATE} or images, got {', '.join(map(str, batch)) or 'no keys'}")
     return Observation(images=images, state=state)
 
 
 def task_of(batch: Mapping[str, Any]) -> str | None:
-    """The task, where it is told."""
+    """Returns the task, if the batch has one."""
     task = batch.get("task")
     if isinstance(task, (list, tuple)):
         task = task[0] if task else None

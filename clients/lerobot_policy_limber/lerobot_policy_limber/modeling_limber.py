@@ -1,4 +1,4 @@
-"""A model of a gateway behind LeRobot's policy."""
+"""A gateway model with LeRobot's policy interface."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lerobot_policy_limber.mapping import observation_of, task_of
 
 
 class LimberPolicy(PreTrainedPolicy):  # type: ignore[misc]
-    """Asks a gateway for chunks, and gives their rows one after the other."""
+    """Requests chunks from a gateway and returns their rows one by one."""
 
     config_class = LimberConfig
     name = "limber"
@@ -30,7 +30,7 @@ class LimberPolicy(PreTrainedPolicy):  # type: ignore[misc]
 
     @classmethod
     def from_pretrained(cls, pretrained_name_or_path: Any, *, config: LimberConfig | None = None, **kwargs: Any) -> LimberPolicy:
-        """There are no weights: the configuration is all."""
+        """Creates the policy from its configuration. There are no weights."""
         if config is None:
             config = LimberConfig.from_pretrained(pretrained_name_or_path)
         return cls(config)
@@ -39,15 +39,15 @@ class LimberPolicy(PreTrainedPolicy):  # type: ignore[misc]
         return {}
 
     def forward(self, batch: dict[str, Any]) -> Any:
-        raise NotImplementedError("a model of a gateway is not trained here")
+        raise NotImplementedError("gateway models cannot be trained")
 
     def reset(self) -> None:
-        """A new episode: another provider may serve it, and nothing of the last chunk is left."""
+        """Begins a new episode: drops the last chunk; another provider can serve the next one."""
         self._rows.clear()
         self._session = f"lerobot-{uuid.uuid4().hex}"
 
     def predict_action_chunk(self, batch: dict[str, Any], **kwargs: Any) -> Any:
-        """The chunk for an observation: a tensor of 1 x rows x dimensions, float32."""
+        """Returns the chunk for an observation: a float32 tensor of shape (1, rows, dimensions)."""
         config = self.config
         chunk = self._client.act(
             config.model,
@@ -61,7 +61,7 @@ class LimberPolicy(PreTrainedPolicy):  # type: ignore[misc]
         return torch.from_numpy(chunk.steps.astype(np.float32)[None])
 
     def select_action(self, batch: dict[str, Any], **kwargs: Any) -> Any:
-        """The action for now: a tensor of 1 x dimensions, float32."""
+        """Returns the next action: a float32 tensor of shape (1, dimensions)."""
         if not self._rows:
             chunk = self.predict_action_chunk(batch)
             self._rows.extend(chunk[0, i] for i in range(self.config.n_action_steps))

@@ -1,4 +1,4 @@
-"""What LeRobot does with observations and actions on their way: nothing, for models of a gateway take and give physical units."""
+"""LeRobot's processing of observations and actions. It is empty, because gateway models use physical units."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lerobot.utils.constants import POLICY_POSTPROCESSOR_DEFAULT_NAME, POLICY_PR
 
 
 def make_limber_pre_post_processors(config: Any, dataset_stats: Any = None, **kwargs: Any) -> tuple[Any, Any]:
-    """The two pipelines. Statistics of a dataset are not used."""
+    """Returns the two pipelines. Dataset statistics are not used."""
     before = PolicyProcessorPipeline(
         steps=[RenameObservationsProcessorStep(rename_map={}), AddBatchDimensionProcessorStep()],
         name=POLICY_PREPROCESSOR_DEFAULT_NAME,

@@ -34,7 +34,7 @@ def test_a_batch_becomes_an_observation() -> None:
 @pytest.mark.parametrize(
     ("batch", "words"),
     [
-        ({}, "neither"),
+        ({}, "must have"),
         ({"observation.state": np.zeros((2, 3))}, "one robot"),
         ({"observation.state": np.zeros((1, 1, 3))}, "shape"),
         ({"observation.images.a": IMAGE * 255}, "0 to 1"),

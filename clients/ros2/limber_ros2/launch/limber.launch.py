@@ -10,7 +10,7 @@ def generate_launch_description() -> LaunchDescription:
     return LaunchDescription(
         [
             DeclareLaunchArgument("config", description="The YAML file that maps topics to fields."),
-            DeclareLaunchArgument("url", default_value="http://127.0.0.1:8080", description="Where the gateway listens."),
+            DeclareLaunchArgument("url", default_value="http://127.0.0.1:8080", description="The gateway's address."),
             Node(
                 package="limber_ros2",
                 executable="node",

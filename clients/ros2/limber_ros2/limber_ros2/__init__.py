@@ -1,1 +1,1 @@
-"""A robot's topics and a Limber gateway. `mapping` and `runner` need no ROS; `node` does."""
+"""Connects a robot's topics to a Limber gateway. `mapping` and `runner` do not need ROS; `node` does."""

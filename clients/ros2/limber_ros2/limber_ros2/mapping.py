@@ -1,8 +1,8 @@
-"""Topics to the fields of an observation, and rows of actions to topics, by a configuration. It knows messages by their fields alone, so it
-needs no ROS.
+"""Converts topics to observations, and rows of actions to topics, by a configuration. Accesses messages only by their fields, so it does not
+need ROS.
 
-A path reads a field: `pose.pose.position.x`, `data[3]`, `data[0:7]`, `position[elbow]` for the entry whose `name` is `elbow`, as in
-`sensor_msgs/msg/JointState`, and `yaw(pose.pose.orientation)` for the turn about the vertical of a quaternion, in radians.
+A path names a field: `pose.pose.position.x`, `data[3]`, `data[0:7]`, `position[elbow]` for the entry whose `name` is `elbow`, as in
+`sensor_msgs/msg/JointState`, and `yaw(pose.pose.orientation)` for a quaternion's rotation about the vertical axis, in radians.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import limber
 import numpy as np
 from numpy.typing import NDArray
 
-#: Makes an empty message of a type such as `geometry_msgs/msg/Twist`.
+#: Creates an empty message of a type such as `geometry_msgs/msg/Twist`.
 Make = Callable[[str], Any]
 
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _PATH = re.compile(rf"{_NAME}(?:\.{_NAME}|\[[^\[\]]+\])*")
 _PART = re.compile(rf"({_NAME})|\[([^\[\]]+)\]")
 _TYPE = re.compile(r"[a-z][a-z0-9_]*/msg/[A-Za-z][A-Za-z0-9]*")
-#: Bytes of a pixel, and which of them are red, green and blue.
+#: Bytes per pixel, and the offsets of red, green and blue.
 _COLOURS: Mapping[str, tuple[int, tuple[int, ...]]] = {
     "rgb8": (3, (0, 1, 2)),
     "bgr8": (3, (2, 1, 0)),
@@ -40,11 +40,11 @@ _DEPTHS = ("16UC1", "mono16")
 
 
 class MappingError(ValueError):
-    """The configuration cannot be, or a message does not fit it. Its text names the place, and what would do."""
+    """The configuration is invalid, or a message does not match it. The text names the location and the remedy."""
 
 
 class NotReady(Exception):
-    """There is nothing to act on: a topic is silent, or what came on it is too old. Its text says which."""
+    """The current input is incomplete: a topic is silent, or its newest message is too old. The text names the topic."""
 
 
 # Paths
@@ -52,31 +52,31 @@ class NotReady(Exception):
 
 @dataclass(frozen=True)
 class Path:
-    """A way to a value of a message."""
+    """A path to a value in a message."""
 
     text: str
-    #: Names of fields, and keys: a number, a slice, or the name of an entry.
+    #: Field names, and keys: a number, a slice, or the name of an entry.
     steps: tuple[tuple[str, str], ...]
-    #: `yaw`, or nothing.
+    #: `yaw`, or empty.
     turn: str = ""
 
     @staticmethod
     def of(text: Any, where: str) -> Path:
-        """Reads a path. Raises `MappingError` for what is none; `where` is its place in the configuration."""
+        """Parses a path. Raises `MappingError` if it is invalid; `where` is its location in the configuration."""
         if not isinstance(text, str):
-            raise MappingError(f"{where} is {text!r}; give a path such as pose.position.x")
+            raise MappingError(f"{where} must be a path such as pose.position.x, got {text!r}")
         plain, turn = text.strip(), ""
         if (called := re.fullmatch(r"(\w+)\((.*)\)", plain)) is not None:
             turn, plain = called.group(1), called.group(2).strip()
             if turn != "yaw":
-                raise MappingError(f"{where}: there is no function {turn!r}; there is yaw")
+                raise MappingError(f"{where}: unknown function {turn!r}; only yaw is supported")
         if _PATH.fullmatch(plain) is None:
-            raise MappingError(f"{where}: {text!r} is no path; give one such as pose.position.x, data[0:7] or position[elbow]")
+            raise MappingError(f"{where}: {text!r} is not a path; use one such as pose.position.x, data[0:7] or position[elbow]")
         steps = tuple(("field", name) if name else ("key", key.strip()) for name, key in _PART.findall(plain))
         return Path(text, steps, turn)
 
     def read(self, message: Any, where: str) -> Any:
-        """The value. Raises `MappingError` where the message has none."""
+        """Returns the value. Raises `MappingError` if the message does not have it."""
         value, above = message, None
         for kind, name in self.steps:
             if kind == "field":
@@ -96,18 +96,18 @@ class Path:
             return value[slice(*(int(each) if each else None for each in cut.groups()))]
         if re.fullmatch(r"-?\d+", key) is not None:
             if not -size <= int(key) < size:
-                raise MappingError(f"{where}: {self.text}: there are {size} entries, and none at {key}")
+                raise MappingError(f"{where}: {self.text}: index {key} is out of range; there are {size} entries")
             return value[int(key)]
         names = list(getattr(above, "name", ()))
         if key not in names:
-            raise MappingError(f"{where}: {self.text}: there is no {key!r}; there are {', '.join(map(str, names)) or 'no names'}")
+            raise MappingError(f"{where}: {self.text}: {key!r} not found; the names are {', '.join(map(str, names)) or 'empty'}")
         at = names.index(key)
         if at >= size:
-            raise MappingError(f"{where}: {self.text}: {key!r} is entry {at}, and there are {size}")
+            raise MappingError(f"{where}: {self.text}: {key!r} is entry {at}, but there are only {size}")
         return value[at]
 
     def write(self, message: Any, value: Any, where: str) -> None:
-        """Sets a field. Raises `MappingError` where the message has none."""
+        """Sets a field. Raises `MappingError` if the message does not have it."""
         to = message
         for kind, name in self.steps[:-1]:
             if kind == "field":
@@ -118,7 +118,7 @@ class Path:
                 to = self._entry(to, None, name, where)
         kind, name = self.steps[-1]
         if kind != "field" or not hasattr(to, name):
-            raise MappingError(f"{where}: {self.text}: {type(to).__name__} has no field {name!r} to set")
+            raise MappingError(f"{where}: {self.text}: {type(to).__name__} has no field {name!r}")
         setattr(to, name, value)
 
 
@@ -126,38 +126,38 @@ def _yaw(turn: Any, where: str) -> float:
     try:
         x, y, z, w = (float(getattr(turn, each)) for each in "xyzw")
     except (AttributeError, TypeError, ValueError):
-        raise MappingError(f"{where}: yaw takes a quaternion with x, y, z and w") from None
-    # An empty message of ROS has the quaternion 0, 0, 0, 0 or 0, 0, 0, 1; the first of them is no turn.
+        raise MappingError(f"{where}: yaw needs a quaternion with x, y, z and w") from None
+    # ROS initializes quaternions to 0, 0, 0, 0 or to 0, 0, 0, 1; the first is not a rotation.
     if not 0.5 < math.hypot(x, y, z, w) < 2:
-        raise MappingError(f"{where}: the quaternion has the length {math.hypot(x, y, z, w):g}, and not 1")
+        raise MappingError(f"{where}: the quaternion must have length 1, got length {math.hypot(x, y, z, w):g}")
     return math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
 
 
 def numbers(value: Any, where: str) -> list[float]:
-    """One number or a row of them, all of them finite. Raises `MappingError` for anything else."""
+    """Returns one number or a row of numbers as a list. Raises `MappingError` if any of them is not a finite number."""
     row = [value] if isinstance(value, (int, float, np.number)) else value
     if isinstance(row, (str, bytes)) or not hasattr(row, "__iter__"):
-        raise MappingError(f"{where} is a {type(value).__name__}, and not a number or a row of numbers")
+        raise MappingError(f"{where} must be a number or a row of numbers, got {type(value).__name__}")
     try:
         found = [float(each) for each in row]
     except (TypeError, ValueError):
-        raise MappingError(f"{where} holds something that is no number") from None
+        raise MappingError(f"{where} contains a value that is not a number") from None
     for i, each in enumerate(found):
         if not math.isfinite(each):
-            raise MappingError(f"{where}[{i}] is {each}; every number has to be finite")
+            raise MappingError(f"{where}[{i}] must be finite, got {each}")
     return found
 
 
-# Pictures
+# Images
 
 
 def picture(message: Any, where: str) -> NDArray[np.uint8] | bytes:
-    """What a message of `sensor_msgs` shows: the bytes of a compressed picture, or an array of height x width x 3 in RGB, or of grey."""
+    """Converts an image message of `sensor_msgs`: the bytes of a compressed image, or uint8 of shape (height, width, 3), RGB, or gray."""
     if hasattr(message, "format"):
         return bytes(message.data)
     encoding = str(getattr(message, "encoding", ""))
     if encoding not in _COLOURS:
-        raise MappingError(f"{where}: the encoding {encoding!r} is not read; {', '.join(_COLOURS)} are, and compressed pictures")
+        raise MappingError(f"{where}: unsupported encoding {encoding!r}; use {', '.join(_COLOURS)}, or compressed images")
     width, order = _COLOURS[encoding]
     rows = _rows(message, width, where)
     pixels = rows.reshape(rows.shape[0], -1, width)[:, :, list(order)]
@@ -165,7 +165,7 @@ def picture(message: Any, where: str) -> NDArray[np.uint8] | bytes:
 
 
 def depth(message: Any, where: str) -> NDArray[np.uint16]:
-    """A depth picture: height x width of uint16, in millimetres. One of floats is taken to be in metres, as ROS has it."""
+    """Converts a depth image to uint16 of shape (height, width), in millimeters. Floats are in meters, as in ROS."""
     encoding = str(getattr(message, "encoding", ""))
     order = ">" if getattr(message, "is_bigendian", 0) else "<"
     if encoding in _DEPTHS:
@@ -173,21 +173,21 @@ def depth(message: Any, where: str) -> NDArray[np.uint16]:
         return millimetres
     if encoding == "32FC1":
         metres = _rows(message, 4, where).view(f"{order}f4").astype(np.float64)
-        # What is not known is 0, as in pictures of 16 bits.
+        # Unknown depth is 0, as in 16-bit images.
         known = np.where(np.isfinite(metres), metres, 0.0)
         rounded: NDArray[np.uint16] = np.clip(np.rint(known * 1000), 0, 65535).astype(np.uint16)
         return rounded
-    raise MappingError(f"{where}: the encoding {encoding!r} is no depth that is read; 16UC1 and 32FC1 are")
+    raise MappingError(f"{where}: unsupported depth encoding {encoding!r}; use 16UC1 or 32FC1")
 
 
 def _rows(message: Any, width: int, where: str) -> NDArray[np.uint8]:
-    """The bytes of an `Image`, without what pads its rows."""
+    """Returns the bytes of an `Image` without the row padding."""
     high, wide, step = (int(getattr(message, each, 0)) for each in ("height", "width", "step"))
     if not (0 < high <= 16384 and 0 < wide <= 16384):
-        raise MappingError(f"{where}: the picture is {wide} x {high} pixels; 1 to 16384 each")
+        raise MappingError(f"{where}: the image must have 1 to 16384 pixels on each side, got {wide} x {high}")
     data = np.frombuffer(bytes(message.data), dtype=np.uint8)
     if step < wide * width or data.size < step * high:
-        raise MappingError(f"{where}: {data.size} bytes in rows of {step} do not hold {wide} x {high} pixels of {width} bytes")
+        raise MappingError(f"{where}: {data.size} bytes in rows of {step} cannot contain {wide} x {high} pixels of {width} bytes")
     return np.ascontiguousarray(data[: step * high].reshape(high, step)[:, : wide * width])
 
 
@@ -196,7 +196,7 @@ def _rows(message: Any, width: int, where: str) -> NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class Source:
-    """What is read of one topic."""
+    """The inputs from one topic."""
 
     where: str
     topic: str
@@ -207,27 +207,27 @@ class Source:
     instruction: Path | None = None
     image: str | None = None
     depth: str | None = None
-    #: Seconds that a message stands; None: for ever.
+    #: Maximum age of a message, in seconds; None for no limit.
     max_age_s: float | None = None
-    #: There is something to act on without it.
+    #: True if the robot can act without it.
     optional: bool = False
-    #: Every message counts: reliable delivery is asked for, where sensors' own is otherwise.
+    #: True if every message matters: requests reliable delivery instead of the sensor default.
     reliable: bool = False
 
 
 @dataclass(frozen=True)
 class Column:
-    """Numbers of an action: `value * scale + offset` each."""
+    """Numbers of an action, each converted by `value * scale + offset`."""
 
     columns: tuple[int, ...] | None
     scale: float = 1.0
     offset: float = 0.0
-    #: One number, and not a row of them.
+    #: True for one number instead of a row of numbers.
     single: bool = False
 
     def of(self, row: NDArray[np.float64], where: str) -> float | list[float]:
         if self.columns is not None and max(self.columns) >= len(row):
-            raise MappingError(f"{where}: column {max(self.columns)} is asked for, and an action has {len(row)} numbers")
+            raise MappingError(f"{where}: column {max(self.columns)} is out of range; an action has {len(row)} numbers")
         picked = row if self.columns is None else row[list(self.columns)]
         values = [float(each) * self.scale + self.offset for each in picked]
         return values[0] if self.single else values
@@ -235,7 +235,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A `trajectory_msgs/msg/JointTrajectory` of one point."""
+    """A `trajectory_msgs/msg/JointTrajectory` with one point."""
 
     joints: tuple[str, ...]
     column: Column
@@ -243,24 +243,24 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Sink:
-    """What is published on one topic."""
+    """The output to one topic."""
 
     where: str
     topic: str
     type: str
     set: tuple[tuple[Path, Column], ...] = ()
     trajectory: Trajectory | None = None
-    #: What is set whatever the action is.
+    #: Constant fields.
     constants: tuple[tuple[Path, Any], ...] = ()
-    #: Where the time goes; None where the message has none.
+    #: The timestamp field; None if the message has none.
     stamp: Path | None = None
-    #: What is set where the robot holds; None publishes nothing then.
+    #: The fields to set during a hold; None publishes nothing.
     hold: tuple[tuple[Path, Any], ...] | None = None
 
 
 @dataclass(frozen=True)
 class Done:
-    """A topic that says that the robot is done."""
+    """A topic that reports whether the robot is done."""
 
     where: str
     topic: str
@@ -270,7 +270,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Config:
-    """A robot."""
+    """The configuration of a robot."""
 
     model: str
     rate_hz: float
@@ -287,7 +287,7 @@ class Config:
     finish_chunks: bool = False
     state_names: tuple[str, ...] = ()
     done: Done | None = None
-    #: Seconds without anything to act on, at the beginning or later, until a run gives up.
+    #: Seconds without complete input, at the start or later, before a run fails.
     patience_s: float = 5.0
 
     @property
@@ -295,7 +295,7 @@ class Config:
         return 1 / self.rate_hz
 
     def loop_options(self) -> dict[str, Any]:
-        """What `limber.Loop` is opened with."""
+        """Returns the options of `limber.Loop`."""
         return {
             "rate_hz": self.rate_hz,
             "action_space": self.action_space,
@@ -310,11 +310,11 @@ class Config:
 
 
 class _Part:
-    """One mapping of the configuration, of which everything has to be known."""
+    """One mapping of the configuration. Unknown keys are errors."""
 
     def __init__(self, value: Any, where: str) -> None:
         if not isinstance(value, Mapping):
-            raise MappingError(f"{where} is a {type(value).__name__}; give a mapping")
+            raise MappingError(f"{where} must be a mapping, got {type(value).__name__}")
         self.left = dict(value)
         self.where = where
         self.known: list[str] = []
@@ -326,23 +326,23 @@ class _Part:
                 raise MappingError(f"{self.where} has no {name}")
             return otherwise
         value = self.left.pop(name)
-        # A truth is a number in Python, and none here.
+        # In Python, bool is a subclass of int; here it is not a number.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise MappingError(f"{self.where}.{name} is {value!r}, a {type(value).__name__}; give {_words(kind)}")
+            raise MappingError(f"{self.where}.{name} must be {_words(kind)}, got {value!r}")
         return value
 
     def number(self, name: str, least: float, most: float, otherwise: float | None = None, *, required: bool = False) -> float | None:
         value = self.take(name, (int, float), otherwise, required=required)
         if value is not None and not least <= value <= most:
-            raise MappingError(f"{self.where}.{name} is {value:g}; {least:g} to {most:g}")
+            raise MappingError(f"{self.where}.{name} must be between {least:g} and {most:g}, got {value:g}")
         return None if value is None else float(value)
 
     def over(self) -> None:
         for name in self.left:
-            raise MappingError(f"{self.where} has no {name!r}; it has {', '.join(self.known)}")
+            raise MappingError(f"{self.where} has no key {name!r}; the keys are {', '.join(self.known)}")
 
 
-_WORDS = {int: "a whole number", float: "a number", str: "a text", list: "a list", Mapping: "a mapping", bool: "true or false"}
+_WORDS = {int: "a whole number", float: "a number", str: "a string", list: "a list", Mapping: "a mapping", bool: "true or false"}
 
 
 def _words(kind: type | tuple[type, ...]) -> str:
@@ -350,7 +350,7 @@ def _words(kind: type | tuple[type, ...]) -> str:
 
 
 def config_of(value: Any) -> Config:
-    """The configuration of what a YAML file holds. Raises `MappingError`."""
+    """Parses the content of a YAML file. Raises `MappingError`."""
     part = _Part(value, "the configuration")
     bounds = part.take("bounds", Mapping)
     names = part.take("state_names", list, [])
@@ -374,25 +374,25 @@ def config_of(value: Any) -> Config:
     )
     part.over()
     if not config.sources or not config.sinks:
-        raise MappingError("observe and act name one topic each, at least")
+        raise MappingError("observe and act must each have at least one topic")
     cameras = [each for source in config.sources for each in (source.image, source.depth and f"depth of {source.depth}") if each is not None]
     for camera in cameras:
         if cameras.count(camera) > 1:
-            raise MappingError(f"two topics give the picture {camera!r}")
+            raise MappingError(f"two topics provide the image {camera!r}")
     for name in ("gripper", "instruction"):
         if sum(getattr(source, name) is not None for source in config.sources) > 1:
-            raise MappingError(f"two topics give the {name}")
+            raise MappingError(f"two topics provide the {name}")
     return config
 
 
 def load(text: str) -> Config:
-    """The configuration of a YAML text. Raises `MappingError`. Needs PyYAML, which ROS brings."""
+    """Parses a YAML text. Raises `MappingError`. Needs PyYAML, which ROS includes."""
     import yaml
 
     try:
         return config_of(yaml.safe_load(text))
     except yaml.YAMLError as error:
-        raise MappingError(f"the configuration is no YAML: {error}") from None
+        raise MappingError(f"the configuration is not valid YAML: {error}") from None
 
 
 def _bounds(value: Mapping[str, Any]) -> limber.Bounds:
@@ -412,7 +412,7 @@ def _topic(part: _Part) -> tuple[str, str]:
     if not topic:
         raise MappingError(f"{part.where}.topic is empty")
     if _TYPE.fullmatch(kind) is None:
-        raise MappingError(f"{part.where}.type is {kind!r}; give one such as sensor_msgs/msg/JointState")
+        raise MappingError(f"{part.where}.type must be a message type such as sensor_msgs/msg/JointState, got {kind!r}")
     return topic, kind
 
 
@@ -447,7 +447,7 @@ def _source(value: Any, where: str) -> Source:
     part.over()
     given = (source.state, source.tactile, source.gripper, source.instruction, source.image, source.depth)
     if not any(each not in (None, ()) for each in given):
-        raise MappingError(f"{where} gives nothing; say state, tactile, gripper, instruction, image or depth")
+        raise MappingError(f"{where} provides no input; set state, tactile, gripper, instruction, image or depth")
     return source
 
 
@@ -464,7 +464,7 @@ def _column(value: Any, where: str) -> Column:
     single = isinstance(value, int)
     columns = [value] if single else value
     if not isinstance(columns, list) or not columns or not all(type(each) is int and 0 <= each < 1024 for each in columns):
-        raise MappingError(f"{where} is {value!r}; give a column from 0, a list of columns, or all")
+        raise MappingError(f"{where} must be a column from 0, a list of columns, or all, got {value!r}")
     return Column(tuple(columns), scale, offset, single)
 
 
@@ -478,9 +478,9 @@ def _sink(value: Any, where: str) -> Sink:
     stamp = _path(part, "stamp")
     part.over()
     if isinstance(hold, str) and hold != "nothing":
-        raise MappingError(f"{where}.hold is {hold!r}; give the fields of the message that has the robot hold, or nothing")
+        raise MappingError(f"{where}.hold must be the message fields that make the robot hold, or nothing, got {hold!r}")
     if (trajectory is None) == (not sets):
-        raise MappingError(f"{where} has one of set and trajectory")
+        raise MappingError(f"{where} must have exactly one of set and trajectory")
     made = None
     if trajectory is not None:
         inner = _Part(trajectory, f"{where}.trajectory")
@@ -488,7 +488,7 @@ def _sink(value: Any, where: str) -> Sink:
         column = _column(inner.take("columns", (list, str, Mapping), required=True), f"{where}.trajectory.columns")
         inner.over()
         if column.single or (column.columns is not None and len(column.columns) != len(joints)):
-            raise MappingError(f"{where}.trajectory has {len(joints)} joints; give as many columns")
+            raise MappingError(f"{where}.trajectory has {len(joints)} joints; it must have the same number of columns")
         made = Trajectory(joints, column)
     return Sink(
         where=f"{where} ({topic})",
@@ -512,11 +512,11 @@ def _done(value: Mapping[str, Any] | None) -> Done | None:
     return Done(f"done ({topic})", topic, kind, when)
 
 
-# What is sensed
+# Input
 
 
 class Sensing:
-    """The newest message of each topic. Messages may come on any thread, and are not written to afterwards."""
+    """The newest message of each topic. Messages can arrive on any thread and are not modified afterwards."""
 
     def __init__(self, config: Config, clock: Callable[[], float] = time.monotonic) -> None:
         self._config = config
@@ -526,27 +526,27 @@ class Sensing:
         self._done = False
 
     def took(self, source: int, message: Any) -> None:
-        """A message came on the topic of a source, by its place in the configuration."""
+        """Stores a message of the source with this index in the configuration."""
         with self._lock:
             self._newest[source] = (self._clock(), message)
 
     def took_done(self, message: Any) -> None:
-        """A message came on the topic that says whether the robot is done."""
+        """Stores a message of the topic that reports whether the robot is done."""
         done = self._config.done
         if done is not None:
             self._done = bool(done.when.read(message, done.where))
 
     @property
     def done(self) -> bool:
-        """The robot is done, by the newest message that says so or not."""
+        """Whether the newest message reports that the robot is done."""
         return self._done
 
     def begin(self) -> None:
-        """Forgets that the robot was done: another run begins."""
+        """Clears the done state at the start of a run."""
         self._done = False
 
     def observation(self) -> limber.Observation:
-        """What the robot senses now. Raises `NotReady` where a topic is silent, `MappingError` where a message does not fit."""
+        """Returns the current observation. Raises `NotReady` if a topic is silent, `MappingError` if a message does not match."""
         with self._lock:
             newest, now = dict(self._newest), self._clock()
         seen = limber.Observation()
@@ -559,7 +559,7 @@ class Sensing:
             if message is None:
                 if source.optional:
                     continue
-                raise NotReady(f"nothing came on {source.topic} yet")
+                raise NotReady(f"no message on {source.topic} yet")
             if source.max_age_s is not None and now - at > source.max_age_s:
                 if source.optional:
                     continue
@@ -570,7 +570,7 @@ class Sensing:
             if source.gripper is not None:
                 found = numbers(source.gripper.read(message, source.where), f"{source.where}: gripper")
                 if len(found) != 1:
-                    raise MappingError(f"{source.where}: gripper {source.gripper.text} has {len(found)} numbers, and not one")
+                    raise MappingError(f"{source.where}: gripper {source.gripper.text} must have one number, got {len(found)}")
                 seen.gripper = found[0]
             if source.instruction is not None:
                 seen.instruction = str(source.instruction.read(message, source.where))
@@ -579,7 +579,7 @@ class Sensing:
             if source.depth is not None:
                 depths[source.depth] = depth(message, source.where)
         if self._config.state_names and len(self._config.state_names) != len(state):
-            raise MappingError(f"state_names has {len(self._config.state_names)} names, and the topics give {len(state)} numbers")
+            raise MappingError(f"state_names has {len(self._config.state_names)} names, but the topics provide {len(state)} numbers")
         seen.state = np.array(state, dtype=np.float64) if state else None
         seen.tactile = np.array(tactile, dtype=np.float64) if tactile else None
         seen.state_names = self._config.state_names
@@ -587,12 +587,12 @@ class Sensing:
         return seen
 
 
-# What is published
+# Output
 
 
 def commands(config: Config, make: Make, row: NDArray[np.float64] | None, stamp: tuple[int, int]) -> list[tuple[int, Any]]:
-    """The messages of one control step, each with the place of its sink: those of an action, or, where `row` is None, those that have the robot
-    hold. `stamp` is the time of ROS in seconds and nanoseconds."""
+    """Returns the messages of one control step, each with the index of its sink. They make the robot hold if `row` is None. `stamp` is the ROS
+    time in seconds and nanoseconds."""
     made: list[tuple[int, Any]] = []
     for i, sink in enumerate(config.sinks):
         if row is None and sink.hold is None:
@@ -621,7 +621,7 @@ def _point(sink: Sink, trajectory: Trajectory, make: Make, message: Any, row: ND
         raise MappingError(f"{sink.where}: an action has {len(values)} numbers for {len(trajectory.joints)} joints")
     point = make("trajectory_msgs/msg/JointTrajectoryPoint")
     point.positions = list(values)
-    # The joints come there when the next action is due.
+    # The joints reach the point when the next action is due.
     whole = int(period_s)
     point.time_from_start.sec, point.time_from_start.nanosec = whole, round((period_s - whole) * 1e9)
     message.joint_names = list(trajectory.joints)

@@ -1,11 +1,11 @@
-"""The node: subscribes and publishes what the configuration names, and serves one chunk as a service, and runs of a loop as an action.
+"""The ROS node: maps the configured topics, and offers one chunk as a service and runs of a control loop as an action.
 
 | parameter | |
 |---|---|
 | `config` | the YAML file that maps topics to fields |
-| `url` | where the gateway listens; several replicas by commas |
+| `url` | the gateway's address; separate several replicas by commas |
 
-The key comes from LIMBER_KEY, or from the file in LIMBER_KEY_FILE: parameters can be read by every node of the graph.
+The key comes from LIMBER_KEY or from the file in LIMBER_KEY_FILE, because every node of the graph can read parameters.
 """
 
 from __future__ import annotations
@@ -34,48 +34,48 @@ from std_srvs.srv import Trigger
 from limber_ros2.mapping import Config, MappingError, Sensing, Source, commands, load
 from limber_ros2.runner import Progress, Ran, Runner, chunk
 
-#: Messages that wait to be read or sent; the newest counts.
+#: Queue depth of topics; only the newest message matters.
 _DEPTH = 1
 
 
 def _key() -> str:
-    """The gateway's key. Raises `RuntimeError` where there is none."""
+    """Returns the gateway's key. Raises `RuntimeError` if there is none."""
     file = os.environ.get("LIMBER_KEY_FILE", "")
     key = Path(file).read_text().strip() if file else os.environ.get("LIMBER_KEY", "")
     if not key:
-        raise RuntimeError("there is no key: set LIMBER_KEY, or LIMBER_KEY_FILE to a file that holds it")
+        raise RuntimeError("no key: set LIMBER_KEY, or set LIMBER_KEY_FILE to a file that contains it")
     return key
 
 
 def _fill(message: Any, values: Any) -> Any:
-    """Copies the fields of a plain value into a message of the same ones."""
+    """Copies the fields of a dataclass into a message with the same fields."""
     for name, value in asdict(values).items():
         setattr(message, name, list(value) if isinstance(value, tuple) else value)
     return message
 
 
 class LimberNode(Node):  # type: ignore[misc]
-    """One robot."""
+    """The node of one robot."""
 
     def __init__(self) -> None:
         super().__init__("limber")
         path = str(self.declare_parameter("config", "").value)
         url = str(self.declare_parameter("url", "http://127.0.0.1:8080").value)
         if not path:
-            raise MappingError("the parameter config names no file")
+            raise MappingError("the parameter config must be a file name")
         self._robot: Config = load(Path(path).read_text())
         self._client = limber.Limber([each.strip() for each in url.split(",")], _key())
         self._sensing = Sensing(self._robot)
         self._runner: Runner | None = None
         self._one = threading.Lock()
-        # A run keeps a thread: services, topics and cancellations come on others.
+        # A run occupies a thread; services, topics and cancellations need other threads.
         group = ReentrantCallbackGroup()
         for i, source in enumerate(self._robot.sources):
             self._listen(source, lambda message, i=i: self._sensing.took(i, message), group)
         done = self._robot.done
         if done is not None:
             self.create_subscription(get_message(done.type), done.topic, self._took_done, _DEPTH, callback_group=group)
-        # Not `_publishers`: that is rclpy's own.
+        # The name `_publishers` is used by rclpy.
         self._sinks = [self.create_publisher(get_message(sink.type), sink.topic, _DEPTH) for sink in self._robot.sinks]
         self.create_service(GetActionChunk, "~/get_action_chunk", self._chunk, callback_group=group)
         self.create_service(Trigger, "~/stop", self._stop, callback_group=group)
@@ -110,19 +110,19 @@ class LimberNode(Node):  # type: ignore[misc]
         return _fill(response, answer)
 
     def _stop(self, request: Any, response: Any) -> Any:
-        """An emergency stop: this node's run ends at once, then every replica of the gateway hears of it."""
+        """Handles an emergency stop: ends this node's run at once, then stops the robot on every replica."""
         runner = self._runner
         if runner is not None:
             runner.stop()
         if self._robot.robot is None:
             response.success = runner is not None
-            response.message = "the run was ended; the configuration names no robot that the gateway could stop"
+            response.message = "the run has ended; the gateway was not notified, because the configuration has no robot name"
             return response
         try:
             self._client.stop(self._robot.robot, reason="the service ~/stop of limber_ros2")
             response.success, response.message = True, f"{self._robot.robot} is stopped until it is released"
         except LimberError as error:
-            response.success, response.message = False, f"the gateway was not told: {error}"
+            response.success, response.message = False, f"the gateway was not notified: {error}"
         return response
 
     def _wanted(self, goal: Any) -> GoalResponse:
@@ -135,7 +135,7 @@ class LimberNode(Node):  # type: ignore[misc]
         return CancelResponse.ACCEPT
 
     def _run(self, handle: Any) -> Any:
-        # Two goals may have been accepted at once: the later one is not begun.
+        # Two goals can be accepted at once; the second one fails here.
         if not self._one.acquire(blocking=False):
             handle.abort()
             return _fill(RunUntilDone.Result(), Ran("failed", "the robot is already driven by another goal"))
@@ -160,11 +160,11 @@ class LimberNode(Node):  # type: ignore[misc]
         return _fill(RunUntilDone.Result(), ran)
 
     def leave(self) -> None:
-        """Has the robot hold, and ends the connection."""
+        """Makes the robot hold and closes the connection."""
         runner = self._runner
         if runner is not None:
             runner.cancel()
-            # The run publishes its hold itself; it takes one control step.
+            # The run publishes its hold itself, within one control step.
             if self._one.acquire(timeout=5):
                 self._one.release()
         self._client.close()

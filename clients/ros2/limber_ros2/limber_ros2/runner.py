@@ -1,4 +1,4 @@
-"""What the service and the action do, without ROS: one chunk for what is sensed now, and a loop until the robot is done."""
+"""The service and the action without ROS: one chunk for the current observation, and a control loop until the robot is done."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from limber_ros2.mapping import Config, MappingError, NotReady, Sensing
 
-#: Publishes an action, or, where there is none, what has the robot hold for a reason.
+#: Publishes an action, or a hold with its reason if there is no action.
 Publish = Callable[[NDArray[np.float64] | None, str], None]
 
-#: Seconds from one word about a run to the next.
+#: Seconds between two feedback messages.
 _FEEDBACK_S = 0.5
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How a run does; the fields of the action's feedback."""
+    """The progress of a run; the fields of the action's feedback."""
 
     seconds: float = 0.0
     steps: int = 0
@@ -36,7 +36,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a run ended; the fields of the action's result."""
+    """The result of a run; the fields of the action's result."""
 
     #: `done`, `max_seconds`, `cancelled`, `stopped` or `failed`.
     ended: str
@@ -50,7 +50,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Answer:
-    """One chunk; the fields of the service's answer."""
+    """One chunk; the fields of the service's response."""
 
     success: bool
     message: str = ""
@@ -72,10 +72,10 @@ def _code(error: Exception) -> str:
 
 
 def chunk(client: limber.Limber, config: Config, sensing: Sensing, *, instruction: str = "", horizon: int = 0) -> Answer:
-    """Asks for one chunk for what is sensed now. Nothing is raised: what goes wrong stands in the answer."""
+    """Requests one chunk for the current observation. Raises nothing; errors are in the answer."""
     try:
         seen = sensing.observation()
-        # Only a loop takes it with an observation.
+        # Only loops accept an instruction in an observation.
         asked = instruction or seen.instruction or config.instruction
         seen.instruction = None
         made = client.act(
@@ -106,7 +106,7 @@ def chunk(client: limber.Limber, config: Config, sensing: Sensing, *, instructio
 
 
 class Runner:
-    """One run of a loop. `run` is called once; `cancel` and `stop` may be called on any thread."""
+    """One run of a loop. Call `run` once; `cancel` and `stop` are thread-safe."""
 
     def __init__(
         self, client: limber.Limber, config: Config, sensing: Sensing, publish: Publish, clock: Callable[[], float] = time.monotonic
@@ -120,29 +120,28 @@ class Runner:
         self._asked = ""
 
     def cancel(self) -> None:
-        """Ends the run at its next control step, which comes at once: the robot holds."""
+        """Ends the run at its next control step, which follows at once. The robot holds."""
         self._asked = self._asked or "cancelled"
         self._wake.set()
 
     def stop(self) -> None:
-        """The same, by an emergency stop."""
+        """Ends the run like `cancel`, because of an emergency stop."""
         self._asked = "stopped"
         self._wake.set()
 
     def run(
         self, *, instruction: str = "", max_seconds: float, feedback: Callable[[Progress], None] = lambda progress: None
     ) -> Ran:
-        """Drives the robot until it is done, and has it hold in the end, whatever ends it. Nothing is raised: what goes wrong stands in what
-        is returned."""
+        """Drives the robot until it is done, and always makes it hold at the end. Raises nothing; errors are in the result."""
         if not 0 < max_seconds < float("inf"):
-            return Ran("failed", f"max_seconds is {max_seconds}; say for how long the robot may move by itself, in seconds")
+            return Ran("failed", f"max_seconds must be how long the robot may move by itself, in seconds, got {max_seconds}")
         began = self._clock()
         stats: limber.LoopStats | None = None
         self._sensing.begin()
         ended, message, code = "failed", "", ""
         loop: limber.Loop | None = None
         try:
-            # A loop is closed by the end of its block: the robot is told to hold before.
+            # Leaving the block closes the loop, after the robot was told to hold.
             loop = self._client.loop(
                 self._config.model, instruction=instruction or self._config.instruction, **self._config.loop_options()
             )
@@ -150,11 +149,11 @@ class Runner:
         except (NotReady, MappingError, LimberError) as error:
             message, code = str(error), _code(error)
             ended = "stopped" if code == "robot_stopped" else "failed"
-        except Exception as error:  # noqa: BLE001 - what publishes may raise anything, and the robot is to hold
+        except Exception as error:  # noqa: BLE001 - publishing can raise anything, and the robot must hold
             message = f"{type(error).__name__}: {error}"
         try:
             self._publish(None, ended)
-        except Exception as error:  # noqa: BLE001 - the run is over; that the robot was not told is what has to be known
+        except Exception as error:  # noqa: BLE001 - the run has ended, and the caller must know that the hold failed
             message = f"{message + '; ' if message else ''}the robot was not told to hold: {error}"
             ended = "failed"
         if loop is not None:
@@ -193,7 +192,7 @@ class Runner:
                 self._publish(None, hold)
             else:
                 if spoken:
-                    # What this run was asked for wins over the topic.
+                    # The goal's instruction takes precedence over the topic.
                     seen.instruction = None
                 tick = loop.tick(seen)
                 hold = tick.hold
@@ -204,7 +203,7 @@ class Runner:
                 feedback(Progress(told, stats.steps, stats.actions, stats.rate_hz, stats.age_ms, hold, stats.cost_usd))
             due += self._config.period_s
             late = self._clock() - due
-            # After a pause the next step is due now, and not all that were missed.
+            # After a pause, the next step is due now; missed steps are not made up.
             if late > self._config.period_s:
                 due += late
             self._wake.wait(min(max(0.0, -late), self._config.period_s))
