@@ -1,15 +1,15 @@
 /**
- * What a robot does at each control step, in TypeScript: the twin of `limber/core.py`, and what the traces were recorded with. It has no
- * clock and no network: the same events at the same times come to the same decisions. All times are milliseconds of one steady clock.
+ * The decision logic of a control loop, in TypeScript; the counterpart of `limber/core.py`, with which the traces were recorded. It has no clock and
+ * no network: equal events at equal times produce equal decisions. All times are in milliseconds of one monotonic clock.
  */
 
-/** A clock that goes back by more than this is not read any longer. */
+/** The loop ends if the clock goes back by more than this. */
 const BACK_MS = 1;
-/** Observations in a row that the gateway cannot use, until the loop gives up. */
+/** Consecutive observations that the gateway cannot use before the loop ends. */
 const MOST_REJECTED = 3;
-/** So much is added to a quotient before its whole part is taken. */
+/** Added to a quotient before rounding down. */
 const EPSILON = 1e-9;
-/** Holds for want of a chunk; the others say that what the robot would do is wrong. */
+/** Holds because a chunk is missing. All other holds mean that executing the current chunk would be wrong. */
 const SOFT: ReadonlySet<string> = new Set([
   "late",
   "upstream_failed",
@@ -20,19 +20,19 @@ const SOFT: ReadonlySet<string> = new Set([
   "stale_observation",
 ]);
 
-/** What to do at one control step. */
+/** The decision for one control step. */
 export interface Decision {
   readonly step: number;
   readonly episode: number;
-  /** The observation of this step is to be sent. */
+  /** True if this step's observation must be sent. */
   readonly send: boolean;
-  /** The row of the chunk that is due; null where the robot is to hold. */
+  /** The chunk row to execute; null if the robot must hold. */
   readonly row: number | null;
-  /** Why it is to hold; empty where it is not. */
+  /** Why the robot must hold; empty if it must not. */
   readonly hold: string;
 }
 
-/** What a trace says of a chunk. */
+/** The facts of a chunk in a trace. */
 export interface ChunkFacts {
   readonly episode: number;
   readonly start_step: number;
@@ -42,7 +42,7 @@ export interface ChunkFacts {
   readonly observation_time?: number;
 }
 
-/** One robot's loop. */
+/** The decision logic of one robot's control loop. */
 export class LoopCore {
   readonly #periodMs: number;
   readonly #finish: boolean;
@@ -64,7 +64,7 @@ export class LoopCore {
     this.#episode = episode;
   }
 
-  /** A control step is due. */
+  /** Returns the decision for a control step at the time `at`. */
   tick(at: number): Decision {
     if (this.#over === "" && at < this.#last - BACK_MS) this.stop("clock");
     if (this.#over !== "")
@@ -86,7 +86,7 @@ export class LoopCore {
     return { ...here, row, hold: "" };
   }
 
-  /** The gateway has opened the loop. */
+  /** Handles the gateway's confirmation that the loop is open. */
   opened(deadlineMs: number): void {
     if (this.#over !== "") return;
     this.#connected = true;
@@ -94,7 +94,7 @@ export class LoopCore {
     if (!this.#chunk) this.#why = "no_chunk";
   }
 
-  /** A chunk came: `taken`, or why it is not. */
+  /** Handles a chunk. Returns `taken`, or why it is not used. */
   chunk(at: number, chunk: ChunkFacts): string {
     if (this.#over !== "") return "over";
     if (chunk.episode !== this.#episode) return "other_episode";
@@ -113,7 +113,7 @@ export class LoopCore {
     return "taken";
   }
 
-  /** A hold came: `taken`, or why it is not. */
+  /** Handles a hold. Returns `taken`, or why it is not used. */
   hold({ episode, step, reason }: { episode: number; step: number; reason: string }): string {
     if (this.#over !== "") return "over";
     if (episode !== this.#episode) return "other_episode";
@@ -125,21 +125,21 @@ export class LoopCore {
     return "taken";
   }
 
-  /** The connection broke. */
+  /** Handles a broken connection. */
   lost(): void {
     if (this.#over !== "") return;
     this.#connected = false;
     this.#soft("disconnected");
   }
 
-  /** The gateway ended the loop. */
+  /** Handles the end of the loop by the gateway. */
   ended(code: string): void {
     if (this.#over !== "") return;
     this.#connected = false;
     this.#drop(code || "closed");
   }
 
-  /** A new episode begins; its number. */
+  /** Begins a new episode and returns its number. */
   reset(): number {
     this.#episode += 1;
     this.#step = -1;
@@ -150,7 +150,7 @@ export class LoopCore {
     return this.#episode;
   }
 
-  /** The loop is over. */
+  /** Ends the loop. */
   stop(why: string): void {
     if (this.#over !== "") return;
     this.#over = why;
@@ -180,7 +180,7 @@ export interface TraceHead {
   readonly episode: number;
 }
 
-/** Every other line: one event, and what it came to. */
+/** Any other line: an event and its expected result. */
 export interface TraceEvent {
   readonly at: number;
   readonly tick?: true;
@@ -194,7 +194,7 @@ export interface TraceEvent {
   readonly expect?: Decision | string | number;
 }
 
-/** Has a core take one event; what it came to, undefined where an event comes to nothing. */
+/** Passes an event to a core. Returns the result, or undefined if the event has none. */
 export function take(core: LoopCore, event: TraceEvent): Decision | string | number | undefined {
   const { at, tick, opened, chunk, hold, lost, ended, reset, stop } = event;
   if (tick) return core.tick(at);

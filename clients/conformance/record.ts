@@ -1,9 +1,9 @@
 /**
- * Records the golden traces of loops. A robot speaks with a real gateway, whose model servers are slow, die and misbehave on purpose; what came
- * down is written as it came, and beside each event what the robot is to do.
+ * Records the golden traces of loops. A robot is connected to a real gateway whose model servers are slow, crash and misbehave on purpose. The
+ * recorder writes the received messages and, for each event, the robot's decision.
  *
- * `GOLDEN=write vitest run test/story/loop-traces.test.ts` records them anew. Times differ from one recording to the next, so that is a
- * review: it is due where the format or the rules change.
+ * `GOLDEN=write vitest run test/story/loop-traces.test.ts` records them again. Times differ between recordings, so review the result. Record only
+ * after a change of the format or of the rules.
  */
 import { writeFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -24,11 +24,11 @@ interface Scenario {
   readonly ms?: number;
   readonly deadlineMs?: number;
   readonly horizon?: number;
-  /** What happens, by milliseconds after the first control step. */
+  /** Actions by time, in milliseconds after the first control step. */
   readonly events?: readonly (readonly [number, (stage: Stage) => void | Promise<void>])[];
 }
 
-/** What a scenario may do. */
+/** The controls that a scenario can use. */
 class Stage {
   readonly app: App;
   readonly caller: Caller;
@@ -39,21 +39,21 @@ class Stage {
   readonly lines: TraceEvent[] = [];
   #stream: RobotClient | undefined;
   #episode = 1;
-  /** Whether a reset is on its way: what is sensed meanwhile goes up behind it. */
+  /** Resolves when the last reset has been sent. Observations wait for it. */
   #resets: Promise<void> = Promise.resolve();
-  /** Numbers of what is sensed; another count is another shape. */
+  /** Number of values in an observation; a change of it changes the shape. */
   sensed = 1;
-  /** The clock is so much ahead. */
+  /** Offset added to the clock. */
   aheadMs = 0;
-  /** Milliseconds that a model takes. */
+  /** Delay of a model's answer, in milliseconds. */
   delayMs = 0;
-  /** Milliseconds that the link takes, each way that matters: a reset up, any message down. */
+  /** Delay of the link, in milliseconds: for resets to the gateway and for every message to the robot. */
   linkMs = 0;
-  /** Models that do not answer. */
+  /** Bit mask of the models that do not answer. */
   dead = 0;
-  /** A factor of what the model answers. */
+  /** Factor applied to the models' answers. */
   gain = 1;
-  /** Control steps that are left out. */
+  /** Number of control steps to skip. */
   skip = 0;
   key: string;
   #began = performance.now();
@@ -126,11 +126,11 @@ class Stage {
         }
       }
     } catch {
-      // Its end was noted where it was told; a connection that breaks is noted by who breaks it.
+      // The end was recorded when its message arrived; a broken connection is recorded by `break`.
     }
   }
 
-  /** The connection breaks, and another one is opened at once. */
+  /** Breaks the connection and opens another one at once. */
   break(): void {
     this.#stream?.leave();
     this.#stream = undefined;
@@ -180,7 +180,7 @@ class Stage {
   }
 }
 
-/** Changes how the models, the link or the robot behave. */
+/** Returns an action that changes how the models, the link or the robot behave. */
 const set =
   (facts: Partial<Pick<Stage, "delayMs" | "linkMs" | "dead" | "gain" | "sensed" | "skip" | "aheadMs">>) =>
   (stage: Stage): void =>
@@ -315,7 +315,7 @@ const SCENARIOS: Readonly<Record<string, Scenario>> = {
   },
 };
 
-/** Records every scenario with a gateway and two model servers of its own. */
+/** Records every scenario with its own gateway and two model servers. */
 export async function record(): Promise<void> {
   const [app, one, two] = await Promise.all([openApp(), startModel(), startModel()]);
   try {
