@@ -1,12 +1,12 @@
 /**
- * Runs evaluations that the gateway can't run itself. Ask for one, then run it:
+ * Runs evaluations that the gateway cannot run itself. Request an evaluation, then run it:
  *
  *   curl http://127.0.0.1:8080/v1/evaluate -H "authorization: Bearer $LIMBER_KEY" -H 'content-type: application/json' \
  *     -d '{"policy_endpoint": "reference/potential-nav", "scenario": "1x/1x-world-model-challenge", "runner": "external", "episodes": 2}'
  *   node_modules/.bin/node examples/evaluation-runner.ts http://127.0.0.1:8080 KEY [SCENARIO ...]
  *
- * It takes what was asked for with `"runner": "external"`, one after the other, and ends when nothing waits. Put your benchmark's own harness
- * where `runEpisode` is: what stands there is a base that has to be driven to a place on the floor, by the policy that the evaluation names.
+ * It claims evaluations with `"runner": "external"`, one after the other, and exits when none is queued. Replace `runEpisode` with your benchmark's
+ * harness. The example drives a base to a place on the floor with the evaluation's policy.
  */
 const [url = "http://127.0.0.1:8080", key = "", ...scenarios] = process.argv.slice(2);
 
@@ -32,7 +32,7 @@ interface Claim {
 const DT_S = 0.1;
 const MOST_STEPS = 100;
 
-/** One episode: a base at the middle of the floor, and a goal a metre away in a direction of the seed's. */
+/** Runs one episode: a base at the center of the floor, and a goal at a distance of 1 m in a direction that depends on the seed. */
 async function runEpisode(model: string, seed: number) {
   const towards = ((seed * 7919) % 628) / 100;
   const [goalX, goalY] = [Math.cos(towards), Math.sin(towards)];
@@ -58,7 +58,7 @@ async function runEpisode(model: string, seed: number) {
 
 async function run({ epoch, lease_s, open_episodes, seed, evaluation: { id, policy } }: Claim): Promise<void> {
   let stop = false;
-  // A runner that isn't heard of for its lease has lost the evaluation: the next one goes on.
+  // A runner that sends no heartbeat within its lease loses the evaluation to the next runner.
   const heartbeat = setInterval(
     () => {
       call(`/v1/evaluate/${id}/heartbeat`, { epoch }).then(

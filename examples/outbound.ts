@@ -1,10 +1,10 @@
 /**
- * A model server that nobody can dial: it dials the gateway and is called on its own stream.
+ * A model server behind NAT or a firewall: it dials the gateway and receives calls on its own stream.
  *
  *   LIMBER_URL=http://127.0.0.1:8080 LIMBER_KEY=… node_modules/.bin/node examples/outbound.ts acme acme/cruise
  *
- * It is refused, and dials again, until its provider is registered. Declare the model once, with the runtime `limber-outbound`, while this
- * runs; the probe waits for it:
+ * The gateway refuses it, and it dials again, until its provider is registered. Declare the model once with the runtime `limber-outbound` while
+ * this program runs; the probe waits for it:
  *
  *   npx limber provider register --provider acme --model acme/cruise --runtime limber-outbound --endpoint outbound://acme \
  *     --action-space base_twist_2d
@@ -20,7 +20,7 @@ const { LIMBER_URL: baseUrl = "http://127.0.0.1:8080", LIMBER_KEY: key = "" } = 
 const [, , provider = "acme", model = "acme/cruise"] = process.argv;
 const gateway = createClient(OutboundService, createGrpcTransport({ baseUrl }));
 
-/** The model: ahead, faster the larger the first thing sensed is, and turning by the second. */
+/** The model: drives ahead, the faster the larger the first state value is, and turns by the second one. */
 function act({ observations, horizon }: ActCall): { values: number[] }[] {
   const [first = 0, second = 0] = observations.at(-1)?.proprio ?? [];
   return Array.from({ length: horizon }, () => ({ values: [0.1 + 0.01 * first, 0.1 * second] }));
@@ -28,13 +28,13 @@ function act({ observations, horizon }: ActCall): { values: number[] }[] {
 
 type Answer = MessageInitShape<typeof ServeRequestSchema>;
 
-/** Serves until the stream ends: by the gateway, or by the network. */
+/** Serves until the gateway or the network ends the stream. */
 async function serve(): Promise<void> {
   const answers: Answer[] = [{ message: { case: "hello", value: { provider } } }];
   let wake = (): void => {};
   async function* said(): AsyncGenerator<Answer> {
     for (;;) {
-      while (answers.length > 0) yield answers.shift()!; // there is one
+      while (answers.length > 0) yield answers.shift()!; // not empty
       await new Promise<void>((resolve) => {
         wake = resolve;
       });
@@ -50,7 +50,7 @@ async function serve(): Promise<void> {
   }
 }
 
-/** Dials again and again, each time a little later, until somebody ends it. */
+/** Dials again with growing delays, until the process ends. */
 for (let wait = 250; ; wait = Math.min(wait * 2, 4_000)) {
   const began = performance.now();
   await serve().catch((error: unknown) => console.error(error instanceof Error ? error.message : error));

@@ -1,5 +1,5 @@
 /**
- * A model server that Limber can call: `limber.policy.v1` from generated stubs. Copy it and put your model where `drive` is.
+ * A model server for Limber: `limber.policy.v1` from generated stubs. Copy it and replace `drive` with your model.
  * Run it with `node_modules/.bin/node examples/policy-server.ts 50051` and register `grpc://<host>:50051` with runtime `limber-policy`.
  */
 import { createServer } from "node:http2";
@@ -16,8 +16,8 @@ import { Contract } from "../gen/limber/v1/contract_pb.ts";
 const MODEL = {
   slug: "example/drive-home",
   name: "Drive home",
-  summary: "Drives a mobile base towards the origin.",
-  limits: "Knows nothing of obstacles.",
+  summary: "Drives a mobile base toward the origin.",
+  limits: "Does not avoid obstacles.",
   contracts: [Contract.ACT],
   actionSpaces: ["base_twist_2d"],
   embodiments: ["mobile-base"],
@@ -26,7 +26,7 @@ const MODEL = {
   maxHorizon: 64,
 };
 
-/** The model: `horizon` steps of [m/s, rad/s], towards (0, 0). */
+/** The model: `horizon` steps of [m/s, rad/s], toward (0, 0). */
 function drive({ observations, horizon }: ActCall): { values: number[] }[] {
   const [x = 0, y = 0, yaw = 0] = observations.at(-1)?.proprio ?? [];
   const heading = Math.atan2(-y, -x) - yaw;
@@ -35,10 +35,10 @@ function drive({ observations, horizon }: ActCall): { values: number[] }[] {
   return Array.from({ length: horizon }, () => ({ values: [speed, turn] }));
 }
 
-/** Answers every call under its id. A call that fails is an answer too: the stream stays open for the others. */
+/** Answers every call under its id. A failed call gets an error answer, and the stream stays open for other calls. */
 async function* act(requests: AsyncIterable<ActRequest>) {
   for await (const { callId, body } of requests) {
-    if (body.case !== "call") continue; // a cancelled call: nothing to stop here, every answer is given at once
+    if (body.case !== "call") continue; // cancellations need no action, because every answer is immediate
     if (body.value.actionSpace === "base_twist_2d") {
       yield { callId, body: { case: "chunk" as const, value: { steps: drive(body.value), dtMs: MODEL.dtMs } } };
     } else {

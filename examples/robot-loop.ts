@@ -1,11 +1,11 @@
 /**
- * A robot in its control loop: a wheeled base drives from corner to corner of a square at 50 Hz, by action chunks of the reference
- * provider. Start the gateway (`npm start`), then
+ * A robot's control loop: a wheeled base drives around a square at 50 Hz, with action chunks from the reference provider. Start the gateway
+ * (`npm start`), then
  *
  *   LIMBER_KEY=lmb_sk_… node_modules/.bin/node examples/robot-loop.ts [seconds] [url]
  *
- * It prints rate, age, holds and cost once a second. When the connection breaks it opens the next one under the same session and goes on.
- * Each time around the square is an episode.
+ * It prints rate, age, holds and cost once per second. If the connection breaks, it opens a new one and resumes the session. Each lap around
+ * the square is an episode.
  */
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
@@ -35,7 +35,7 @@ let episode = 1;
 let chunk: LoopChunk | undefined;
 const seen = { chunks: 0, holds: 0, without: 0, stale: 0, ages: 0, costUsd: 0, dropped: 0, streams: 0 };
 
-/** Moves the base by the action that is due, and brakes when none is valid: a late action is worse than none. */
+/** Moves the base by the action that is due. Brakes if there is none, because a late action is worse than none. */
 function move(): void {
   const valid = chunk !== undefined && step >= chunk.startStep && step < chunk.validUntilStep;
   if (chunk !== undefined && !valid) seen.without += 1;
@@ -47,19 +47,19 @@ function move(): void {
   if (Math.hypot(x - base.x, y - base.y) >= 0.15) return;
   corner += 1;
   if (corner % CORNERS.length > 0) return;
-  // Once around: what was planned for the last episode is not executed in the next one.
+  // The lap is complete: the old episode's plan must not be executed in the next one.
   episode += 1;
   step = 0;
   chunk = undefined;
 }
 
-/** The action for now: a chunk's actions are `dtMs` apart, which may be more than a control step. */
+/** Returns the current action. A chunk's actions are `dtMs` apart, which can be longer than a control step. */
 function dueIn({ startStep, action }: LoopChunk): readonly number[] | undefined {
   const sinceMs = (step - startStep) * PERIOD_MS;
   return action?.steps[Math.floor(sinceMs / action.dtMs)]?.values;
 }
 
-/** What the base senses, and in which episode: the goal as seen from itself, and no obstacles. */
+/** Returns the observation and its episode: the goal in the base's own frame, and no obstacles. */
 function observation(): Sensed {
   const [x, y] = CORNERS[corner % CORNERS.length]!;
   const observations = [{ proprio: [base.x, base.y, base.yaw, x, y, base.yaw], tMs: performance.now() }];
@@ -91,15 +91,15 @@ const open = (episode: number): ActStreamRequest =>
 const client = createClient(InferenceService, createGrpcTransport({ baseUrl }));
 const until = performance.now() + seconds * 1000;
 
-/** One stream: what is said is taken from `say` as it comes. */
+/** Runs one stream: sends the messages of the outbox and handles the answers. */
 async function talk(outbox: Outbox): Promise<void> {
   seen.streams += 1;
   for await (const { event } of client.actStream(outbox.read(), { headers: { authorization: `Bearer ${key}` } })) {
     if (event.case === "chunk") {
-      // It crossed a reset on its way.
+      // The message was sent before the gateway received the reset.
       if (event.value.episode !== episode) continue;
       chunk = event.value;
-      // What the gateway never sends: the robot would not use it either.
+      // A gateway never sends expired chunks; the robot would not execute one either.
       if (step >= chunk.validUntilStep) seen.stale += 1;
       seen.chunks += 1;
       seen.ages += chunk.observationAgeMs;
@@ -115,9 +115,9 @@ async function talk(outbox: Outbox): Promise<void> {
   }
 }
 
-/** Messages on their way: of observations only the newest is kept. */
+/** Outgoing messages. Of the observations, only the newest is kept. */
 class Outbox {
-  /** The episode that the gateway knows of. */
+  /** The episode that the gateway has last received. */
   #episode = episode;
   #next: Sensed | undefined;
   #over = false;
@@ -154,10 +154,10 @@ class Outbox {
 }
 
 let outbox = new Outbox();
-// By the clock and not by the timer before: what a timer is late must not slow the loop down.
+// Scheduled by the clock and not by the previous timer, so that late timers do not slow the loop down.
 let due = performance.now();
 let ticking = setTimeout(function tick() {
-  // A timer may come early, too.
+  // A timer can also fire early.
   const isDue = due <= performance.now();
   for (; due <= performance.now(); due += PERIOD_MS) {
     step += 1;

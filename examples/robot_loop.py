@@ -1,8 +1,8 @@
-"""A robot in its control loop, in Python: a wheeled base drives from corner to corner of a square at 50 Hz.
+"""A robot's control loop in Python: a wheeled base drives around a square at 50 Hz.
 
-Generate the stubs once, from the root of the repository. Debian's packages for it are protobuf-compiler,
-protobuf-compiler-grpc and python3-grpcio; with pip's grpcio and grpcio-tools, `python -m grpc_tools.protoc` stands for `protoc`,
-and the line with `--plugin` falls away.
+Generate the stubs once, from the root of the repository. The Debian packages are protobuf-compiler, protobuf-compiler-grpc and
+python3-grpcio. With pip's grpcio and grpcio-tools, run `python -m grpc_tools.protoc` instead of `protoc` and omit the line with
+`--plugin`.
 
     mkdir -p stubs
     npx buf build --as-file-descriptor-set -o stubs/limber.binpb
@@ -15,7 +15,7 @@ Start the gateway (`npm start`), then
 
     PYTHONPATH=stubs LIMBER_KEY=lmb_sk_... python3 examples/robot_loop.py [seconds] [host:port]
 
-It prints rate, age, holds and cost once a second, and resumes its session when the connection breaks. Each time around the square is an
+It prints rate, age, holds and cost once per second, and resumes its session if the connection breaks. Each lap around the square is an
 episode.
 """
 
@@ -42,7 +42,7 @@ CORNERS = [(2.0, 0.0), (2.0, 2.0), (0.0, 2.0), (0.0, 0.0)]
 
 
 class Base:
-    """A wheeled base that moves by the action that is due, and brakes when none is valid."""
+    """A wheeled base that moves by the action that is due. Brakes if there is none."""
 
     def __init__(self):
         self.x = self.y = self.yaw = 0.0
@@ -59,7 +59,7 @@ class Base:
     def tick(self):
         self.step += 1
         chunk = self.chunk
-        # It may have come in the moment in which the episode began.
+        # The chunk might have arrived just as the episode began.
         if chunk is not None and chunk.episode != self.episode:
             chunk = None
         valid = chunk is not None and chunk.start_step <= self.step < chunk.valid_until_step
@@ -73,13 +73,13 @@ class Base:
         if math.hypot(goal[0] - self.x, goal[1] - self.y) < 0.15:
             self.corner += 1
             if self.corner % len(CORNERS) == 0:
-                # Once around: what was planned for the last episode is not executed in the next one.
+                # The lap is complete: the old episode's plan must not be executed in the next one.
                 self.episode += 1
                 self.step = 0
                 self.chunk = None
 
     def due(self, action, steps):
-        """The action for now: a chunk's actions are dt_ms apart, which may be more than a control step."""
+        """Returns the current action. A chunk's actions are dt_ms apart, which can be longer than a control step."""
         return action.steps[int(steps * PERIOD * 1000 // action.dt_ms)].values[:2]
 
     def observation(self):
@@ -92,7 +92,7 @@ class Base:
 
 
 def opening(episode):
-    """The first message of a stream."""
+    """Returns the first message of a stream."""
     return inference.ActStreamRequest(
         open=loop.LoopOpen(
             model="reference/potential-nav",
@@ -107,7 +107,7 @@ def opening(episode):
 
 
 def messages(outbox, episode):
-    """What is said on one stream that begins in this episode, until None comes."""
+    """Yields the messages of one stream that begins in this episode, until the outbox yields None."""
     yield opening(episode)
     while (sensed := outbox.get()) is not None:
         now, message = sensed
@@ -127,7 +127,7 @@ def main():
 
     def say(message):
         try:
-            outbox.get_nowait()  # of observations only the newest is kept
+            outbox.get_nowait()  # keep only the newest observation
         except queue.Empty:
             pass
         outbox.put(message)
@@ -163,10 +163,10 @@ def main():
             for told in stream:
                 kind = told.WhichOneof("event")
                 if kind in ("chunk", "hold") and getattr(told, kind).episode != base.episode:
-                    continue  # it crossed a reset on its way
+                    continue  # sent before the gateway received the reset
                 if kind == "chunk":
                     base.chunk = told.chunk
-                    # What the gateway never sends: the robot would not use it either.
+                    # A gateway never sends expired chunks; the robot would not execute one either.
                     base.stale += base.step >= told.chunk.valid_until_step
                     seen["chunks"] += 1
                     seen["ages"] += told.chunk.observation_age_ms

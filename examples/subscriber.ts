@@ -1,11 +1,11 @@
 /**
- * Hears of an organisation's events as they happen:
+ * Prints an organization's events as they happen:
  *
  *   node_modules/.bin/node examples/subscriber.ts nats://127.0.0.1:4222 org_01J…
  *
- * With the NATS command line alone: `nats sub 'limber.v1.org_01J….>'`. Events come at least once: whoever acts on them remembers their ids.
- * To miss none while away, keep them in a stream, `nats stream add LIMBER --subjects 'limber.v1.>' --storage file --defaults`,
- * and read from that instead.
+ * With only the NATS command line: `nats sub 'limber.v1.org_01J….>'`. Delivery is at least once, so deduplicate events by their ids.
+ * To receive events that occur while the subscriber is offline, store them in a stream,
+ * `nats stream add LIMBER --subjects 'limber.v1.>' --storage file --defaults`, and read from it instead.
  */
 import { fromBinary, toJsonString } from "@bufbuild/protobuf";
 import { connect } from "nats";
@@ -22,6 +22,6 @@ for await (const { subject, data } of connection.subscribe(`limber.v1.${org}.>`)
   seen.add(event.id);
   const name = subject.split(".").slice(3).join(".");
   console.log(new Date(event.createdAt * 1000).toISOString(), event.orgId, name, toJsonString(EventSchema, event));
-  // What happened is typed: an event that this program doesn't know has a case that it passes over.
+  // Events are typed. This program ignores event cases that it does not know.
   if (event.data.case === "balanceLow") console.log("time to add credit:", event.orgId);
 }
