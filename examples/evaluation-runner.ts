@@ -11,14 +11,14 @@
 const [url = "http://127.0.0.1:8080", key = "", ...scenarios] = process.argv.slice(2);
 
 // biome-ignore lint/suspicious/noExplicitAny: the answers are the schema's, `evaluation.proto` and `runner_service.proto`.
-type Said = any;
+type Answer = any;
 
-async function call(path: string, body: object): Promise<Said> {
+async function call(path: string, body: object): Promise<Answer> {
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
   const answer = await fetch(url + path, { method: "POST", headers, body: JSON.stringify(body) });
-  const said: Said = await answer.json();
-  if (!answer.ok) throw new Error(`${path}: ${said.error.code}: ${said.error.message}`);
-  return said;
+  const content: Answer = await answer.json();
+  if (!answer.ok) throw new Error(`${path}: ${content.error.code}: ${content.error.message}`);
+  return content;
 }
 
 interface Claim {
@@ -62,8 +62,8 @@ async function run({ epoch, lease_s, open_episodes, seed, evaluation: { id, poli
   const heartbeat = setInterval(
     () => {
       call(`/v1/evaluate/${id}/heartbeat`, { epoch }).then(
-        (told) => {
-          stop = told.stop;
+        (response) => {
+          stop = response.stop;
         },
         (error) => console.error(String(error)),
       );

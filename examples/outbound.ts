@@ -32,7 +32,7 @@ type Answer = MessageInitShape<typeof ServeRequestSchema>;
 async function serve(): Promise<void> {
   const answers: Answer[] = [{ message: { case: "hello", value: { provider } } }];
   let wake = (): void => {};
-  async function* said(): AsyncGenerator<Answer> {
+  async function* messages(): AsyncGenerator<Answer> {
     for (;;) {
       while (answers.length > 0) yield answers.shift()!; // not empty
       await new Promise<void>((resolve) => {
@@ -40,7 +40,7 @@ async function serve(): Promise<void> {
       });
     }
   }
-  for await (const { message } of gateway.serve(said(), { headers: { authorization: `Bearer ${key}` } })) {
+  for await (const { message } of gateway.serve(messages(), { headers: { authorization: `Bearer ${key}` } })) {
     if (message.case === "welcome") console.log(`connected as ${provider}, serving ${model}`);
     if (message.case !== "act" || message.value.body.case !== "call") continue;
     const { callId, body } = message.value;

@@ -63,7 +63,7 @@ function dueIn({ startStep, action }: LoopChunk): readonly number[] | undefined 
 function observation(): Sensed {
   const [x, y] = CORNERS[corner % CORNERS.length]!;
   const observations = [{ proprio: [base.x, base.y, base.yaw, x, y, base.yaw], tMs: performance.now() }];
-  return { episode, message: say({ case: "observation", value: { step, observations } }) };
+  return { episode, message: request({ case: "observation", value: { step, observations } }) };
 }
 
 interface Sensed {
@@ -71,11 +71,11 @@ interface Sensed {
   readonly message: ActStreamRequest;
 }
 
-const say = (message: MessageInitShape<typeof ActStreamRequestSchema>["message"]): ActStreamRequest =>
+const request = (message: MessageInitShape<typeof ActStreamRequestSchema>["message"]): ActStreamRequest =>
   create(ActStreamRequestSchema, message && { message });
 
 const open = (episode: number): ActStreamRequest =>
-  say({
+  request({
     case: "open",
     value: {
       episode,
@@ -92,7 +92,7 @@ const client = createClient(InferenceService, createGrpcTransport({ baseUrl }));
 const until = performance.now() + seconds * 1000;
 
 /** Runs one stream: sends the messages of the outbox and handles the answers. */
-async function talk(outbox: Outbox): Promise<void> {
+async function runStream(outbox: Outbox): Promise<void> {
   seen.streams += 1;
   for await (const { event } of client.actStream(outbox.read(), { headers: { authorization: `Bearer ${key}` } })) {
     if (event.case === "chunk") {
@@ -110,7 +110,7 @@ async function talk(outbox: Outbox): Promise<void> {
       chunk = undefined;
       seen.holds += 1;
     } else if (event.case === "ended") {
-      console.log(`ended ${event.value.code || "well"}: ${event.value.chunks} chunks, ${event.value.holds} holds`);
+      console.log(`ended ${event.value.code || "ok"}: ${event.value.chunks} chunks, ${event.value.holds} holds`);
     }
   }
 }
@@ -146,7 +146,7 @@ class Outbox {
       }
       if (next.episode > this.#episode) {
         this.#episode = next.episode;
-        yield say({ case: "reset", value: { episode: next.episode } });
+        yield request({ case: "reset", value: { episode: next.episode } });
       }
       yield next.message;
     }
@@ -178,7 +178,7 @@ const printing = setInterval(() => {
 
 while (performance.now() < until) {
   outbox = new Outbox();
-  await talk(outbox).catch(async (thrown) => {
+  await runStream(outbox).catch(async (thrown) => {
     console.log(String(thrown));
     chunk = undefined;
     await new Promise((resolve) => setTimeout(resolve, 200));

@@ -125,7 +125,7 @@ def main():
     seen = {"chunks": 0, "holds": 0, "ages": 0.0, "cost": 0.0, "streams": 0}
     until = time.monotonic() + SECONDS
 
-    def say(message):
+    def enqueue(message):
         try:
             outbox.get_nowait()  # keep only the newest observation
         except queue.Empty:
@@ -137,7 +137,7 @@ def main():
         shown = due
         while due < until:
             base.tick()
-            say(base.observation())
+            enqueue(base.observation())
             if due - shown >= 1:
                 shown = due
                 chunks = max(1, seen["chunks"])
@@ -151,7 +151,7 @@ def main():
                 base.without = base.stale = 0
             due += PERIOD
             time.sleep(max(0.0, due - time.monotonic()))
-        say(None)
+        enqueue(None)
 
     threading.Thread(target=tick, daemon=True).start()
     channel = grpc.insecure_channel(TARGET)
@@ -160,24 +160,24 @@ def main():
         seen["streams"] += 1
         try:
             stream = client.ActStream(messages(outbox, base.episode), metadata=[("authorization", f"Bearer {KEY}")])
-            for told in stream:
-                kind = told.WhichOneof("event")
-                if kind in ("chunk", "hold") and getattr(told, kind).episode != base.episode:
+            for response in stream:
+                kind = response.WhichOneof("event")
+                if kind in ("chunk", "hold") and getattr(response, kind).episode != base.episode:
                     continue  # sent before the gateway received the reset
                 if kind == "chunk":
-                    base.chunk = told.chunk
+                    base.chunk = response.chunk
                     # A gateway never sends expired chunks; the robot would not execute one either.
-                    base.stale += base.step >= told.chunk.valid_until_step
+                    base.stale += base.step >= response.chunk.valid_until_step
                     seen["chunks"] += 1
-                    seen["ages"] += told.chunk.observation_age_ms
-                    seen["cost"] += told.chunk.usage.cost_usd
-                    if told.chunk.HasField("route"):
-                        print(f"served by {told.chunk.route.provider}, {told.chunk.route.model}", flush=True)
+                    seen["ages"] += response.chunk.observation_age_ms
+                    seen["cost"] += response.chunk.usage.cost_usd
+                    if response.chunk.HasField("route"):
+                        print(f"served by {response.chunk.route.provider}, {response.chunk.route.model}", flush=True)
                 elif kind == "hold":
                     base.chunk = None
                     seen["holds"] += 1
                 elif kind == "ended":
-                    print(f"ended {told.ended.code or 'well'}: {told.ended.chunks} chunks", flush=True)
+                    print(f"ended {response.ended.code or 'ok'}: {response.ended.chunks} chunks", flush=True)
         except grpc.RpcError as error:
             base.chunk = None
             print(f"{error.code().name}: {error.details()}", flush=True)

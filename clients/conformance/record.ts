@@ -103,16 +103,16 @@ class Stage {
 
   async #read(stream: RobotClient): Promise<void> {
     try {
-      for (let told = await stream.next(); told && stream === this.#stream; told = await stream.next()) {
+      for (let event = await stream.next(); event && stream === this.#stream; event = await stream.next()) {
         if (this.linkMs > 0) await sleep(this.linkMs);
         if (stream !== this.#stream) return;
-        if (told.kind === "opened") this.note({ opened: { deadline_ms: told.value.deadlineMs } });
-        else if (told.kind === "ended") this.note({ ended: { code: told.value.code } });
-        else if (told.kind === "hold") {
-          const { step, episode, reason } = told.value;
+        if (event.kind === "opened") this.note({ opened: { deadline_ms: event.value.deadlineMs } });
+        else if (event.kind === "ended") this.note({ ended: { code: event.value.code } });
+        else if (event.kind === "hold") {
+          const { step, episode, reason } = event.value;
           this.note({ hold: { episode, step, reason: HoldReasonSchema.value[reason]!.localName.toLowerCase() } });
-        } else if (told.kind === "chunk") {
-          const { episode, startStep, validUntilStep, action, observationTime } = told.value;
+        } else if (event.kind === "chunk") {
+          const { episode, startStep, validUntilStep, action, observationTime } = event.value;
           this.note({
             chunk: {
               episode,

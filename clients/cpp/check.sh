@@ -49,7 +49,7 @@ ready today
 "$build/real" "$@"
 if [ $# -eq 0 ]; then
   "$build/base_nav" 2
-    # Ctrl-C during a run: the program exits with 0 if the base was told to brake.
+  # Ctrl-C during a run: the program exits with 0 if the base was told to brake.
   "$build/base_nav" 60 >"$scratch/driven" &
   driver=$!
   until grep -q drives "$scratch/driven"; do kill -0 "$driver"; read -rt 0.05 <> <(:) || true; done

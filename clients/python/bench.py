@@ -85,13 +85,13 @@ def main() -> None:
     loop = limber.Loop(Still(), "a/b", rate_hz=1000, clock=lambda: later[0])  # type: ignore[arg-type]
     loop.start = lambda: None  # type: ignore[method-assign]
     stream = _Stream(1, 1, 0.0)
-    loop._heard(stream, answer(opened=control_loop_pb2.LoopOpened(deadline_ms=1000, episode=1)))
+    loop._receive(stream, answer(opened=control_loop_pb2.LoopOpened(deadline_ms=1000, episode=1)))
 
     def acted(i: int) -> None:
         later[0] = i / 1000
         loop.tick(state)
         if i % 8 == 0:
-            loop._heard(stream, answer.FromString(chunks[i]))
+            loop._receive(stream, answer.FromString(chunks[i]))
 
     cost("tick, seven numbers, and chunks", acted)
     assert loop.stats.actions > STEPS // 2

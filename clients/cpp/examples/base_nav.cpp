@@ -8,13 +8,13 @@
 #include "wheeled_base.hpp"
 
 namespace {
-volatile std::sig_atomic_t called_off = 0;
+volatile std::sig_atomic_t interrupted = 0;
 }  // namespace
 
 int main(int count, char** arguments) {
   const double seconds = count > 1 ? std::atof(arguments[1]) : 30;
   // A signal handler must not do more than this: `Interrupt` takes a lock.
-  std::signal(SIGINT, [](int) { called_off = 1; });
+  std::signal(SIGINT, [](int) { interrupted = 1; });
   try {
     const limber::Client client = limber::Client::FromEnvironment();
     limber::LoopOptions options;
@@ -28,7 +28,7 @@ int main(int count, char** arguments) {
     const limber::Outcome outcome = loop.Run(
         [&](limber::Observation& seen) {
           base.Sense(seen.state);
-          return base.corners() < 4 && called_off == 0;
+          return base.corners() < 4 && interrupted == 0;
         },
         [&](const limber::Due& due) {
           if (due) {

@@ -75,10 +75,10 @@ Details DetailsOf(const v1::ErrorDetails& message) {
 }
 
 std::optional<Failure> RefusedBy(const grpc::Status& status) {
-  v1::RpcStatus told;
-  if (status.error_details().empty() || !told.ParseFromString(status.error_details())) return std::nullopt;
+  v1::RpcStatus parsed;
+  if (status.error_details().empty() || !parsed.ParseFromString(status.error_details())) return std::nullopt;
   Refusal refusal;
-  for (const auto& each : told.details()) {
+  for (const auto& each : parsed.details()) {
     const std::string kind = each.type_url().substr(each.type_url().rfind('/') + 1);
     if (kind == "google.rpc.ErrorInfo") {
       v1::RpcErrorInfo info;
@@ -97,7 +97,7 @@ std::optional<Failure> RefusedBy(const grpc::Status& status) {
     }
   }
   if (refusal.code.empty()) return std::nullopt;
-  refusal.message = told.message().empty() ? status.error_message() : told.message();
+  refusal.message = parsed.message().empty() ? status.error_message() : parsed.message();
   Family family = Family::kUnspecified;
   for (const ReasonFacts& each : kReasons) {
     if (each.code != refusal.code) continue;

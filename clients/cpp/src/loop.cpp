@@ -84,7 +84,7 @@ std::exception_ptr Rejection(const std::string& detail) {
 }
 
 // Returns whether another stream might succeed.
-bool Mends(const Failure& failure, bool opened) {
+bool IsTransient(const Failure& failure, bool opened) {
   switch (failure.kind) {
     case Failure::Kind::kConnection: return true;
     case Failure::Kind::kRefused: return failure.retryable;
@@ -191,9 +191,9 @@ struct Stream {
   // True if the stream was ended because no message arrived for too long.
   bool silent = false;
   // Send time of the first observation since the last received message.
-  std::optional<double> asked_at;
+  std::optional<double> sent_at;
   // The version of the instruction that was last sent.
-  std::uint64_t told = 0;
+  std::uint64_t sent_instruction = 0;
 };
 
 struct Sensed {
@@ -290,9 +290,9 @@ class Loop::Parts {
     internal::Check(seen);
     if (!started_) Start();
     const std::unique_lock<std::mutex> hold(lock_);
-    const double told = Now();
-    LookAtClock(told);
-    const double now = std::isfinite(told) ? told : last_;
+    const double reading = Now();
+    CheckClock(reading);
+    const double now = std::isfinite(reading) ? reading : last_;
     const Decision decision = core_.Tick(now * 1000);
     if (decision.hold == Hold::kClock && !fatal_) {
       Fail(std::make_exception_ptr(ClockJumped("the clock went back; pass the loop a monotonic clock, such as steady_clock")), Hold::kClock);
@@ -394,7 +394,7 @@ class Loop::Parts {
   }
 
   // Ends the loop if the time is invalid. The caller holds the lock.
-  void LookAtClock(double now) {
+  void CheckClock(double now) {
     if (fatal_ || core_.over() != Hold::kNone) return;
     if (!std::isfinite(now)) {
       Fail(std::make_exception_ptr(ClockJumped("the clock returned " + std::to_string(now) + "; pass the loop a clock that counts seconds, such as steady_clock")),
@@ -455,7 +455,7 @@ class Loop::Parts {
       std::thread talker([&] {
         std::exception_ptr broken;
         try {
-          failure = Talk(stream, at);
+          failure = RunStream(stream, at);
         } catch (...) {
           broken = std::current_exception();
         }
@@ -470,7 +470,7 @@ class Loop::Parts {
       core_.Lost();
       if (closing_ || fatal_) return;
       opened_once = opened_once || stream.opened;
-      if (failure && !Mends(*failure, stream.opened)) {
+      if (failure && !IsTransient(*failure, stream.opened)) {
         Fail(failure->error, failure->kind == Failure::Kind::kRefused ? Hold::kRefused : Hold::kFailed);
         return;
       }
@@ -503,21 +503,21 @@ class Loop::Parts {
         cancel = !stream.opened || now - *leaving > kFarewellS;
       } else if (!stream.opened) {
         cancel = stream.silent = now - stream.began > options_.connect_timeout_s;
-      } else if (stream.asked_at) {
+      } else if (stream.sent_at) {
         // The gateway answers each observation by its deadline, with a chunk or a hold.
-        cancel = stream.silent = now - *stream.asked_at > kSilenceS + deadline_s_;
+        cancel = stream.silent = now - *stream.sent_at > kSilenceS + deadline_s_;
       }
       if (cancel) stream.context.TryCancel();
     }
   }
 
   // Runs one stream from start to end. Returns why it ended.
-  std::optional<Failure> Talk(Stream& stream, std::size_t at) {
+  std::optional<Failure> RunStream(Stream& stream, std::size_t at) {
     const std::string doing = "loop at " + connection_->address(at).url;
     const auto stub = v1::InferenceService::NewStub(connection_->channel(at));
     connection_->Prepare(stream.context);
     const std::unique_ptr<Call> call = stub->ActStream(&stream.context);
-    std::thread writer([&] { Say(stream, *call); });
+    std::thread writer([&] { WriteMessages(stream, *call); });
     v1::ActStreamResponse answer;
     while (call->Read(&answer)) {
       try {
@@ -550,14 +550,14 @@ class Loop::Parts {
   }
 
   // Writes the messages of one stream.
-  void Say(Stream& stream, Call& call) {
+  void WriteMessages(Stream& stream, Call& call) {
     v1::ActStreamRequest opening, reset, message;
     {
       const std::lock_guard<std::mutex> hold(lock_);
       *opening.mutable_open() = open_;
       opening.mutable_open()->set_episode(stream.first);
       if (instructed_ > 0) opening.mutable_open()->set_instruction(instruction_);
-      stream.told = instructed_;
+      stream.sent_instruction = instructed_;
     }
     if (!call.Write(opening)) return;
     v1::LoopObservation& up = *message.mutable_observation();
@@ -589,15 +589,15 @@ class Loop::Parts {
         up.clear_instruction();
         reset.mutable_reset()->clear_instruction();
         // An observation that a newer one replaced might have carried the instruction.
-        if ((resets || observes) && stream.told != instructed_) {
-          stream.told = instructed_;
+        if ((resets || observes) && stream.sent_instruction != instructed_) {
+          stream.sent_instruction = instructed_;
           if (resets) {
             reset.mutable_reset()->set_instruction(instruction_);
           } else {
             up.set_instruction(instruction_);
           }
         }
-        if (observes && !stream.asked_at) stream.asked_at = Steady();
+        if (observes && !stream.sent_at) stream.sent_at = Steady();
       }
       if (resets && !call.Write(reset)) return;
       if (!observes) continue;
@@ -614,7 +614,7 @@ class Loop::Parts {
     std::size_t dimensions = 0;
     if (answer.event_case() == v1::ActStreamResponse::kChunk) internal::Flatten(answer.chunk().action(), coming_, rows, dimensions);
     const std::lock_guard<std::mutex> hold(lock_);
-    stream.asked_at.reset();
+    stream.sent_at.reset();
     switch (answer.event_case()) {
       case v1::ActStreamResponse::kOpened: {
         const v1::LoopOpened& opened = answer.opened();

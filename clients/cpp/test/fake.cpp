@@ -24,18 +24,18 @@ using Clock = std::chrono::steady_clock;
 // Upper limit for every wait.
 constexpr double kPatienceS = 60;
 
-#define HOLDS(condition)                                                           \
-  do {                                                                             \
-    if (!(condition)) {                                                            \
+#define EXPECT(condition)                                                  \
+  do {                                                                     \
+    if (!(condition)) {                                                    \
       std::fprintf(stderr, "  line %d fails: %s\n", __LINE__, #condition); \
-      throw std::runtime_error("an expectation failed");                                \
-    }                                                                              \
+      throw std::runtime_error("an expectation failed");                   \
+    }                                                                      \
   } while (false)
 
 void Until(const std::function<bool()>& holds) {
   const auto began = Clock::now();
   while (!holds()) {
-    HOLDS(std::chrono::duration<double>(Clock::now() - began).count() < kPatienceS);
+    EXPECT(std::chrono::duration<double>(Clock::now() - began).count() < kPatienceS);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }
@@ -145,23 +145,23 @@ template <typename Thrown>
 std::string Ends(const Server& server, limber::LoopOptions options = At100()) {
   const limber::Client client(server.url(), "lmb_sk_test");
   limber::Loop loop(client, "a/b", std::move(options));
-  const std::string said = Throws<Thrown>([&] {
+  const std::string text = Throws<Thrown>([&] {
     Until([&] {
-      HOLDS(!loop.Tick(Seen()));
+      EXPECT(!loop.Tick(Seen()));
       return false;
     });
   });
-  HOLDS(loop.Stats().actions == 0);
-  return said;
+  EXPECT(loop.Stats().actions == 0);
+  return text;
 }
 
 // Answers the first observation.
 Server::Script Answers(const std::function<v1::ActStreamResponse(std::uint32_t)>& answer) {
   return [answer](Stream& stream) {
-    v1::ActStreamRequest heard;
-    if (!Open(stream, heard)) return grpc::Status::OK;
-    while (stream.Read(&heard)) {
-      if (heard.has_observation()) stream.Write(answer(heard.observation().step()));
+    v1::ActStreamRequest received;
+    if (!Open(stream, received)) return grpc::Status::OK;
+    while (stream.Read(&received)) {
+      if (received.has_observation()) stream.Write(answer(received.observation().step()));
     }
     return grpc::Status::OK;
   };
@@ -181,20 +181,20 @@ void AChunkThatIsNoneEndsTheLoopHeld() {
       spoil(*answer.mutable_chunk()->mutable_action());
       return answer;
     }));
-    HOLDS(Has(Ends<limber::MalformedAnswer>(server), words));
+    EXPECT(Has(Ends<limber::MalformedAnswer>(server), words));
   }
 }
 
 void ALoopThatIsOpenedInAnotherEpisodeEnds() {
   const Server server([](Stream& stream) {
-    v1::ActStreamRequest heard;
-    stream.Read(&heard);
+    v1::ActStreamRequest received;
+    stream.Read(&received);
     stream.Write(Opened(7));
-    while (stream.Read(&heard)) {
+    while (stream.Read(&received)) {
     }
     return grpc::Status::OK;
   });
-  HOLDS(Has(Ends<limber::MalformedAnswer>(server), "opened in episode 7"));
+  EXPECT(Has(Ends<limber::MalformedAnswer>(server), "opened in episode 7"));
 }
 
 void ChunksOfOtherStepsAndEpisodesAreNotExecuted() {
@@ -202,16 +202,16 @@ void ChunksOfOtherStepsAndEpisodesAreNotExecuted() {
   const limber::Client client(server.url(), "lmb_sk_test");
   limber::Loop loop(client, "a/b", At100());
   Until([&] {
-    HOLDS(!loop.Tick(Seen()));
+    EXPECT(!loop.Tick(Seen()));
     return loop.Stats().refused_chunks.size() == 2;
   });
-  HOLDS(loop.Stats().chunks == 0);
+  EXPECT(loop.Stats().chunks == 0);
 }
 
 void AServerThatEndsEveryStreamIsNotFlooded() {
   const Server server([](Stream& stream) {
-    v1::ActStreamRequest heard;
-    Open(stream, heard);
+    v1::ActStreamRequest received;
+    Open(stream, received);
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "going away");
   });
   const limber::Client client(server.url(), "lmb_sk_test");
@@ -223,14 +223,14 @@ void AServerThatEndsEveryStreamIsNotFlooded() {
   });
   // The delay between two attempts is at least 50 ms, and later ones are longer.
   const int streams = server.streams();
-  HOLDS(streams <= 2 + std::chrono::duration<double>(Clock::now() - began).count() / 0.05);
+  EXPECT(streams <= 2 + std::chrono::duration<double>(Clock::now() - began).count() / 0.05);
 }
 
 void WhatIsNotOfAGatewayIsSaid() {
   const Server odd([](Stream&) { return grpc::Status(grpc::StatusCode::INTERNAL, "odd"); });
-  HOLDS(Has(Ends<limber::MalformedAnswer>(odd), "not a Limber gateway"));
+  EXPECT(Has(Ends<limber::MalformedAnswer>(odd), "not a Limber gateway"));
   const Server details([](Stream&) { return grpc::Status(grpc::StatusCode::INTERNAL, "odd", "\xff\xff\xff"); });
-  HOLDS(Has(Ends<limber::MalformedAnswer>(details), "not a Limber gateway"));
+  EXPECT(Has(Ends<limber::MalformedAnswer>(details), "not a Limber gateway"));
   const limber::Client client(odd.url(), "lmb_sk_test");
   // The server does not implement Act.
   Throws<limber::MalformedAnswer>([&] { client.Act("a/b", Seen()); });
@@ -250,15 +250,15 @@ std::string Refusal(const std::string& code) {
 
 void ARefusalEndsTheLoopAndOneThatMendsDoesNot() {
   const Server server([](Stream&) { return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, "no", Refusal("key_disabled")); });
-  HOLDS(Ends<limber::AuthenticationError>(server) == "key_disabled: the test says no");
+  EXPECT(Ends<limber::AuthenticationError>(server) == "key_disabled: the test says no");
   const Server later([](Stream&) { return grpc::Status(grpc::StatusCode::ABORTED, "no", Refusal("of_a_later_version")); });
-  HOLDS(Ends<limber::Refused>(later) == "of_a_later_version: the test says no");
+  EXPECT(Ends<limber::Refused>(later) == "of_a_later_version: the test says no");
   // The refusal of a gateway for images of an unknown camera.
   const Server strict([](Stream&) { return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "no", Refusal("input_contract")); });
-  HOLDS(Ends<limber::ValidationError>(strict) == "input_contract: the test says no");
-  int tries = 0;
-  const Server busy([&tries](Stream& stream) {
-    if (++tries < 3) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "no", Refusal("overloaded"));
+  EXPECT(Ends<limber::ValidationError>(strict) == "input_contract: the test says no");
+  int attempts = 0;
+  const Server busy([&attempts](Stream& stream) {
+    if (++attempts < 3) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "no", Refusal("overloaded"));
     return Answers([](std::uint32_t step) { return Chunk(step); })(stream);
   });
   const limber::Client client(busy.url(), "lmb_sk_test");
@@ -271,13 +271,13 @@ void AServerThatDoesNotReadDelaysNoControlStep() {
   std::condition_variable news;
   bool reads = false;
   const Server server([&](Stream& stream) {
-    v1::ActStreamRequest heard;
-    if (!Open(stream, heard)) return grpc::Status::OK;
+    v1::ActStreamRequest received;
+    if (!Open(stream, received)) return grpc::Status::OK;
     std::unique_lock<std::mutex> hold(lock);
     news.wait(hold, [&] { return reads; });
     hold.unlock();
-    while (stream.Read(&heard)) {
-      if (heard.has_observation()) stream.Write(Chunk(heard.observation().step()));
+    while (stream.Read(&received)) {
+      if (received.has_observation()) stream.Write(Chunk(received.observation().step()));
     }
     return grpc::Status::OK;
   });
@@ -302,25 +302,25 @@ void AServerThatDoesNotReadDelaysNoControlStep() {
 
 void WhatIsSensedGoesUpAsItIs() {
   std::mutex lock;
-  std::vector<v1::ActStreamRequest> heard;
+  std::vector<v1::ActStreamRequest> received;
   const Server server([&](Stream& stream) {
     v1::ActStreamRequest message;
     if (!Open(stream, message)) return grpc::Status::OK;
     {
       const std::lock_guard<std::mutex> hold(lock);
-      heard.push_back(message);
+      received.push_back(message);
     }
     while (stream.Read(&message)) {
       if (message.has_observation()) stream.Write(Chunk(message.observation().step(), 1));
       const std::lock_guard<std::mutex> hold(lock);
-      heard.push_back(message);
+      received.push_back(message);
     }
     return grpc::Status::OK;
   });
-  const auto told = [&](const std::function<bool(const v1::ActStreamRequest&)>& is) {
+  const auto count_of = [&](const std::function<bool(const v1::ActStreamRequest&)>& is) {
     const std::lock_guard<std::mutex> hold(lock);
     int times = 0;
-    for (const v1::ActStreamRequest& each : heard) times += is(each) ? 1 : 0;
+    for (const v1::ActStreamRequest& each : received) times += is(each) ? 1 : 0;
     return times;
   };
   limber::LoopOptions options = At100();
@@ -340,34 +340,34 @@ void WhatIsSensedGoesUpAsItIs() {
     const limber::Client client(server.url(), "lmb_sk_test");
     limber::Loop loop(client, "a/b", options);
     Until([&] { return loop.Tick(seen).dimensions == 2; });
-    HOLDS(loop.Cameras().size() == 1 && loop.Cameras()[0].camera == "wrist" && loop.Cameras()[0].width == 224);
-    HOLDS(loop.session() == "s1");
+    EXPECT(loop.Cameras().size() == 1 && loop.Cameras()[0].camera == "wrist" && loop.Cameras()[0].width == 224);
+    EXPECT(loop.session() == "s1");
     seen.instruction = "fold";
     Until([&] {
       loop.Tick(seen);
-      return told([](const auto& each) { return each.has_observation() && each.observation().has_instruction(); }) > 0;
+      return count_of([](const auto& each) { return each.has_observation() && each.observation().has_instruction(); }) > 0;
     });
-    HOLDS(loop.Reset("unfold") == 2);
+    EXPECT(loop.Reset("unfold") == 2);
     seen.instruction.reset();
     seen.images.clear();
     Until([&] {
       // A chunk of the previous episode is not executed.
-      HOLDS(!loop.Tick(seen));
-      return told([](const auto& each) { return each.has_observation() && each.observation().observations(0).frames_size() == 0; }) > 0;
+      EXPECT(!loop.Tick(seen));
+      return count_of([](const auto& each) { return each.has_observation() && each.observation().observations(0).frames_size() == 0; }) > 0;
     });
   }
-  Until([&] { return told([](const auto& each) { return each.has_close(); }) == 1; });
-  const v1::LoopOpen& open = heard.at(0).open();
-  HOLDS(open.model() == "a/b" && open.robot_id() == "arm-1" && open.provider().session_id() == "s1" && open.provider().only(0) == "acme");
-  HOLDS(open.instruction() == "wait" && open.action_space() == "joint_pos_7" && open.bounds().max_change() == 0.5 && open.episode() == 1);
-  const v1::LoopObservation& first = heard.at(1).observation();
+  Until([&] { return count_of([](const auto& each) { return each.has_close(); }) == 1; });
+  const v1::LoopOpen& open = received.at(0).open();
+  EXPECT(open.model() == "a/b" && open.robot_id() == "arm-1" && open.provider().session_id() == "s1" && open.provider().only(0) == "acme");
+  EXPECT(open.instruction() == "wait" && open.action_space() == "joint_pos_7" && open.bounds().max_change() == 0.5 && open.episode() == 1);
+  const v1::LoopObservation& first = received.at(1).observation();
   const v1::Observation& moment = first.observations(0);
-  HOLDS(!first.has_instruction() && moment.proprio_size() == 3 && moment.proprio(2) == 3 && moment.proprio_names(1) == "b");
-  HOLDS(moment.gripper() == 0.25 && moment.tactile(0) == 9 && moment.has_t_ms());
-  HOLDS(moment.frames(0).camera() == "wrist" && moment.frames(0).data() == "\xff\xd8\xff picture" && moment.depth_size() == 1);
+  EXPECT(!first.has_instruction() && moment.proprio_size() == 3 && moment.proprio(2) == 3 && moment.proprio_names(1) == "b");
+  EXPECT(moment.gripper() == 0.25 && moment.tactile(0) == 9 && moment.has_t_ms());
+  EXPECT(moment.frames(0).camera() == "wrist" && moment.frames(0).data() == "\xff\xd8\xff picture" && moment.depth_size() == 1);
   // Each instruction is sent once: by an observation and by a reset.
-  HOLDS(told([](const auto& each) { return each.has_observation() && each.observation().has_instruction(); }) == 1);
-  HOLDS(told([](const auto& each) { return each.has_reset() && each.reset().episode() == 2 && each.reset().instruction() == "unfold"; }) == 1);
+  EXPECT(count_of([](const auto& each) { return each.has_observation() && each.observation().has_instruction(); }) == 1);
+  EXPECT(count_of([](const auto& each) { return each.has_reset() && each.reset().episode() == 2 && each.reset().instruction() == "unfold"; }) == 1);
 }
 
 void NeitherThreadWaitsForTheOther() {
@@ -390,7 +390,7 @@ void NeitherThreadWaitsForTheOther() {
     }
     for (int step = 0; step < 500; ++step) loop.Tick(Seen());
     for (std::thread& each : others) each.join();
-    HOLDS(!loop.Tick(Seen()));
+    EXPECT(!loop.Tick(Seen()));
     if (i % 2 == 0) loop.Close();
   }
 }
@@ -413,15 +413,15 @@ int main(int count, char** arguments) {
   int failed = 0;
   for (const auto& [name, test] : tests) {
     if (count > 1 && std::string(name).find(arguments[1]) == std::string::npos) continue;
-    bool held = false;
+    bool passed = false;
     try {
       test();
-      held = true;
+      passed = true;
     } catch (const std::exception& error) {
       std::fprintf(stderr, "  %s\n", error.what());
     }
-    failed += held ? 0 : 1;
-    std::printf("%s %s\n", held ? "passed" : "FAILED", name);
+    failed += passed ? 0 : 1;
+    std::printf("%s %s\n", passed ? "passed" : "FAILED", name);
     std::fflush(stdout);
   }
   return failed == 0 ? 0 : 1;

@@ -47,12 +47,12 @@ constexpr double kPatienceS = 60;
 
 int failed = 0;
 
-#define HOLDS(condition)                                                                 \
-  do {                                                                                   \
-    if (!(condition)) {                                                                  \
-      std::fprintf(stderr, "  line %d fails: %s\n", __LINE__, #condition);       \
-      throw std::runtime_error("an expectation failed");                                      \
-    }                                                                                    \
+#define EXPECT(condition)                                                  \
+  do {                                                                     \
+    if (!(condition)) {                                                    \
+      std::fprintf(stderr, "  line %d fails: %s\n", __LINE__, #condition); \
+      throw std::runtime_error("an expectation failed");                   \
+    }                                                                      \
   } while (false)
 
 using Clock = std::chrono::steady_clock;
@@ -63,7 +63,7 @@ void Pause(double seconds) { std::this_thread::sleep_for(std::chrono::duration<d
 void Until(const std::function<bool()>& holds) {
   const auto began = Clock::now();
   while (!holds()) {
-    HOLDS(std::chrono::duration<double>(Clock::now() - began).count() < kPatienceS);
+    EXPECT(std::chrono::duration<double>(Clock::now() - began).count() < kPatienceS);
     Pause(0.005);
   }
 }
@@ -117,16 +117,16 @@ void AnActIsAnswered() {
   limber::ActOptions options = Twist();
   options.horizon = 4;
   const limber::Chunk chunk = Real().Act(kNav, Seen(), options);
-  HOLDS(chunk.rows == 4 && chunk.dimensions == 2 && chunk.values.size() == 8);
-  HOLDS(!chunk.route.simulated && chunk.cost_usd > 0 && chunk.dt_s > 0 && !chunk.id.empty());
-  HOLDS(std::abs(chunk.row(3)[0]) <= 1);
+  EXPECT(chunk.rows == 4 && chunk.dimensions == 2 && chunk.values.size() == 8);
+  EXPECT(!chunk.route.simulated && chunk.cost_usd > 0 && chunk.dt_s > 0 && !chunk.id.empty());
+  EXPECT(std::abs(chunk.row(3)[0]) <= 1);
 }
 
 void TheSameIdempotencyKeyGivesTheSameAnswer() {
   limber::ActOptions options = Twist();
   options.idempotency_key = "cpp-" + std::to_string(Clock::now().time_since_epoch().count());
   const limber::Client client = Real();
-  HOLDS(client.Act(kNav, Seen(), options).id == client.Act(kNav, Seen(), options).id);
+  EXPECT(client.Act(kNav, Seen(), options).id == client.Act(kNav, Seen(), options).id);
   limber::Observation other = Seen();
   other.state[0] = 1;
   Throws<limber::ConflictError>([&] { client.Act(kNav, other, options); });
@@ -138,15 +138,15 @@ void RefusalsAreExceptionsOfTheirFamily() {
   options.provider.max_latency_ms = 1;
   try {
     client.Act(kNav, Seen(), options);
-    HOLDS(false);
+    EXPECT(false);
   } catch (const limber::RoutingError& refused) {
-    HOLDS(refused.code() == "no_route_available" && refused.refusal().status == 409);
-    HOLDS(!refused.refusal().details.dropped.empty() && !refused.refusal().request_id.empty());
-    HOLDS(refused.suggestions().at(0).field == "provider.max_latency_ms");
-    HOLDS(Has(refused.what(), "would admit"));
+    EXPECT(refused.code() == "no_route_available" && refused.refusal().status == 409);
+    EXPECT(!refused.refusal().details.dropped.empty() && !refused.refusal().request_id.empty());
+    EXPECT(refused.suggestions().at(0).field == "provider.max_latency_ms");
+    EXPECT(Has(refused.what(), "would admit"));
   }
-  HOLDS(Has(Throws<limber::NotFoundError>([&] { client.Act("reference/potentialnav", Seen(), Twist()); }), "reference/potential-nav"));
-  HOLDS(Has(Throws<limber::AuthenticationError>([] { limber::Client(url, "lmb_sk_wrong").Act(kNav, Seen(), Twist()); }), "invalid_api_key"));
+  EXPECT(Has(Throws<limber::NotFoundError>([&] { client.Act("reference/potentialnav", Seen(), Twist()); }), "reference/potential-nav"));
+  EXPECT(Has(Throws<limber::AuthenticationError>([] { limber::Client(url, "lmb_sk_wrong").Act(kNav, Seen(), Twist()); }), "invalid_api_key"));
   options = Twist();
   options.horizon = 9999;
   Throws<limber::ValidationError>([&] { client.Act(kNav, Seen(), options); });
@@ -158,7 +158,7 @@ void ModelsAreListed() {
   options.contract = limber::Contract::kAct;
   bool found = false;
   for (const limber::Model& each : Real().Models(options)) found = found || (each.id == kNav && !each.providers.empty());
-  HOLDS(found);
+  EXPECT(found);
 }
 
 // A PNG of 128 x 128 pixels with a red square of 32 x 32 on gray.
@@ -168,21 +168,21 @@ void AnInstructionIsGrounded() {
   limber::Observation seen;
   seen.images.push_back({"front", RedSquare()});
   const limber::Grounding found = Real().Ground(seen, "point at the red square");
-  HOLDS(found.points.size() == 1 && found.boxes.size() == 1 && found.cost_usd > 0);
-  HOLDS(std::abs(found.points[0].x - 0.375) < 0.06 && std::abs(found.points[0].y - 0.625) < 0.06);
-  HOLDS(found.points[0].camera == "front");
+  EXPECT(found.points.size() == 1 && found.boxes.size() == 1 && found.cost_usd > 0);
+  EXPECT(std::abs(found.points[0].x - 0.375) < 0.06 && std::abs(found.points[0].y - 0.625) < 0.06);
+  EXPECT(found.points[0].camera == "front");
 }
 
 void WhatCannotBeSentIsSaid() {
   const limber::Client client = Real();
   limber::Observation seen = Seen();
   seen.state[2] = std::numeric_limits<double>::quiet_NaN();
-  HOLDS(Has(Throws<limber::BadInput>([&] { client.Act(kNav, seen, Twist()); }), "state[2] must be finite, got nan"));
+  EXPECT(Has(Throws<limber::BadInput>([&] { client.Act(kNav, seen, Twist()); }), "state[2] must be finite, got nan"));
   limber::Loop loop(client, kNav, At50());
-  HOLDS(Has(Throws<limber::BadInput>([&] { loop.Tick(seen); }), "state[2] must be finite, got nan"));
+  EXPECT(Has(Throws<limber::BadInput>([&] { loop.Tick(seen); }), "state[2] must be finite, got nan"));
   seen = Seen();
   seen.images.push_back({"front", "not a picture"});
-  HOLDS(Has(Throws<limber::BadInput>([&] { loop.Tick(seen); }), "images['front'] must be an encoded JPEG"));
+  EXPECT(Has(Throws<limber::BadInput>([&] { loop.Tick(seen); }), "images['front'] must be an encoded JPEG"));
   seen = Seen();
   seen.state.resize(5000);
   Throws<limber::BadInput>([&] { loop.Tick(seen); });
@@ -193,7 +193,7 @@ void WhatCannotBeSentIsSaid() {
   Throws<limber::BadInput>([&] { limber::Loop(client, kNav, options); });
   options = At50();
   options.bounds = limber::Bounds{{1}, {-1}, {}, {}};
-  HOLDS(Has(Throws<limber::BadInput>([&] { limber::Loop(client, kNav, options); }), "bounds.lowest[0]"));
+  EXPECT(Has(Throws<limber::BadInput>([&] { limber::Loop(client, kNav, options); }), "bounds.lowest[0]"));
   for (const char* wrong : {"", "127.0.0.1:8080", "http://", "http://a:b", "http://a:70000", "http://a/v1", "http://u@a:1", "ftp://a"}) {
     Throws<limber::BadInput>([&] { limber::Client(wrong, key); });
   }
@@ -213,17 +213,17 @@ void ARobotDrivesAroundByItsLoop() {
         return base.corners() < 1;
       },
       [&](const limber::Due& due) { due ? base.Drive(due.action) : base.Brake(); }, kPatienceS);
-  HOLDS(outcome.ended == limber::Ended::kDone && base.stands() && base.beyond() <= 1e-9);
-  HOLDS(outcome.stats.stale_actions == 0 && outcome.stats.cost_usd > 0 && outcome.stats.chunks > 0);
-  HOLDS(outcome.stats.route && outcome.stats.route->model == kNav);
+  EXPECT(outcome.ended == limber::Ended::kDone && base.stands() && base.beyond() <= 1e-9);
+  EXPECT(outcome.stats.stale_actions == 0 && outcome.stats.cost_usd > 0 && outcome.stats.chunks > 0);
+  EXPECT(outcome.stats.route && outcome.stats.route->model == kNav);
 }
 
 void ATickAllocatesNothing() {
   const limber::Client client = Real();
   limber::Loop loop(client, kNav, At50());
   limber::Observation seen = Seen();
-  // Both observations that go around have held one of this size then.
   // By then, both reused observations have held one of this size.
+  Until([&] { return loop.Tick(seen) && loop.Stats().chunks > 10; });
   long most = 0;
   int acted = 0;
   for (int i = 0; i < 250; ++i) {
@@ -234,8 +234,8 @@ void ATickAllocatesNothing() {
     acted += due ? 1 : 0;
     Pause(0.02);
   }
-  HOLDS(most == 0);
-  HOLDS(acted > 0);
+  EXPECT(most == 0);
+  EXPECT(acted > 0);
 }
 
 void AConnectionThatBreaksIsOpenedAgain() {
@@ -250,7 +250,7 @@ void AConnectionThatBreaksIsOpenedAgain() {
   }
   Until([&] { return static_cast<bool>(loop.Tick(seen)); });
   const limber::LoopStats stats = loop.Stats();
-  HOLDS(stats.streams >= 4 && stats.held(limber::Hold::kDisconnected) >= 3 && stats.stale_actions == 0);
+  EXPECT(stats.streams >= 4 && stats.held(limber::Hold::kDisconnected) >= 3 && stats.stale_actions == 0);
 }
 
 void AReplicaThatDiesIsReplacedByTheNext() {
@@ -262,9 +262,9 @@ void AReplicaThatDiesIsReplacedByTheNext() {
   relay.reset();
   Until([&] { return loop.Tick(seen).hold == limber::Hold::kDisconnected; });
   Until([&] { return static_cast<bool>(loop.Tick(seen)); });
-  HOLDS(loop.Tick(seen).episode == 1);
+  EXPECT(loop.Tick(seen).episode == 1);
   // A unary call uses the same address.
-  HOLDS(client.Act(kNav, seen, Twist()).rows > 0);
+  EXPECT(client.Act(kNav, seen, Twist()).rows > 0);
 }
 
 void AGatewayThatFallsSilentIsLeft() {
@@ -275,10 +275,10 @@ void AGatewayThatFallsSilentIsLeft() {
   limber::Loop loop(client, kNav, options);
   const limber::Observation seen = Seen();
   Until([&] { return static_cast<bool>(loop.Tick(seen)); });
-  relay.Hush(true);
+  relay.Silence(true);
   // The dead connection is silent, and no row is left.
   Until([&] { return loop.Tick(seen).hold == limber::Hold::kDisconnected; });
-  relay.Hush(false);
+  relay.Silence(false);
   relay.Cut();
   Until([&] { return static_cast<bool>(loop.Tick(seen)); });
 }
@@ -297,19 +297,19 @@ void AnInterruptHoldsTheRobot() {
         return true;
       },
       [&](const limber::Due& due) { holds.push_back(due.hold); }, kPatienceS);
-  HOLDS(outcome.ended == limber::Ended::kInterrupted && holds.back() == limber::Hold::kInterrupted);
-  HOLDS(!loop.Tick(Seen()));
+  EXPECT(outcome.ended == limber::Ended::kInterrupted && holds.back() == limber::Hold::kInterrupted);
+  EXPECT(!loop.Tick(Seen()));
 }
 
 void WhatACallbackThrowsEndsTheRunHeld() {
   const limber::Client client = Real();
   limber::Loop loop(client, kNav, At50());
   limber::Hold last = limber::Hold::kNone;
-  HOLDS(Throws<std::runtime_error>([&] {
+  EXPECT(Throws<std::runtime_error>([&] {
           loop.Run([](limber::Observation&) -> bool { throw std::runtime_error("the camera is gone"); },
                    [&](const limber::Due& due) { last = due.hold; }, kPatienceS);
         }) == "the camera is gone");
-  HOLDS(last == limber::Hold::kFailed);
+  EXPECT(last == limber::Hold::kFailed);
 }
 
 void AStopEndsTheLoop() {
@@ -320,14 +320,14 @@ void AStopEndsTheLoop() {
   limber::Loop loop(client, kNav, options);
   const limber::Observation seen = Seen();
   Until([&] { return static_cast<bool>(loop.Tick(seen)); });
-  HOLDS(client.StopRobot(name, "a hand").subject == name);
-  const std::string said = Throws<limber::Refused>([&] {
+  EXPECT(client.StopRobot(name, "a hand").subject == name);
+  const std::string text = Throws<limber::Refused>([&] {
     Until([&] {
       loop.Tick(seen);
       return false;
     });
   });
-  HOLDS(Has(said, "robot_stopped"));
+  EXPECT(Has(text, "robot_stopped"));
   // Every tick throws.
   Throws<limber::Refused>([&] { loop.Tick(seen); });
   // A stop is active before it is persisted.
@@ -346,7 +346,7 @@ void AStateThatChangesItsShapeEndsTheLoop() {
   limber::Observation seen = Seen();
   Until([&] { return static_cast<bool>(loop.Tick(seen)); });
   seen.state = {1, 2};
-  HOLDS(Has(Throws<limber::ObservationRejected>([&] {
+  EXPECT(Has(Throws<limber::ObservationRejected>([&] {
               Until([&] {
                 loop.Tick(seen);
                 return false;
@@ -365,7 +365,7 @@ void AClockThatJumpsEndsTheLoop() {
     limber::Loop loop(client, kNav, options);
     loop.Tick(Seen());
     now = 1000 + jump;
-    HOLDS(Has(Throws<limber::ClockJumped>([&] { loop.Tick(Seen()); }), "clock"));
+    EXPECT(Has(Throws<limber::ClockJumped>([&] { loop.Tick(Seen()); }), "clock"));
     Throws<limber::ClockJumped>([&] { loop.Tick(Seen()); });
   }
 }
@@ -375,10 +375,10 @@ void AnEpisodeBeginsAnew() {
   limber::Loop loop(client, kNav, At50());
   const limber::Observation seen = Seen();
   Until([&] { return static_cast<bool>(loop.Tick(seen)); });
-  HOLDS(loop.Reset("go on") == 2);
-  HOLDS(!loop.Tick(seen));
+  EXPECT(loop.Reset("go on") == 2);
+  EXPECT(!loop.Tick(seen));
   Until([&] { return static_cast<bool>(loop.Tick(seen)); });
-  HOLDS(loop.Tick(seen).episode == 2);
+  EXPECT(loop.Tick(seen).episode == 2);
 }
 
 void BoundsHoldTheRobot() {
@@ -387,7 +387,7 @@ void BoundsHoldTheRobot() {
   const limber::Client client = Real();
   limber::Loop loop(client, kNav, options);
   Until([&] { return loop.Tick(Seen()).hold == limber::Hold::kOutOfBounds; });
-  HOLDS(loop.Stats().actions == 0);
+  EXPECT(loop.Stats().actions == 0);
 }
 
 void WhatIsNoGatewayIsSaid() {
@@ -411,12 +411,12 @@ void WhatIsNoGatewayIsSaid() {
 
 void ALoopEndsWhereNobodyAnswers() {
   Relay relay(std::atoi(url.substr(url.rfind(':') + 1).c_str()));
-  relay.Hush(true);
+  relay.Silence(true);
   const limber::Client client(relay.url(), key);
   limber::Loop loop(client, kNav, At50());
-  HOLDS(loop.Tick(Seen()).hold == limber::Hold::kConnecting);
+  EXPECT(loop.Tick(Seen()).hold == limber::Hold::kConnecting);
   loop.Close();
-  HOLDS(loop.Tick(Seen()).hold == limber::Hold::kClosed);
+  EXPECT(loop.Tick(Seen()).hold == limber::Hold::kClosed);
   Throws<limber::BadInput>([&] { loop.Start(); });
 }
 
@@ -502,15 +502,15 @@ int main(int count, char** arguments) {
     // An argument selects the tests whose names contain it.
     if (count > 1 && std::string(name).find(arguments[1]) == std::string::npos) continue;
     const auto began = Clock::now();
-    bool held = false;
+    bool passed = false;
     try {
       test();
-      held = true;
+      passed = true;
     } catch (const std::exception& error) {
       std::fprintf(stderr, "  %s\n", error.what());
     }
-    failed += held ? 0 : 1;
-    std::printf("%s %s (%.1f s)\n", held ? "passed" : "FAILED", name, std::chrono::duration<double>(Clock::now() - began).count());
+    failed += passed ? 0 : 1;
+    std::printf("%s %s (%.1f s)\n", passed ? "passed" : "FAILED", name, std::chrono::duration<double>(Clock::now() - began).count());
     std::fflush(stdout);
   }
   return failed == 0 ? 0 : 1;

@@ -47,7 +47,7 @@ class Relay {
   }
 
   // Stops forwarding to the robot, on open and on new connections.
-  void Hush(bool hushed) { hushed_ = hushed; }
+  void Silence(bool silenced) { silenced_ = silenced; }
 
  private:
   static sockaddr_in At(int port) {
@@ -95,7 +95,7 @@ class Relay {
         if (ready[side].revents == 0) continue;
         const ssize_t came = read(ready[side].fd, bytes.data(), bytes.size());
         if (came <= 0) alive = false;
-        if (side == 1 && hushed_) continue;
+        if (side == 1 && silenced_) continue;
         for (ssize_t sent = 0; sent < came;) {
           const ssize_t went = send(ready[1 - side].fd, bytes.data() + sent, static_cast<std::size_t>(came - sent), MSG_NOSIGNAL);
           if (went <= 0) {
@@ -114,7 +114,7 @@ class Relay {
   const std::string garbage_;
   int listener_ = -1;
   int port_ = 0;
-  std::atomic<bool> hushed_{false};
+  std::atomic<bool> silenced_{false};
   std::mutex lock_;
   // Closed only at process exit, because a closed descriptor could be reused by another connection.
   std::vector<int> open_;

@@ -163,9 +163,9 @@ def credentials() -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials()
 
 
-def wait_before(tried: int, error: LimberError, call: Call[Any, Any], retries: int) -> float | None:
-    """Returns the seconds to wait before the next attempt, after `tried` attempts. Returns None if the call must not be retried."""
-    if tried > retries or not call.repeatable:
+def wait_before(attempts: int, error: LimberError, call: Call[Any, Any], retries: int) -> float | None:
+    """Returns the seconds to wait before the next attempt, after `attempts` attempts. Returns None if the call must not be retried."""
+    if attempts > retries or not call.repeatable:
         return None
     if isinstance(error, Refused):
         if not error.retryable:
@@ -174,7 +174,7 @@ def wait_before(tried: int, error: LimberError, call: Call[Any, Any], retries: i
             return error.retry_after_s
     elif not isinstance(error, ConnectionFailed):
         return None
-    return _WAITS[min(tried - 1, len(_WAITS) - 1)] * random.uniform(0.5, 1)
+    return _WAITS[min(attempts - 1, len(_WAITS) - 1)] * random.uniform(0.5, 1)
 
 
 _ENUMS = {

@@ -96,7 +96,7 @@ class AsyncLimber:
         retries = max(self.retries, len(self.addresses) - 1)
         if call.idempotent and idempotency_key is None and retries > 0:
             idempotency_key = uuid.uuid4().hex
-        tried = 0
+        attempts = 0
         while True:
             at = self._current
             try:
@@ -108,10 +108,10 @@ class AsyncLimber:
                 return answer
             except grpc.RpcError as thrown:
                 error = of_rpc(thrown, f"{call.name} at {self.addresses[at].url}")
-            tried += 1
+            attempts += 1
             if isinstance(error, ConnectionFailed) and self._current == at:
                 self._current = (at + 1) % len(self.addresses)
-            wait = wait_before(tried, error, call, retries)
+            wait = wait_before(attempts, error, call, retries)
             if wait is None or time.monotonic() + wait >= until:
                 raise error from None
             await asyncio.sleep(wait)
@@ -364,7 +364,7 @@ class AsyncLoop(Loop):
                     break
                 tick = self.tick(sensed)
                 if tick.action is None:
-                    await self._aholds(tick.hold, step)
+                    await self._hold_robot_async(tick.hold, step)
                 else:
                     await _given(step(tick.action))
                 due += self._period
@@ -373,12 +373,12 @@ class AsyncLoop(Loop):
                     due += late
                 await asyncio.sleep(min(max(0.0, -late), self._period))
         finally:
-            await self._aholds(why, step)
+            await self._hold_robot_async(why, step)
             if not self._entered:
                 await asyncio.to_thread(self.close)
         return Outcome(ended, self._clock() - began, self.stats)
 
-    async def _aholds(self, why: str, step: Callable[[NDArray[np.float64]], Any]) -> None:
+    async def _hold_robot_async(self, why: str, step: Callable[[NDArray[np.float64]], Any]) -> None:
         if callable(self._hold):
             await _given(self._hold(why))
         elif self._hold is not None:
@@ -405,7 +405,7 @@ class AsyncEvaluation:
 
     async def __aiter__(self) -> AsyncIterator[Episode]:
         seen: set[int] = set()
-        while not self._over():
+        while not self._has_ended():
             try:
                 request = evaluation_service_pb2.WatchEvaluationRequest(job_id=self.id)
                 async for event in self._client.stream(calls.WATCH_EVALUATION, request):
@@ -414,14 +414,14 @@ class AsyncEvaluation:
                     elif event.episode.index not in seen:
                         seen.add(event.episode.index)
                         yield answers.episode_of(event.episode)
-                if self._over():
+                if self._has_ended():
                     return
             except ConnectionFailed:
                 pass
             await asyncio.sleep(self.POLL_S)
             self._last = await self._client.evaluation(self.id)
 
-    def _over(self) -> bool:
+    def _has_ended(self) -> bool:
         return self._last.status in ("completed", "failed", "cancelled", "expired")
 
     async def result(self, tell: Callable[[Episode], Awaitable[None] | None] | None = None) -> Evaluation:

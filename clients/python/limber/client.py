@@ -99,7 +99,7 @@ class Limber:
         retries = max(self.retries, len(self._channels) - 1)
         if call.idempotent and idempotency_key is None and retries > 0:
             idempotency_key = uuid.uuid4().hex
-        tried = 0
+        attempts = 0
         while True:
             at = self._current
             try:
@@ -111,10 +111,10 @@ class Limber:
                 return answer
             except grpc.RpcError as thrown:
                 error = of_rpc(thrown, f"{call.name} at {self.addresses[at].url}")
-            tried += 1
+            attempts += 1
             if isinstance(error, ConnectionFailed):
                 self.next_address(at)
-            wait = wait_before(tried, error, call, retries)
+            wait = wait_before(attempts, error, call, retries)
             if wait is None or time.monotonic() + wait >= until:
                 raise error from None
             time.sleep(wait)
@@ -382,7 +382,7 @@ class RunningEvaluation:
 
     def __iter__(self) -> Iterator[Episode]:
         seen: set[int] = set()
-        while not self._over():
+        while not self._has_ended():
             try:
                 request = evaluation_service_pb2.WatchEvaluationRequest(job_id=self.id)
                 for event in self._client.stream(calls.WATCH_EVALUATION, request):
@@ -392,14 +392,14 @@ class RunningEvaluation:
                         # A reopened stream starts with the episodes that have already ended.
                         seen.add(event.episode.index)
                         yield answers.episode_of(event.episode)
-                if self._over():
+                if self._has_ended():
                     return
             except ConnectionFailed:
                 pass
             time.sleep(self.POLL_S)
             self._last = self._client.evaluation(self.id)
 
-    def _over(self) -> bool:
+    def _has_ended(self) -> bool:
         return self._last.status in ("completed", "failed", "cancelled", "expired")
 
     def result(self, tell: Callable[[Episode], None] | None = None) -> Evaluation:

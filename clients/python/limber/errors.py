@@ -146,8 +146,8 @@ def of_rpc(error: grpc.RpcError, doing: str) -> LimberError:
         return ConnectionFailed(f"{doing}: no answer arrived in time; raise timeout_s or choose an offering nearby")
     if code in _NETWORK:
         return ConnectionFailed(f"{doing}: the gateway is unreachable ({text or code.name.lower()})")
-    said = f"{code.name.lower()}: {text}" if text else code.name.lower()
-    return MalformedAnswer(f"{doing}: the server is not a Limber gateway, or has an incompatible version ({said})")
+    detail = f"{code.name.lower()}: {text}" if text else code.name.lower()
+    return MalformedAnswer(f"{doing}: the server is not a Limber gateway, or has an incompatible version ({detail})")
 
 
 def _refused(details: bytes | None, text: str) -> Refused | None:

@@ -158,7 +158,7 @@ class Carried:
         header = header_of(payload)
         prefix = f"lerobot/inference/v1/deployments/{self.deployment}"
         if header.message_type == "describe":
-            return self._asked(f"{prefix}/describe", payload)
+            return self._query(f"{prefix}/describe", payload)
         instance = f"{prefix}/instances/{header.instance_id}"
         if header.message_type == "open":
             return self._opened(instance, header, payload)
@@ -199,7 +199,7 @@ class Carried:
             raise CarrierFault("a session must be opened at one instance")
         if self._open is not None:
             raise CarrierFault("this connection already has a session")
-        reply = self._asked(f"{instance}/open", payload)
+        reply = self._query(f"{instance}/open", payload)
         accepted = header_of(reply)
         if accepted.message_type != "accepted" or not accepted.session_id:
             return reply
@@ -213,7 +213,7 @@ class Carried:
 
     def _controlled(self, mine: _Open, header: Header, payload: bytes) -> bytes:
         # The policy's single worker answers after the call that it is processing.
-        reply = self._asked(f"{mine.key}/control", payload, self.handshake_s + self.action_s)
+        reply = self._query(f"{mine.key}/control", payload, self.handshake_s + self.action_s)
         acked = header_of(reply)
         if acked.message_type == "ack":
             mine.generation = max(mine.generation, header.generation)
@@ -242,7 +242,7 @@ class Carried:
                 return reply
         raise CarrierFault("the server sent no action in time")
 
-    def _asked(self, key: str, payload: bytes, timeout: float | None = None) -> bytes:
+    def _query(self, key: str, payload: bytes, timeout: float | None = None) -> bytes:
         try:
             replies = self.transport.query(key, payload, self.handshake_s if timeout is None else timeout)
         except TimeoutError:

@@ -108,12 +108,12 @@ class Feature:
     semantics: str = ""
 
     @staticmethod
-    def of(told: Any) -> Feature:
+    def of(data: Any) -> Feature:
         """Parses a feature. Raises BadInput if it is invalid."""
         try:
-            made = Feature(**{**told, "shape": tuple(told["shape"]), "names": tuple(told.get("names", ()))})
+            made = Feature(**{**data, "shape": tuple(data["shape"]), "names": tuple(data.get("names", ()))})
         except (TypeError, KeyError, AttributeError):
-            raise BadInput(f"a feature must have name, shape, dtype, kind, names and semantics, got {told!r}") from None
+            raise BadInput(f"a feature must have name, shape, dtype, kind, names and semantics, got {data!r}") from None
         fits = made.name and made.semantics and made.kind in ("tensor", "rgb") and all(type(side) is int and side > 0 for side in made.shape)
         if not fits or (made.kind == "rgb" and (len(made.shape) != 3 or made.shape[2] != 3 or made.dtype != "uint8")):
             raise BadInput(f"the feature {made.name!r} needs a name, semantics and a shape; images must be uint8 of shape (height, width, 3)")
@@ -143,16 +143,16 @@ class Contract:
     def read(file: Path | str) -> Contract:
         """Reads a JSON file: model, action_space, robot, features, action_feature, semantics, action_interval, execution_steps. Raises BadInput."""
         try:
-            told = json.loads(Path(file).read_text())
+            data = json.loads(Path(file).read_text())
             contract = Contract(
-                str(told["model"]),
-                tuple(Feature.of(each) for each in told["features"]),
-                Feature.of(told["action_feature"]),
-                str(told["semantics"]),
-                float(told["action_interval"]),
-                int(told["execution_steps"]),
-                told.get("action_space"),
-                told.get("robot"),
+                str(data["model"]),
+                tuple(Feature.of(each) for each in data["features"]),
+                Feature.of(data["action_feature"]),
+                str(data["semantics"]),
+                float(data["action_interval"]),
+                int(data["execution_steps"]),
+                data.get("action_space"),
+                data.get("robot"),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, BadInput):
@@ -207,7 +207,7 @@ class _Reader:
         if record[_MARKER] == "rgb":
             if len(shape) != 3 or shape[2] != 3 or shape[0] * shape[1] > _MAX_PIXELS or record.get("channel_order") != "RGB" or record.get("dtype") != "uint8":
                 raise Malformed("an image must be uint8 of shape (height, width, 3), RGB")
-            self._take(size)
+            self._count_bytes(size)
             if record.get("encoding") == "jpeg":
                 return Picture(tuple(shape), data, True)
             if record.get("encoding") != "raw" or len(data) != size:
@@ -219,13 +219,13 @@ class _Reader:
         kind = np.dtype(dtype).newbyteorder("<" if order == "<" else ">")
         if len(data) != size * kind.itemsize:
             raise Malformed("a tensor's bytes do not match its shape")
-        self._take(len(data))
+        self._count_bytes(len(data))
         array = np.frombuffer(data, kind).reshape(shape)
         if kind.kind == "f" and not np.isfinite(array).all():
             raise Malformed("a tensor contains a number that is not finite")
         return array.astype(kind.newbyteorder("="))
 
-    def _take(self, size: int) -> None:
+    def _count_bytes(self, size: int) -> None:
         self.decoded += size
         if self.decoded > _MAX_DECODED:
             raise Malformed("tensors and images exceed 64 MiB")
@@ -532,8 +532,8 @@ class ModelServer:
         try:
             while not self._over.wait(0.002):
                 try:
-                    self._question(self._describe, "describe")
-                    self._question(self._opening, "open")
+                    self._handle_query(self._describe, "describe")
+                    self._handle_query(self._opening, "open")
                     if self._channels is not None:
                         self._serve(self._channels)
                 except Exception:  # noqa: BLE001 - transports raise different types, and the server must survive them
@@ -545,7 +545,7 @@ class ModelServer:
             self._describe.close()
             self._opening.close()
 
-    def _question(self, where: Queryable, kind: str) -> None:
+    def _handle_query(self, where: Queryable, kind: str) -> None:
         try:
             pending = where.get(timeout=0)
         except queue.Empty:
@@ -581,7 +581,7 @@ class ModelServer:
         )
 
     def _serve(self, channels: _Channels) -> None:
-        self._question(channels.control, "control")
+        self._handle_query(channels.control, "control")
         try:
             payload = channels.observations.get(timeout=0)
             self._transport.publish(f"{channels.key}/act", self._worker.answer(payload))

@@ -157,7 +157,7 @@ class _Stream:
     opened: bool = False
     call: Any = None
     #: Send time of the first observation since the last received message; None if there is none.
-    asked_at: float | None = None
+    sent_at: float | None = None
     #: The instruction that was last sent on this stream.
     instruction: str | None = None
     #: True if the stream was ended because no message arrived for too long.
@@ -321,7 +321,7 @@ class Loop:
         #: Capture times of this episode's observations by step, in milliseconds of the loop's clock and not of the robot's.
         self._sensed: dict[int, float] = {}
         self._lock = threading.Lock()
-        self._news = threading.Condition(self._lock)
+        self._changed = threading.Condition(self._lock)
         self._slot: _Slot | None = None
         self._closing = False
         self._fatal: LimberError | None = None
@@ -358,7 +358,7 @@ class Loop:
         with self._lock:
             already, self._closing = self._closing, True
             self._core.stop("closed")
-            self._news.notify_all()
+            self._changed.notify_all()
             reader = self._reader
         if already or reader is None or reader is threading.current_thread():
             return
@@ -383,7 +383,7 @@ class Loop:
             self._sensed.clear()
             if instruction is not None:
                 self._instruction = instruction
-            self._news.notify_all()
+            self._changed.notify_all()
             return episode
 
     @property
@@ -430,14 +430,14 @@ class Loop:
                 if self._slot is not None:
                     self._meter.replaced += 1
                 self._slot = _Slot(decision.step, decision.episode, own)
-                self._news.notify_all()
+                self._changed.notify_all()
             action = None
             if decision.row is not None:
                 # LoopCore rules this out. The counter proves it.
                 self._meter.stale += decision.step >= self._until
                 action = self._rows[decision.row].copy()
             self._meter.tick(now, action is not None, decision.hold)
-            self._look_for_silence(now)
+            self._check_silence(now)
             return Tick(action, decision.hold, decision.step, decision.episode)
 
     def run(
@@ -468,7 +468,7 @@ class Loop:
         watcher.start()
         try:
             if isolate:
-                return self._run_apart(observe, step, max_seconds)
+                return self._run_isolated(observe, step, max_seconds)
             return self._run_here(observe, step, max_seconds)
         finally:
             done.set()
@@ -496,7 +496,7 @@ class Loop:
                     break
                 tick = self.tick(sensed)
                 if tick.action is None:
-                    self._holds(tick.hold, step)
+                    self._hold_robot(tick.hold, step)
                 else:
                     action = tick.action
                     self._in("step", lambda: step(action))
@@ -512,20 +512,20 @@ class Loop:
             raise
         finally:
             self._busy = None
-            self._holds(why, step)
+            self._hold_robot(why, step)
         return Outcome(ended, self._clock() - began, self.stats)
 
-    def _run_apart(
+    def _run_isolated(
         self, observe: Callable[[], Sensed], step: Callable[[NDArray[np.float64]], object], max_seconds: float
     ) -> Outcome:
         over = threading.Event()
-        told: list[Outcome | BaseException] = []
+        results: list[Outcome | BaseException] = []
 
         def body() -> None:
             try:
-                told.append(self._run_here(observe, step, max_seconds))
+                results.append(self._run_here(observe, step, max_seconds))
             except BaseException as error:  # noqa: BLE001 - raised again in the thread that called run
-                told.append(error)
+                results.append(error)
             over.set()
 
         threading.Thread(target=body, name="limber-run", daemon=True).start()
@@ -537,9 +537,9 @@ class Loop:
             self.interrupt()
             over.wait(self._hang_s)
             raise
-        if isinstance(told[0], BaseException):
-            raise told[0]
-        return told[0]
+        if isinstance(results[0], BaseException):
+            raise results[0]
+        return results[0]
 
     def _in(self, name: str, callback: Callable[[], Any]) -> Any:
         """Runs a callback and records its start time for the watchdog."""
@@ -549,7 +549,7 @@ class Loop:
         finally:
             self._busy = None
 
-    def _holds(self, why: str, step: Callable[[NDArray[np.float64]], object]) -> None:
+    def _hold_robot(self, why: str, step: Callable[[NDArray[np.float64]], object]) -> None:
         if self._hold is None:
             return
         hold = self._hold
@@ -571,7 +571,7 @@ class Loop:
                     CallbackHung(f"{name} has not returned for {self._hang_s:g} s; the robot was told to hold. Check what the callback waits for")
                 )
             with contextlib.suppress(Exception):
-                self._holds("hung", step)
+                self._hold_robot("hung", step)
             return
 
     def _time(self) -> float:
@@ -588,19 +588,19 @@ class Loop:
             self._fatal = error
         self._core.stop(getattr(error, "code", "") or "failed")
         self._wake.set()
-        self._news.notify_all()
+        self._changed.notify_all()
 
-    def _look_for_silence(self, now: float) -> None:
+    def _check_silence(self, now: float) -> None:
         """Ends a stream on which the gateway is silent. The caller holds the lock."""
         stream = self._stream
         if stream is None or stream.call is None or stream.silent:
             return
         if not stream.opened:
             stream.silent = now - stream.began > self._connect_timeout_s
-        elif stream.asked_at is not None:
+        elif stream.sent_at is not None:
             # The gateway answers each observation by its deadline, with a chunk or a hold.
             most = SILENCE_S + (self._core.deadline_ms / 1000 if math.isfinite(self._core.deadline_ms) else 10.0)
-            stream.silent = now - stream.asked_at > most
+            stream.silent = now - stream.sent_at > most
         if stream.silent:
             stream.call.cancel()
 
@@ -612,7 +612,7 @@ class Loop:
         while not self._closing and self._fatal is None:
             at = self._client._current
             started = self._clock()
-            error = self._talk(at)
+            error = self._run_stream(at)
             stream = self._stream
             opened = stream is not None and stream.opened
             opened_once = opened_once or opened
@@ -621,7 +621,7 @@ class Loop:
                 self._core.lost(self._clock() * 1000)
                 if self._closing or self._fatal is not None:
                     return
-                if error is not None and not self._mends(error, opened):
+                if error is not None and not self._is_transient(error, opened):
                     self._fail(error)
                     return
                 if not opened_once and self._clock() - began > self._connect_timeout_s:
@@ -635,19 +635,19 @@ class Loop:
             wait = 0.0 if in_round else _WAITS[min(tried, len(_WAITS) - 1)]
             if isinstance(error, Refused) and error.retry_after_s is not None:
                 wait = max(wait, min(error.retry_after_s, 5.0))
-            with self._news:
+            with self._changed:
                 if wait > 0:
-                    self._news.wait_for(lambda: self._closing or self._fatal is not None, wait)
+                    self._changed.wait_for(lambda: self._closing or self._fatal is not None, wait)
 
     @staticmethod
-    def _mends(error: LimberError, opened: bool) -> bool:
+    def _is_transient(error: LimberError, opened: bool) -> bool:
         """Returns whether another stream might succeed."""
         if isinstance(error, Refused):
             return error.retryable
         # Middleboxes cut open streams in many ways, but a server whose stream never opened is not a gateway.
         return isinstance(error, ConnectionFailed) or (opened and isinstance(error, MalformedAnswer))
 
-    def _talk(self, at: int) -> LimberError | None:
+    def _run_stream(self, at: int) -> LimberError | None:
         """Runs one stream from start to end. Returns the error that ended it, or None."""
         doing = f"loop at {self._client.addresses[at].url}"
         with self._lock:
@@ -662,7 +662,7 @@ class Loop:
             )(self._messages(stream), metadata=self._client.metadata())
             stream.call = call
             for answer in call:
-                self._heard(stream, answer)
+                self._receive(stream, answer)
         except grpc.RpcError as thrown:
             if stream.silent:
                 return ConnectionFailed(f"{doing}: the gateway accepted the connection but sends no messages")
@@ -678,7 +678,7 @@ class Loop:
         finally:
             with self._lock:
                 stream.over = True
-                self._news.notify_all()
+                self._changed.notify_all()
             if stream.call is not None:
                 stream.call.cancel()
         return None
@@ -693,8 +693,8 @@ class Loop:
             opening.instruction = stream.instruction
         yield inference_service_pb2.ActStreamRequest(open=opening)
         while True:
-            with self._news:
-                self._news.wait_for(
+            with self._changed:
+                self._changed.wait_for(
                     lambda: stream.over or self._closing or self._fatal is not None
                     # Before `opened` arrives, observations wait, and then the newest goes first.
                     or (self._slot is not None and stream.opened)
@@ -734,8 +734,8 @@ class Loop:
                     self._fail(error)
                 continue
             with self._lock:
-                if stream.asked_at is None:
-                    stream.asked_at = self._clock()
+                if stream.sent_at is None:
+                    stream.sent_at = self._clock()
             yield inference_service_pb2.ActStreamRequest(
                 observation=requests.make(
                     control_loop_pb2.LoopObservation,
@@ -745,13 +745,13 @@ class Loop:
                 )
             )
 
-    def _heard(self, stream: _Stream, answer: inference_service_pb2.ActStreamResponse) -> None:
+    def _receive(self, stream: _Stream, answer: inference_service_pb2.ActStreamResponse) -> None:
         kind = answer.WhichOneof("event")
         rows = matrix(answer.chunk.action.steps) if kind == "chunk" else None
         with self._lock:
             now = self._time()
             at = now * 1000
-            stream.asked_at = None
+            stream.sent_at = None
             if kind == "opened":
                 if answer.opened.episode not in (0, stream.first):
                     raise MalformedAnswer(f"the loop was opened in episode {answer.opened.episode}, expected {stream.first}")
@@ -760,9 +760,9 @@ class Loop:
                 self._meter.route = route_of(answer.opened.route)
                 if not self._own_hints:
                     self._hints = hints_of(answer.opened)
-                self._news.notify_all()
+                self._changed.notify_all()
             elif kind == "chunk" and rows is not None:
-                self._take(at, answer.chunk, rows)
+                self._receive_chunk(at, answer.chunk, rows)
             elif kind == "hold":
                 word = _WORDS[answer.hold.reason].name if answer.hold.reason in _WORDS else ""
                 reason = word.removeprefix("HOLD_REASON_").lower() or "unknown"
@@ -774,7 +774,7 @@ class Loop:
             elif kind == "ended":
                 self._core.ended(at, code=answer.ended.code)
 
-    def _take(self, at: float, chunk: control_loop_pb2.LoopChunk, rows: NDArray[np.float64]) -> None:
+    def _receive_chunk(self, at: float, chunk: control_loop_pb2.LoopChunk, rows: NDArray[np.float64]) -> None:
         # Measured with the loop's clock: the robot may timestamp its observations with another one.
         sensed = self._sensed.get(chunk.start_step)
         verdict = self._core.chunk(
@@ -801,10 +801,10 @@ class Loop:
 
 
 def _rejection(detail: str) -> LimberError:
-    said = detail or "no cause was reported"
+    cause = detail or "no cause was reported"
     if detail.startswith("t_ms"):
-        return ClockJumped(f"the gateway holds because the robot's clock jumped: {said}; pass the loop a monotonic clock")
-    return ObservationRejected(f"the gateway cannot use the observations: {said}")
+        return ClockJumped(f"the gateway holds because the robot's clock jumped: {cause}; pass the loop a monotonic clock")
+    return ObservationRejected(f"the gateway cannot use the observations: {cause}")
 
 
 #: Encodings in order of preference for camera arrays.

@@ -169,18 +169,18 @@ class NativeServer:
             response_deserializer=wire.DescribeResponse.FromString,
         )
         try:
-            said = call(wire.DescribeRequest(), timeout=self._timeout_s)
+            response = call(wire.DescribeRequest(), timeout=self._timeout_s)
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.UNIMPLEMENTED:
                 return "the server answers, but does not describe its models"
             raise Fault(f"no server answers: {error.details() or error.code().name.lower()}") from None
-        found = [each for each in said.models if self._model in ("", each.slug)] or list(said.models[:1])
+        found = [each for each in response.models if self._model in ("", each.slug)] or list(response.models[:1])
         if not found:
             return "the server answers, but serves no model"
         self._model = found[0].slug
         self._cameras, self._names = list(found[0].cameras), list(found[0].proprio_names)
         self._samples = list(found[0].samples)
-        return f"the server answers and serves {', '.join(each.slug for each in said.models)}"
+        return f"the server answers and serves {', '.join(each.slug for each in response.models)}"
 
     def scene(self, sample: int) -> Scene:
         if len(self._samples) > sample:
@@ -310,12 +310,12 @@ class OpenpiServer:
             # openpi servers send an error as text and then close the connection.
             raise InputRefused(f"the server returned an error: {answer.strip().splitlines()[-1][:200] if answer.strip() else 'empty text'}")
         try:
-            said = self._msgpack.unpackb(answer, object_hook=_unpacked, raw=False, strict_map_key=False)
+            response = self._msgpack.unpackb(answer, object_hook=_unpacked, raw=False, strict_map_key=False)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
             raise Fault(f"the answer is not MessagePack with numpy arrays: {error}") from None
-        if not isinstance(said, dict) or "actions" not in said:
+        if not isinstance(response, dict) or "actions" not in response:
             raise Fault("the answer has no `actions`")
-        return _rows(said["actions"], None)
+        return _rows(response["actions"], None)
 
     def close(self) -> None:
         self._open.close()
@@ -354,7 +354,7 @@ def probe(server: Server, address: str, runtime: str, *, action_space: str, acti
         report.checks.append(Check(name, passed, required, round(took, 3), detail[:400], "" if passed else next_step))
         return passed
 
-    def asked(scene: Scene, horizon: int) -> NDArray[np.float64]:
+    def request_rows(scene: Scene, horizon: int) -> NDArray[np.float64]:
         began = time.monotonic()
         rows = _rows(server.ask(scene, horizon), dim)
         report.latencies_ms.append((time.monotonic() - began) * 1000)
@@ -365,22 +365,22 @@ def probe(server: Server, address: str, runtime: str, *, action_space: str, acti
     first: list[NDArray[np.float64]] = []
 
     def shape() -> str:
-        first.append(asked(server.scene(0), _HORIZON))
+        first.append(request_rows(server.scene(0), _HORIZON))
         return f"{len(first[0])} steps of {first[0].shape[1]} finite numbers"
 
     def differ() -> str:
-        other = asked(server.scene(1), _HORIZON)
+        other = request_rows(server.scene(1), _HORIZON)
         if other.shape == first[0].shape and np.array_equal(other, first[0]):
             raise Fault("two different observations produced the same actions")
         return "two different observations produced different actions"
 
     def steady() -> str:
         for _ in range(_WARM):
-            asked(server.scene(0), _HORIZON)
+            request_rows(server.scene(0), _HORIZON)
         return f"{_WARM} more calls succeeded"
 
     def longest() -> str:
-        return f"{len(asked(server.scene(0), max_horizon))} steps in one answer"
+        return f"{len(request_rows(server.scene(0), max_horizon))} steps in one answer"
 
     def wrong() -> str:
         # Meaningless numbers, and no image.

@@ -138,11 +138,11 @@ def _chunk(policy: Policy, call: policy_service_pb2.ActCall, served: Served) -> 
         if not np.isfinite(rows).all():
             raise BadInput("the policy returned a number that is not finite")
     except InvalidInput as error:
-        said = policy_service_pb2.CallError(code=policy_service_pb2.CALL_ERROR_CODE_INVALID_INPUT, message=str(error)[:500])
-        return policy_service_pb2.ActResponse(error=said)
+        call_error = policy_service_pb2.CallError(code=policy_service_pb2.CALL_ERROR_CODE_INVALID_INPUT, message=str(error)[:500])
+        return policy_service_pb2.ActResponse(error=call_error)
     except Exception as error:  # noqa: BLE001 - an exception of the policy fails only its call
-        said = policy_service_pb2.CallError(code=policy_service_pb2.CALL_ERROR_CODE_INTERNAL, message=f"{type(error).__name__}: {error}"[:500])
-        return policy_service_pb2.ActResponse(error=said)
+        call_error = policy_service_pb2.CallError(code=policy_service_pb2.CALL_ERROR_CODE_INTERNAL, message=f"{type(error).__name__}: {error}"[:500])
+        return policy_service_pb2.ActResponse(error=call_error)
     steps = [action_pb2.ActionStep(values=row) for row in rows.tolist()]
     return policy_service_pb2.ActResponse(chunk=policy_service_pb2.ActChunk(steps=steps, dt_ms=served.dt_ms))
 
@@ -152,7 +152,7 @@ def _openpi_dict(asked: Asked) -> dict[str, Any]:
     return {"state": asked.state, "prompt": asked.instruction, **asked.images}
 
 
-class _Desk:
+class _CallRunner:
     """Runs calls on the policy's threads and queues their answers for the stream."""
 
     def __init__(
@@ -160,24 +160,24 @@ class _Desk:
         policy: Policy,
         served: Served,
         threads: int,
-        say: Callable[[policy_service_pb2.ActResponse], None],
+        send: Callable[[policy_service_pb2.ActResponse], None],
         tell: Callable[[str], None] = print,
     ) -> None:
         self._policy = policy
         self._served = served
-        self._say = say
+        self._send = send
         self._tell = tell
         #: The last logged failure, and the time it was logged.
         self._logged = ("", 0.0)
         self._calls: queue.Queue[tuple[int, policy_service_pb2.ActCall, float] | None] = queue.Queue(_MOST_WAITING)
-        self._off: set[int] = set()
+        self._cancelled: set[int] = set()
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(threads)]
         for thread in self._threads:
             thread.start()
 
-    def take(self, request: policy_service_pb2.ActRequest) -> None:
+    def accept(self, request: policy_service_pb2.ActRequest) -> None:
         if request.HasField("cancel"):
-            self._off.add(request.call_id)
+            self._cancelled.add(request.call_id)
             return
         until = time.monotonic() + request.call.budget_ms / 1000 if request.call.budget_ms else float("inf")
         try:
@@ -197,13 +197,13 @@ class _Desk:
 
     def _fail(self, call_id: int, code: policy_service_pb2.CallErrorCode, message: str) -> None:
         error = policy_service_pb2.CallError(code=code, message=message)
-        self._say(policy_service_pb2.ActResponse(call_id=call_id, error=error))
+        self._send(policy_service_pb2.ActResponse(call_id=call_id, error=error))
 
     def _work(self) -> None:
         while (item := self._calls.get()) is not None:
             call_id, call, until = item
-            if call_id in self._off:
-                self._off.discard(call_id)
+            if call_id in self._cancelled:
+                self._cancelled.discard(call_id)
             elif time.monotonic() > until:
                 self._fail(call_id, policy_service_pb2.CALL_ERROR_CODE_BUSY, "the call's time budget ran out while it was queued")
             else:
@@ -213,7 +213,7 @@ class _Desk:
                     self._log(answer.error.message)
                 elif len(answer.chunk.steps) < call.horizon:
                     self._log(f"the policy returned {len(answer.chunk.steps)} of {call.horizon} requested steps")
-                self._say(answer)
+                self._send(answer)
 
     def _log(self, failure: str) -> None:
         """Logs a failed call. Repeats of the same failure are logged at most every 10 s."""
@@ -295,12 +295,12 @@ def _dial(
     client: Limber, policy: Policy, served: Served, threads: int, over: threading.Event, declared: bool, tell: Callable[[str], None]
 ) -> bool:
     """Runs one stream until it ends. Returns whether the model is declared."""
-    said: queue.Queue[outbound_service_pb2.ServeRequest | None] = queue.Queue()
-    said.put(outbound_service_pb2.ServeRequest(hello=outbound_service_pb2.Hello(provider=served.provider)))
-    desk = _Desk(policy, served, threads, lambda answer: said.put(outbound_service_pb2.ServeRequest(act=answer)), tell)
+    outbox: queue.Queue[outbound_service_pb2.ServeRequest | None] = queue.Queue()
+    outbox.put(outbound_service_pb2.ServeRequest(hello=outbound_service_pb2.Hello(provider=served.provider)))
+    runner = _CallRunner(policy, served, threads, lambda answer: outbox.put(outbound_service_pb2.ServeRequest(act=answer)), tell)
 
     def messages() -> Iterator[outbound_service_pb2.ServeRequest]:
-        while (message := said.get()) is not None:
+        while (message := outbox.get()) is not None:
             yield message
 
     at = client._current
@@ -337,26 +337,26 @@ def _dial(
                     declaring = threading.Thread(target=declare, daemon=True)
                     declaring.start()
             elif kind == "act":
-                desk.take(message.act)
+                runner.accept(message.act)
             elif kind == "predict":
                 error = policy_service_pb2.CallError(
                     code=policy_service_pb2.CALL_ERROR_CODE_INVALID_INPUT, message="this server supports only act"
                 )
-                said.put(outbound_service_pb2.ServeRequest(predict=outbound_service_pb2.PredictPart(call_id=message.predict.call_id, error=error)))
+                outbox.put(outbound_service_pb2.ServeRequest(predict=outbound_service_pb2.PredictPart(call_id=message.predict.call_id, error=error)))
             elif kind == "ground":
                 error = policy_service_pb2.CallError(
                     code=policy_service_pb2.CALL_ERROR_CODE_INVALID_INPUT, message="this server supports only act"
                 )
-                said.put(outbound_service_pb2.ServeRequest(ground=outbound_service_pb2.GroundAnswer(call_id=message.ground.call_id, error=error)))
+                outbox.put(outbound_service_pb2.ServeRequest(ground=outbound_service_pb2.GroundAnswer(call_id=message.ground.call_id, error=error)))
     except grpc.RpcError as thrown:
         if not over.is_set() and not fault:
             raise of_rpc(thrown, f"serve at {client.addresses[at].url}") from None
     finally:
         ended.set()
-        said.put(None)
+        outbox.put(None)
         stream.cancel()
         # Answers can no longer be sent, so do not wait for a slow policy.
-        threading.Thread(target=desk.end, daemon=True).start()
+        threading.Thread(target=runner.end, daemon=True).start()
     if fault:
         raise fault[0]
     if declaring is not None:
@@ -488,20 +488,20 @@ class PolicyServer:
         )
 
     def Act(self, requests: Iterator[policy_service_pb2.ActRequest], context: grpc.ServicerContext) -> Iterator[policy_service_pb2.ActResponse]:
-        said: queue.Queue[policy_service_pb2.ActResponse | None] = queue.Queue()
-        desk = _Desk(self._policy, self.served, self._threads, said.put)
+        outbox: queue.Queue[policy_service_pb2.ActResponse | None] = queue.Queue()
+        runner = _CallRunner(self._policy, self.served, self._threads, outbox.put)
 
         def read() -> None:
             with contextlib.suppress(Exception):
                 for request in requests:
-                    desk.take(request)
+                    runner.accept(request)
             # A caller that has sent all its calls still waits for the answers.
-            desk.end()
-            desk.join()
-            said.put(None)
+            runner.end()
+            runner.join()
+            outbox.put(None)
 
         threading.Thread(target=read, daemon=True).start()
-        while (answer := said.get()) is not None:
+        while (answer := outbox.get()) is not None:
             yield answer
 
 

@@ -314,9 +314,9 @@ class _FakeLoop:
         while True:
             message = self._inbox.get()
             if isinstance(message, tuple):
-                code, said = message
+                code, text = message
                 yield response(ended=control_loop_pb2.LoopEnded(code=code, chunks=chunks, holds=holds))
-                abort(self._context, code, said)
+                abort(self._context, code, text)
             if message is None or message.HasField("close"):
                 yield response(ended=control_loop_pb2.LoopEnded(chunks=chunks, holds=holds))
                 return

@@ -12,7 +12,7 @@ import { Http2SessionManager } from "@connectrpc/connect-node";
  * later. If a call in between makes the manager release the connection, that error has no listener and would end the process.
  */
 export class Sessions extends Http2SessionManager {
-  readonly #heard = new WeakSet<ClientHttp2Session>();
+  readonly #listening = new WeakSet<ClientHttp2Session>();
 
   override async request(
     method: string,
@@ -22,8 +22,8 @@ export class Sessions extends Http2SessionManager {
   ): Promise<ClientHttp2Stream> {
     const stream = await super.request(method, path, headers, options);
     const session = stream.session as ClientHttp2Session | undefined;
-    if (session !== undefined && !this.#heard.has(session)) {
-      this.#heard.add(session);
+    if (session !== undefined && !this.#listening.has(session)) {
+      this.#listening.add(session);
       // Each affected stream reports the error to its call.
       session.on("error", () => {});
     }

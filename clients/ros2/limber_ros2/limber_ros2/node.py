@@ -71,7 +71,7 @@ class LimberNode(Node):  # type: ignore[misc]
         # A run occupies a thread; services, topics and cancellations need other threads.
         group = ReentrantCallbackGroup()
         for i, source in enumerate(self._robot.sources):
-            self._listen(source, lambda message, i=i: self._sensing.took(i, message), group)
+            self._listen(source, lambda message, i=i: self._sensing.callback(i, message), group)
         done = self._robot.done
         if done is not None:
             self.create_subscription(get_message(done.type), done.topic, self._took_done, _DEPTH, callback_group=group)
@@ -90,9 +90,9 @@ class LimberNode(Node):  # type: ignore[misc]
         )
         self.get_logger().info(f"{self._robot.model} at {url}: {len(self._robot.sources)} topics in, {len(self._sinks)} out")
 
-    def _listen(self, source: Source, took: Any, group: ReentrantCallbackGroup) -> None:
+    def _listen(self, source: Source, callback: Any, group: ReentrantCallbackGroup) -> None:
         qos = QoSProfile(depth=_DEPTH) if source.reliable else qos_profile_sensor_data
-        self.create_subscription(get_message(source.type), source.topic, took, qos, callback_group=group)
+        self.create_subscription(get_message(source.type), source.topic, callback, qos, callback_group=group)
 
     def _took_done(self, message: Any) -> None:
         try:
@@ -144,10 +144,10 @@ class LimberNode(Node):  # type: ignore[misc]
             if handle.is_cancel_requested:
                 self._runner.cancel()
 
-            def tell(progress: Progress) -> None:
+            def report(progress: Progress) -> None:
                 handle.publish_feedback(_fill(RunUntilDone.Feedback(), progress))
 
-            ran = self._runner.run(instruction=handle.request.instruction, max_seconds=handle.request.max_seconds, feedback=tell)
+            ran = self._runner.run(instruction=handle.request.instruction, max_seconds=handle.request.max_seconds, feedback=report)
         finally:
             self._runner = None
             self._one.release()

@@ -76,12 +76,12 @@ def chunk(client: limber.Limber, config: Config, sensing: Sensing, *, instructio
     try:
         seen = sensing.observation()
         # Only loops accept an instruction in an observation.
-        asked = instruction or seen.instruction or config.instruction
+        text = instruction or seen.instruction or config.instruction
         seen.instruction = None
         made = client.act(
             config.model,
             seen,
-            instruction=asked,
+            instruction=text,
             action_space=config.action_space,
             horizon=horizon or config.horizon,
             robot=config.robot,
@@ -171,7 +171,7 @@ class Runner:
 
     def _drive(self, loop: limber.Loop, began: float, max_seconds: float, feedback: Callable[[Progress], None], *, spoken: bool) -> str:
         due = began
-        told = -_FEEDBACK_S
+        reported = -_FEEDBACK_S
         unready: float | None = None
         while True:
             now = self._clock()
@@ -197,10 +197,10 @@ class Runner:
                 tick = loop.tick(seen)
                 hold = tick.hold
                 self._publish(tick.action, hold)
-            if now - began - told >= _FEEDBACK_S:
-                told = now - began
+            if now - began - reported >= _FEEDBACK_S:
+                reported = now - began
                 stats = loop.stats
-                feedback(Progress(told, stats.steps, stats.actions, stats.rate_hz, stats.age_ms, hold, stats.cost_usd))
+                feedback(Progress(reported, stats.steps, stats.actions, stats.rate_hz, stats.age_ms, hold, stats.cost_usd))
             due += self._config.period_s
             late = self._clock() - due
             # After a pause, the next step is due now; missed steps are not made up.
