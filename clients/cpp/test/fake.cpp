@@ -167,7 +167,7 @@ Server::Script Answers(const std::function<v1::ActStreamResponse(std::uint32_t)>
   };
 }
 
-void AChunkThatIsNoneEndsTheLoopHeld() {
+void AnInvalidChunkEndsTheLoopWithAHold() {
   const std::pair<const char*, std::function<void(v1::Action&)>> wrong[] = {
       {"not finite", [](v1::Action& action) { action.mutable_steps(7)->set_values(1, std::numeric_limits<double>::quiet_NaN()); }},
       {"not finite", [](v1::Action& action) { action.mutable_steps(0)->set_values(0, std::numeric_limits<double>::infinity()); }},
@@ -185,7 +185,7 @@ void AChunkThatIsNoneEndsTheLoopHeld() {
   }
 }
 
-void ALoopThatIsOpenedInAnotherEpisodeEnds() {
+void OpeningInAnotherEpisodeEndsTheLoop() {
   const Server server([](Stream& stream) {
     v1::ActStreamRequest received;
     stream.Read(&received);
@@ -208,7 +208,7 @@ void ChunksOfOtherStepsAndEpisodesAreNotExecuted() {
   EXPECT(loop.Stats().chunks == 0);
 }
 
-void AServerThatEndsEveryStreamIsNotFlooded() {
+void ReconnectsBackOffIfEveryStreamEnds() {
   const Server server([](Stream& stream) {
     v1::ActStreamRequest received;
     Open(stream, received);
@@ -226,7 +226,7 @@ void AServerThatEndsEveryStreamIsNotFlooded() {
   EXPECT(streams <= 2 + std::chrono::duration<double>(Clock::now() - began).count() / 0.05);
 }
 
-void WhatIsNotOfAGatewayIsSaid() {
+void AnswersThatNoGatewaySendsAreMalformed() {
   const Server odd([](Stream&) { return grpc::Status(grpc::StatusCode::INTERNAL, "odd"); });
   EXPECT(Has(Ends<limber::MalformedAnswer>(odd), "not a Limber gateway"));
   const Server details([](Stream&) { return grpc::Status(grpc::StatusCode::INTERNAL, "odd", "\xff\xff\xff"); });
@@ -248,7 +248,7 @@ std::string Refusal(const std::string& code) {
   return status.SerializeAsString();
 }
 
-void ARefusalEndsTheLoopAndOneThatMendsDoesNot() {
+void OnlyPermanentRefusalsEndTheLoop() {
   const Server server([](Stream&) { return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, "no", Refusal("key_disabled")); });
   EXPECT(Ends<limber::AuthenticationError>(server) == "key_disabled: the test says no");
   const Server later([](Stream&) { return grpc::Status(grpc::StatusCode::ABORTED, "no", Refusal("of_a_later_version")); });
@@ -300,7 +300,7 @@ void AServerThatDoesNotReadDelaysNoControlStep() {
   }
 }
 
-void WhatIsSensedGoesUpAsItIs() {
+void ObservationsAreSentUnchanged() {
   std::mutex lock;
   std::vector<v1::ActStreamRequest> received;
   const Server server([&](Stream& stream) {
@@ -400,14 +400,14 @@ void NeitherThreadWaitsForTheOther() {
 int main(int count, char** arguments) {
   const std::pair<const char*, void (*)()> tests[] = {
 #define TEST(name) {#name, name}
-      TEST(AChunkThatIsNoneEndsTheLoopHeld),
-      TEST(ALoopThatIsOpenedInAnotherEpisodeEnds),
+      TEST(AnInvalidChunkEndsTheLoopWithAHold),
+      TEST(OpeningInAnotherEpisodeEndsTheLoop),
       TEST(ChunksOfOtherStepsAndEpisodesAreNotExecuted),
-      TEST(AServerThatEndsEveryStreamIsNotFlooded),
-      TEST(WhatIsNotOfAGatewayIsSaid),
-      TEST(ARefusalEndsTheLoopAndOneThatMendsDoesNot),
+      TEST(ReconnectsBackOffIfEveryStreamEnds),
+      TEST(AnswersThatNoGatewaySendsAreMalformed),
+      TEST(OnlyPermanentRefusalsEndTheLoop),
       TEST(AServerThatDoesNotReadDelaysNoControlStep),
-      TEST(WhatIsSensedGoesUpAsItIs),
+      TEST(ObservationsAreSentUnchanged),
       TEST(NeitherThreadWaitsForTheOther),
   };
   int failed = 0;

@@ -113,7 +113,7 @@ limber::ActOptions Twist() {
   return options;
 }
 
-void AnActIsAnswered() {
+void ActReturnsAChunk() {
   limber::ActOptions options = Twist();
   options.horizon = 4;
   const limber::Chunk chunk = Real().Act(kNav, Seen(), options);
@@ -122,7 +122,7 @@ void AnActIsAnswered() {
   EXPECT(std::abs(chunk.row(3)[0]) <= 1);
 }
 
-void TheSameIdempotencyKeyGivesTheSameAnswer() {
+void TheSameIdempotencyKeyReturnsTheSameAnswer() {
   limber::ActOptions options = Twist();
   options.idempotency_key = "cpp-" + std::to_string(Clock::now().time_since_epoch().count());
   const limber::Client client = Real();
@@ -164,7 +164,7 @@ void ModelsAreListed() {
 // A PNG of 128 x 128 pixels with a red square of 32 x 32 on gray.
 std::string RedSquare();
 
-void AnInstructionIsGrounded() {
+void GroundLocatesAnInstruction() {
   limber::Observation seen;
   seen.images.push_back({"front", RedSquare()});
   const limber::Grounding found = Real().Ground(seen, "point at the red square");
@@ -173,7 +173,7 @@ void AnInstructionIsGrounded() {
   EXPECT(found.points[0].camera == "front");
 }
 
-void WhatCannotBeSentIsSaid() {
+void InvalidInputThrowsBadInput() {
   const limber::Client client = Real();
   limber::Observation seen = Seen();
   seen.state[2] = std::numeric_limits<double>::quiet_NaN();
@@ -200,7 +200,7 @@ void WhatCannotBeSentIsSaid() {
   Throws<limber::BadInput>([] { limber::Client(url, "lmb_sk_x\n"); });
 }
 
-void ARobotDrivesAroundByItsLoop() {
+void ALoopDrivesARobotAroundASquare() {
   WheeledBase base;
   limber::LoopOptions options = At50();
   options.robot = "cpp-driver";
@@ -238,7 +238,7 @@ void ATickAllocatesNothing() {
   EXPECT(acted > 0);
 }
 
-void AConnectionThatBreaksIsOpenedAgain() {
+void BrokenConnectionsAreReopened() {
   Relay relay(std::atoi(url.substr(url.rfind(':') + 1).c_str()));
   const limber::Client client(relay.url(), key);
   limber::Loop loop(client, kNav, At50());
@@ -253,7 +253,7 @@ void AConnectionThatBreaksIsOpenedAgain() {
   EXPECT(stats.streams >= 4 && stats.held(limber::Hold::kDisconnected) >= 3 && stats.stale_actions == 0);
 }
 
-void AReplicaThatDiesIsReplacedByTheNext() {
+void TheNextReplicaReplacesADeadOne() {
   auto relay = std::make_unique<Relay>(std::atoi(url.substr(url.rfind(':') + 1).c_str()));
   const limber::Client client({relay->url(), url}, key);
   limber::Loop loop(client, kNav, At50());
@@ -267,7 +267,7 @@ void AReplicaThatDiesIsReplacedByTheNext() {
   EXPECT(client.Act(kNav, seen, Twist()).rows > 0);
 }
 
-void AGatewayThatFallsSilentIsLeft() {
+void ALoopLeavesASilentGateway() {
   Relay relay(std::atoi(url.substr(url.rfind(':') + 1).c_str()));
   const limber::Client client(relay.url(), key);
   limber::LoopOptions options = At50();
@@ -301,7 +301,7 @@ void AnInterruptHoldsTheRobot() {
   EXPECT(!loop.Tick(Seen()));
 }
 
-void WhatACallbackThrowsEndsTheRunHeld() {
+void ACallbackExceptionEndsTheRunWithAHold() {
   const limber::Client client = Real();
   limber::Loop loop(client, kNav, At50());
   limber::Hold last = limber::Hold::kNone;
@@ -340,7 +340,7 @@ void AStopEndsTheLoop() {
   });
 }
 
-void AStateThatChangesItsShapeEndsTheLoop() {
+void AChangedStateShapeEndsTheLoop() {
   const limber::Client client = Real();
   limber::Loop loop(client, kNav, At50());
   limber::Observation seen = Seen();
@@ -355,7 +355,7 @@ void AStateThatChangesItsShapeEndsTheLoop() {
             "observations"));
 }
 
-void AClockThatJumpsEndsTheLoop() {
+void AClockJumpEndsTheLoop() {
   const double inf = std::numeric_limits<double>::infinity();
   for (const double jump : {-1.0, 1e18, inf, std::nan("")}) {
     std::atomic<double> now{1000};
@@ -370,7 +370,7 @@ void AClockThatJumpsEndsTheLoop() {
   }
 }
 
-void AnEpisodeBeginsAnew() {
+void AResetBeginsAnEpisode() {
   const limber::Client client = Real();
   limber::Loop loop(client, kNav, At50());
   const limber::Observation seen = Seen();
@@ -390,7 +390,7 @@ void BoundsHoldTheRobot() {
   EXPECT(loop.Stats().actions == 0);
 }
 
-void WhatIsNoGatewayIsSaid() {
+void AServerThatIsNotAGatewayIsReported() {
   limber::ClientOptions options;
   options.retries = 0;
   options.timeout_s = 5;
@@ -409,7 +409,7 @@ void WhatIsNoGatewayIsSaid() {
   });
 }
 
-void ALoopEndsWhereNobodyAnswers() {
+void ALoopEndsIfTheGatewayIsSilent() {
   Relay relay(std::atoi(url.substr(url.rfind(':') + 1).c_str()));
   relay.Silence(true);
   const limber::Client client(relay.url(), key);
@@ -477,26 +477,26 @@ int main(int count, char** arguments) {
   key = secret;
   const std::pair<const char*, void (*)()> tests[] = {
 #define TEST(name) {#name, name}
-      TEST(AnActIsAnswered),
-      TEST(TheSameIdempotencyKeyGivesTheSameAnswer),
+      TEST(ActReturnsAChunk),
+      TEST(TheSameIdempotencyKeyReturnsTheSameAnswer),
       TEST(RefusalsAreExceptionsOfTheirFamily),
       TEST(ModelsAreListed),
-      TEST(AnInstructionIsGrounded),
-      TEST(WhatCannotBeSentIsSaid),
-      TEST(ARobotDrivesAroundByItsLoop),
+      TEST(GroundLocatesAnInstruction),
+      TEST(InvalidInputThrowsBadInput),
+      TEST(ALoopDrivesARobotAroundASquare),
       TEST(ATickAllocatesNothing),
-      TEST(AConnectionThatBreaksIsOpenedAgain),
-      TEST(AReplicaThatDiesIsReplacedByTheNext),
-      TEST(AGatewayThatFallsSilentIsLeft),
+      TEST(BrokenConnectionsAreReopened),
+      TEST(TheNextReplicaReplacesADeadOne),
+      TEST(ALoopLeavesASilentGateway),
       TEST(AnInterruptHoldsTheRobot),
-      TEST(WhatACallbackThrowsEndsTheRunHeld),
+      TEST(ACallbackExceptionEndsTheRunWithAHold),
       TEST(AStopEndsTheLoop),
-      TEST(AStateThatChangesItsShapeEndsTheLoop),
-      TEST(AClockThatJumpsEndsTheLoop),
-      TEST(AnEpisodeBeginsAnew),
+      TEST(AChangedStateShapeEndsTheLoop),
+      TEST(AClockJumpEndsTheLoop),
+      TEST(AResetBeginsAnEpisode),
       TEST(BoundsHoldTheRobot),
-      TEST(WhatIsNoGatewayIsSaid),
-      TEST(ALoopEndsWhereNobodyAnswers),
+      TEST(AServerThatIsNotAGatewayIsReported),
+      TEST(ALoopEndsIfTheGatewayIsSilent),
   };
   for (const auto& [name, test] : tests) {
     // An argument selects the tests whose names contain it.

@@ -335,7 +335,7 @@ class Limber:
         stop_id: str | None = None,
         everything: bool = False,
     ) -> Stop:
-        """Releases a stop, by its id or by the robot or session that it names. Other replicas apply the release a moment later."""
+        """Releases a stop, by its id or by the robot or session that it names. Replicas apply the release a moment later."""
         return answers.stop_of(self.call(calls.RELEASE_ROBOTS, requests.release(robot, session, stop_id, everything)).stop)
 
     def stops(self, *, released: bool = False) -> list[Stop]:

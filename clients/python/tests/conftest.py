@@ -1,4 +1,4 @@
-"""What tests share: the fake gateway, and the real one that `check.sh` starts."""
+"""Shared fixtures: the fake gateway, and the real one that `check.sh` starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from limber import Limber
 from limber.testing import FakeGateway
 
-#: What this much time does not bring about, nothing will.
+#: Upper limit for every wait, in seconds.
 PATIENCE_S = 20.0
 
 
@@ -37,7 +37,7 @@ def real() -> Iterator[Limber]:
 
 @pytest.fixture
 def until() -> Callable[[Callable[[], object]], None]:
-    """Waits until something holds; fails where it never does."""
+    """Waits until a condition is met. Fails after the time limit."""
     import threading
     import time
 

@@ -1,4 +1,4 @@
-"""What fits other programs: openpi's interface, policies as servers, the sizes that pictures are made in."""
+"""Adapters to other programs: openpi's interface, policies as servers, and image sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from limber.testing import FakeGateway
 PICTURE = np.zeros((12, 16, 3), np.uint8)
 
 
-def test_openpis_observations_are_read_by_their_names(client: limber.Limber, gateway: FakeGateway) -> None:
+def test_reads_openpi_observations_by_key(client: limber.Limber, gateway: FakeGateway) -> None:
     policy = limber.openpi.Policy(client, "a/b", action_space="joint_pos_7", horizon=2)
     made = policy.infer(
         {
@@ -43,7 +43,7 @@ def test_openpis_observations_are_read_by_their_names(client: limber.Limber, gat
     assert gateway.received[-1].provider.session_id != session
 
 
-def test_other_names_can_be_told(client: limber.Limber, gateway: FakeGateway) -> None:
+def test_keys_override_the_names_of_an_observation(client: limber.Limber, gateway: FakeGateway) -> None:
     policy = limber.openpi.Policy(client, "a/b", keys={"state": "my/q", "wrist": "my/cam"})
     policy.infer({"my/q": [1, 2], "my/cam": PICTURE})
     assert gateway.received[-1].observations[0].frames[0].camera == "wrist"
@@ -52,7 +52,7 @@ def test_other_names_can_be_told(client: limber.Limber, gateway: FakeGateway) ->
 
 
 @pytest.mark.parametrize("module", ["limber.openpi", "limber.gym", "limber.serve", "limber.testing", "limber.aio", "limber.cli", "limber.probe"])
-def test_every_module_is_imported_without_the_frameworks_that_it_fits(module: str) -> None:
+def test_every_module_imports_without_optional_frameworks(module: str) -> None:
     code = f"""
 import sys
 for name in ("PIL", "gymnasium", "websockets", "msgpack", "openpi_client", "lerobot"):
@@ -63,7 +63,7 @@ import {module}
 
 
 class Line:
-    """A gateway's end of a policy server's stream."""
+    """The gateway's end of a policy server's stream."""
 
     def __init__(self, address: str) -> None:
         self._said: queue.Queue[wire.ActRequest | None] = queue.Queue()
@@ -100,7 +100,7 @@ def answer_of(policy: Any, **call: Any) -> wire.ActResponse:
 SEEN = [observation_pb2.Observation(proprio=[1, 2])]
 
 
-def test_a_function_answers_with_its_rows() -> None:
+def test_a_policy_function_returns_its_rows() -> None:
     made = answer_of(lambda asked: [[1, 2], [3, 4], [5, 6]], observations=SEEN).chunk
     assert [list(step.values) for step in made.steps] == [[1, 2], [3, 4]]
     assert made.dt_ms == 20
@@ -112,12 +112,12 @@ def test_a_policy_whose_chunks_are_shorter_returns_its_complete_chunk(capsys: py
     assert "the policy returned 1 of 2 requested steps" in capsys.readouterr().out
 
 
-def test_a_failed_call_is_logged_where_the_policy_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_call_is_logged_in_the_policys_process(capsys: pytest.CaptureFixture[str]) -> None:
     answer_of(lambda asked: 1 / 0, observations=SEEN)
     assert "serve: call failed: ZeroDivisionError: division by zero" in capsys.readouterr().out
 
 
-def test_a_policy_of_openpis_shape_answers_too() -> None:
+def test_a_policy_with_openpis_interface_answers() -> None:
     class Policy:
         def infer(self, obs: dict[str, Any]) -> dict[str, Any]:
             return {"actions": np.tile(obs["state"], (4, 1))}
@@ -135,12 +135,12 @@ def test_a_policy_of_openpis_shape_answers_too() -> None:
         (lambda asked: asked.images["wrist"], wire.CALL_ERROR_CODE_INVALID_INPUT, "wrist"),
     ],
 )
-def test_a_fault_of_the_policy_is_one_of_its_call(policy: Any, code: int, words: str) -> None:
+def test_an_exception_of_the_policy_fails_only_its_call(policy: Any, code: int, words: str) -> None:
     answer = answer_of(policy, observations=SEEN)
     assert answer.error.code == code and words in answer.error.message
 
 
-def test_what_was_called_off_before_its_turn_is_not_asked() -> None:
+def test_a_cancelled_call_does_not_run() -> None:
     turn = queue.Queue[float]()
     asked: list[float] = []
 
@@ -157,7 +157,7 @@ def test_what_was_called_off_before_its_turn_is_not_asked() -> None:
             line.cancel(2)
             line.ask(4, observations=[observation_pb2.Observation(proprio=[4])])
             answers = iter(line.answers)
-            # The fourth is behind the cancellation, so that was read when the third is answered.
+            # The fourth call follows the cancellation, so the cancellation was read before the third call is answered.
             for _ in range(3):
                 turn.put(0)
             assert next(answers).call_id == 1
@@ -168,7 +168,7 @@ def test_what_was_called_off_before_its_turn_is_not_asked() -> None:
     assert asked[0] == 1
 
 
-def test_a_state_of_another_length_is_refused_before_the_policy_sees_it() -> None:
+def test_a_state_of_the_wrong_length_is_refused_before_the_policy_runs() -> None:
     with PolicyServer(lambda asked: [0.0], Served(model="a/b", provider="a", state_names=("x",))) as server:
         line = Line(server.address)
         line.ask(1, observations=SEEN)
@@ -177,7 +177,7 @@ def test_a_state_of_another_length_is_refused_before_the_policy_sees_it() -> Non
     assert issubclass(InvalidInput, errors.BadInput)
 
 
-def test_pictures_are_made_as_the_gateway_says_that_they_are_read() -> None:
+def test_images_are_encoded_as_the_gateway_declares() -> None:
     from limber._frames import FrameHint
     from limber._gen.limber.v1 import control_loop_pb2, input_contract_pb2, observation_pb2
     from limber.loop import hints_of
@@ -208,7 +208,7 @@ def test_pictures_are_made_as_the_gateway_says_that_they_are_read() -> None:
         ((0, 0, True, "JPEG"), (640, 480), "JPEG"),
     ],
 )
-def test_a_picture_fits_what_is_declared(hint: tuple[int, int, bool, str], size: tuple[int, int], kind: str) -> None:
+def test_an_image_fits_the_declared_size(hint: tuple[int, int, bool, str], size: tuple[int, int], kind: str) -> None:
     import io
 
     from PIL import Image
@@ -219,7 +219,7 @@ def test_a_picture_fits_what_is_declared(hint: tuple[int, int, bool, str], size:
     assert (made.size, made.format) == (size, kind)
 
 
-def test_a_loop_makes_its_pictures_as_the_gateway_says(client: limber.Limber, gateway: FakeGateway) -> None:
+def test_a_loop_encodes_images_as_the_gateway_declares(client: limber.Limber, gateway: FakeGateway) -> None:
     import io
     import threading
 
@@ -237,7 +237,7 @@ def test_a_loop_makes_its_pictures_as_the_gateway_says(client: limber.Limber, ga
     assert Image.open(io.BytesIO(sent.observations[0].frames[0].data)).size == (64, 64)
 
 
-def test_a_caller_that_has_said_all_still_gets_its_answers() -> None:
+def test_a_caller_that_closed_its_side_still_receives_its_answers() -> None:
     go_on = queue.Queue[int]()
 
     def policy(asked: Asked) -> Any:

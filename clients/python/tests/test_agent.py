@@ -1,4 +1,4 @@
-"""An agent by the package `mcp`, the Model Context Protocol's own client: it closes `base-nav` by ground and act through a robot that a person armed.
+"""An agent with the package `mcp`, the reference MCP client: it closes `base-nav` with ground and act through an armed robot.
 
 The robot is the scenario's base in the gateway's own physics, a program of its own (`test/story/armed-base.ts`).
 """
@@ -34,7 +34,7 @@ PATIENCE_S = 60.0
 
 @contextmanager
 def base(url: str, key: str, name: str) -> Iterator[subprocess.Popen[str]]:
-    """The robot while it attends; its first line says so."""
+    """Starts the robot program; its first line reports that it is ready."""
     node, folder = shutil.which("node"), os.environ.get("LIMBER_GATEWAY")
     if node is None or not folder:
         pytest.skip("LIMBER_GATEWAY names no folder, or there is no Node.js; check.sh has both")
@@ -66,7 +66,7 @@ def rest(url: str, key: str, path: str, body: dict[str, Any]) -> int:
 
 
 class Agent:
-    """The package's session, whose tools answer with JSON."""
+    """A session of the MCP package whose tools answer with JSON."""
 
     def __init__(self, session: Any) -> None:
         self.session = session
@@ -78,7 +78,7 @@ class Agent:
 
 @pytest.fixture
 def keys(real: limber.Limber) -> dict[str, Any]:
-    """A robot's key, an agent's, and an operator's."""
+    """The keys of a robot, an agent and an operator."""
     org = real.call(calls.GET_KEY, account.GetKeyRequest()).key.org_id
     roles = {"robot": "", "agent": "developer", "operator": "operator"}
     made = {}

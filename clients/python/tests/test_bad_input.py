@@ -1,4 +1,4 @@
-"""What cannot be sent: one exception with a sentence that helps, and nothing went out."""
+"""Invalid input raises one exception with a helpful message, and nothing is sent."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SENSED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("sensed", "words"), SENSED, ids=[words for _, words in SENSED])
-def test_an_observation_that_cannot_be_sent(client: limber.Limber, gateway: FakeGateway, sensed: Any, words: str) -> None:
+def test_an_invalid_observation_raises_bad_input(client: limber.Limber, gateway: FakeGateway, sensed: Any, words: str) -> None:
     with pytest.raises(errors.BadInput, match=words):
         client.act("a/b", sensed)
     assert gateway.received == []
@@ -62,13 +62,13 @@ def test_an_observation_that_cannot_be_sent(client: limber.Limber, gateway: Fake
         ({"embodiment": "dog"}, "quadruped"),
     ],
 )
-def test_an_option_that_cannot_be_sent(client: limber.Limber, gateway: FakeGateway, options: dict[str, Any], words: str) -> None:
+def test_an_invalid_option_raises_bad_input(client: limber.Limber, gateway: FakeGateway, options: dict[str, Any], words: str) -> None:
     with pytest.raises(errors.BadInput, match=words):
         client.act("a/b", [1], **options)
     assert gateway.received == []
 
 
-def test_no_model_and_no_instruction(client: limber.Limber) -> None:
+def test_a_missing_model_or_instruction_raises_bad_input(client: limber.Limber) -> None:
     with pytest.raises(errors.BadInput, match="model is empty"):
         client.act("", [1])
     with pytest.raises(errors.BadInput, match="instruction is empty"):
@@ -89,7 +89,7 @@ def test_no_model_and_no_instruction(client: limber.Limber) -> None:
         ("http://h", "lmb_sk_ü", "character"),
     ],
 )
-def test_an_address_or_key_that_is_none(url: Any, key: str, words: str) -> None:
+def test_an_invalid_address_or_key_raises_bad_input(url: Any, key: str, words: str) -> None:
     with pytest.raises(errors.BadInput, match=words):
         limber.Limber(url, key)
 
@@ -104,13 +104,13 @@ def test_an_address_or_key_that_is_none(url: Any, key: str, words: str) -> None:
         ({"rate_hz": 50, "bounds": Bounds(max_change=-1)}, "must be 0 or more"),
     ],
 )
-def test_a_loop_that_cannot_be(client: limber.Limber, options: dict[str, Any], words: str) -> None:
+def test_invalid_loop_options_raise_bad_input(client: limber.Limber, options: dict[str, Any], words: str) -> None:
     with pytest.raises(errors.BadInput, match=words):
         client.loop("a/b", **options)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), None, "3"])
-def test_a_run_needs_an_end(client: limber.Limber, seconds: Any) -> None:
+def test_a_run_needs_a_time_limit(client: limber.Limber, seconds: Any) -> None:
     with client.loop("a/b", rate_hz=50) as loop:
         with pytest.raises(errors.BadInput, match="max_seconds"):
             loop.run(lambda: [1.0], lambda action: None, max_seconds=seconds)

@@ -1,4 +1,4 @@
-"""The command `limber`."""
+"""The `limber` command."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def known(gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch) -> FakeGateway:
     return gateway
 
 
-def test_act_models_and_stop(known: FakeGateway, capsys: pytest.CaptureFixture[str]) -> None:
+def test_act_models_and_stop_print_their_results(known: FakeGateway, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["act", "a/b", "--state", "1,2", "--horizon", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == [[0, 0], [0, 0]]
     assert main(["models"]) == 0
@@ -42,7 +42,7 @@ def test_act_models_and_stop(known: FakeGateway, capsys: pytest.CaptureFixture[s
     assert main(["stop", "arm", "--release"]) == 0
 
 
-def test_what_is_misused_ends_with_2(known: FakeGateway, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misuse_exits_with_2(known: FakeGateway, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(["stop"]) == 2
     assert main(["loop"]) == 2
     assert main(["act", "a/b", "--image", "wrist=/nonexistent.jpg"]) == 2
@@ -56,14 +56,14 @@ def test_what_is_misused_ends_with_2(known: FakeGateway, capsys: pytest.CaptureF
         main(["act", "a/b", "--state", "one"])
 
 
-def test_a_simulated_robot_drives(known: FakeGateway, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_loop_command_drives_a_simulated_robot(known: FakeGateway, capsys: pytest.CaptureFixture[str]) -> None:
     known.policy = lambda seen, horizon: np.tile([0.5, 0.0], (horizon, 1))
     assert main(["loop", "--sim", "--seconds", "1", "--json"]) == 0
     told = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert told["driven_m"] > 0 and told["stale_actions"] == 0
 
 
-def test_login_keeps_a_key_for_its_user_alone(real: limber.Limber, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_login_stores_the_key_readable_only_by_the_user(real: limber.Limber, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("getpass.getpass", lambda prompt: real._key)
     assert main(["login", "--url", real.addresses[0].url]) == 0
     assert credentials_file().stat().st_mode & 0o777 == 0o600
@@ -72,7 +72,7 @@ def test_login_keeps_a_key_for_its_user_alone(real: limber.Limber, capsys: pytes
     assert "reference/potential-nav" in capsys.readouterr().out
 
 
-def test_login_keeps_no_key_that_is_refused(gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_login_does_not_store_a_refused_key(gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("getpass.getpass", lambda prompt: "lmb_sk_wrong")
     assert main(["login", "--url", gateway.url]) == 3
     assert not credentials_file().exists()
@@ -111,20 +111,20 @@ def test_a_policy_of_this_package_passes_the_probe(capsys: pytest.CaptureFixture
         (lambda asked: np.zeros((asked.horizon, 2)), "answers_differ"),
     ],
 )
-def test_a_policy_that_does_wrong_fails_the_probe(capsys: pytest.CaptureFixture[str], broken: Any, check: str) -> None:
+def test_a_broken_policy_fails_the_probe(capsys: pytest.CaptureFixture[str], broken: Any, check: str) -> None:
     with PolicyServer(broken, SERVED) as server:
         code, checks = probed(capsys, server.address, "--action-space", "base_twist_2d")
     assert code == 1 and not checks[check]["passed"] and checks[check]["next_step"]
 
 
-def test_nobody_there_fails_the_probe(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_server_fails_the_probe(capsys: pytest.CaptureFixture[str]) -> None:
     for address in ("grpc://127.0.0.1:9", "ws://127.0.0.1:9"):
         code, checks = probed(capsys, address)
         assert (code, list(checks)) == (1, ["reachable"])
 
 
 class OpenpiLike:
-    """A server as openpi's own: its messages, written from its client's."""
+    """A server with openpi's protocol, derived from openpi's own client."""
 
     def __init__(self, answer: Any) -> None:
         msgpack = pytest.importorskip("msgpack")
@@ -165,7 +165,7 @@ def test_an_openpi_server_passes_the_probe(capsys: pytest.CaptureFixture[str]) -
 
 
 def array(**members: Any) -> bytes:
-    """An answer whose array says of itself what it likes."""
+    """An answer whose array has arbitrary metadata."""
     msgpack = pytest.importorskip("msgpack")
     made = {"__ndarray__": True, "data": b"12345678", "dtype": "<f8", "shape": [1]}
     return bytes(msgpack.packb({"actions": {name: value for name, value in {**made, **members}.items() if value is not None}}))
@@ -193,12 +193,12 @@ def test_an_openpi_server_that_answers_garbage_fails_the_probe(capsys: pytest.Ca
     assert code == 1 and not checks["action_shape"]["passed"]
 
 
-def test_a_server_that_is_none_of_openpis_fails_the_probe(capsys: pytest.CaptureFixture[str], gateway: FakeGateway) -> None:
+def test_a_server_of_another_protocol_fails_the_openpi_probe(capsys: pytest.CaptureFixture[str], gateway: FakeGateway) -> None:
     code, checks = probed(capsys, gateway.url.replace("http", "ws"))
     assert code == 1 and not checks["reachable"]["passed"]
 
 
-def test_other_wires_are_looked_at_by_the_gateways_program(capfd: pytest.CaptureFixture[str]) -> None:
+def test_other_protocols_use_the_gateways_probe(capfd: pytest.CaptureFixture[str]) -> None:
     folder = os.environ.get("LIMBER_GATEWAY")
     if folder is None:
         pytest.skip("LIMBER_GATEWAY names no folder; check.sh does")

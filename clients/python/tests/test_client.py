@@ -1,4 +1,4 @@
-"""Calls against the fake gateway: what goes out, what comes back, what is tried again, and what is refused."""
+"""Calls against the fake gateway: requests, answers, retries and refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from limber.errors import Suggestion
 from limber.testing import FakeGateway
 
 
-def test_an_array_goes_out_and_a_chunk_comes_back(client: limber.Limber, gateway: FakeGateway) -> None:
+def test_act_sends_an_array_and_returns_a_chunk(client: limber.Limber, gateway: FakeGateway) -> None:
     gateway.policy = lambda seen, horizon: np.arange(horizon * 2).reshape(horizon, 2)
     chunk = client.act("a/b", np.array([1, 2], dtype=np.float32), horizon=3, action_space="base_twist_2d")
     assert chunk.steps.dtype == np.float64
@@ -27,7 +27,7 @@ def test_an_array_goes_out_and_a_chunk_comes_back(client: limber.Limber, gateway
     assert list(gateway.received[-1].observations[0].proprio) == [1, 2]
 
 
-def test_all_fields_of_an_observation_go_out(client: limber.Limber, gateway: FakeGateway) -> None:
+def test_all_fields_of_an_observation_are_sent(client: limber.Limber, gateway: FakeGateway) -> None:
     seen = limber.Observation(
         images={"wrist": np.zeros((40, 60, 3), np.uint8)},
         state=[0.5],
@@ -47,12 +47,12 @@ def test_all_fields_of_an_observation_go_out(client: limber.Limber, gateway: Fak
     assert (sent.preference, sent.seed) == (2, 7)
 
 
-def test_several_moments_go_out_oldest_first(client: limber.Limber, gateway: FakeGateway) -> None:
+def test_several_observations_are_sent_oldest_first(client: limber.Limber, gateway: FakeGateway) -> None:
     client.act("a/b", [{"state": [1]}, {"state": [2]}])
     assert [list(each.proprio) for each in gateway.received[-1].observations] == [[1], [2]]
 
 
-def test_pictures_are_made_as_large_as_they_are_declared() -> None:
+def test_images_are_scaled_to_the_declared_size() -> None:
     import io
 
     from PIL import Image
@@ -62,18 +62,18 @@ def test_pictures_are_made_as_large_as_they_are_declared() -> None:
     picture = np.full((480, 640, 3), 255, np.uint8)
     made = Image.open(io.BytesIO(encoded(picture, FrameHint(224, 224), "images")))
     assert made.size == (224, 224)
-    # Proportions are kept: there is black above and below.
+    # The aspect ratio is kept, so there is black above and below.
     assert np.asarray(made)[0].max() < 16 and np.asarray(made)[112].min() > 240
 
 
-def test_frames_come_one_by_one(client: limber.Limber) -> None:
+def test_predict_yields_frames_one_by_one(client: limber.Limber) -> None:
     frames = client.predict("a/b", [1.0], horizon=3)
     first = next(frames)
     assert (first.index, first.t_s, first.image.shape) == (0, 0.05, (1, 1, 3))
     assert [frame.index for frame in frames] == [1, 2]
 
 
-def test_ground_preview_models_and_stops(client: limber.Limber) -> None:
+def test_ground_preview_models_and_stops_return_values(client: limber.Limber) -> None:
     assert client.ground({"images": {"": np.zeros((8, 8, 3), np.uint8)}}, "the mug").points[0].label == "the mug"
     assert client.preview("a/b", contract="act").entries[0].provider == "fake"
     assert [model.id for model in client.models()] == ["test/policy"]
@@ -85,7 +85,7 @@ def test_ground_preview_models_and_stops(client: limber.Limber) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(errors.BY_CODE))
-def test_every_reason_is_a_class_of_its_own(gateway: FakeGateway, code: str) -> None:
+def test_every_reason_has_its_own_class(gateway: FakeGateway, code: str) -> None:
     gateway.refuse(code, "said so", retry_after_s=0.5)
     with limber.Limber(gateway.url, gateway.key, retries=0) as client, pytest.raises(errors.Refused) as caught:
         client.act("a/b", [1])
@@ -101,7 +101,7 @@ SUGGESTIONS = (
 )
 
 
-def test_a_refusal_carries_what_would_admit_offerings(client: limber.Limber, gateway: FakeGateway) -> None:
+def test_a_refusal_contains_its_suggestions(client: limber.Limber, gateway: FakeGateway) -> None:
     gateway.refuse("no_route_available", suggestions=SUGGESTIONS)
     with pytest.raises(errors.NoRouteAvailable) as caught:
         client.act("a/b", [1])
@@ -112,39 +112,39 @@ def test_a_refusal_carries_what_would_admit_offerings(client: limber.Limber, gat
     )
 
 
-def test_a_retryable_refusal_is_asked_again_under_one_idempotency_key(client: limber.Limber, gateway: FakeGateway) -> None:
+def test_a_retryable_refusal_is_retried_with_one_idempotency_key(client: limber.Limber, gateway: FakeGateway) -> None:
     gateway.refuse("overloaded", retry_after_s=0.01)
     gateway.refuse("capacity_exhausted", retry_after_s=0.01)
     assert client.act("a/b", [1]).model == "test/policy"
     assert len(gateway.received) == 3
 
 
-def test_what_no_further_try_mends_is_asked_once(client: limber.Limber, gateway: FakeGateway) -> None:
+def test_a_permanent_refusal_is_not_retried(client: limber.Limber, gateway: FakeGateway) -> None:
     gateway.refuse("model_not_found")
     with pytest.raises(errors.NotFoundError):
         client.act("a/b", [1])
     assert len(gateway.received) == 1
 
 
-def test_a_stream_is_never_begun_again(client: limber.Limber, gateway: FakeGateway) -> None:
+def test_a_stream_is_never_retried(client: limber.Limber, gateway: FakeGateway) -> None:
     gateway.refuse("overloaded", retry_after_s=0.01)
     with pytest.raises(errors.Overloaded):
         list(client.predict("a/b", [1]))
     assert len(gateway.received) == 1
 
 
-def test_the_next_address_is_asked_where_one_does_not_answer(gateway: FakeGateway) -> None:
+def test_the_next_address_is_tried_if_one_does_not_answer(gateway: FakeGateway) -> None:
     with limber.Limber(["http://127.0.0.1:9", gateway.url], gateway.key) as client:
         assert client.act("a/b", [1]).model == "test/policy"
         assert client.act("a/b", [1]).model == "test/policy"
 
 
-def test_nobody_there_is_said_with_the_address() -> None:
+def test_an_unreachable_gateway_is_reported_with_its_address() -> None:
     with limber.Limber("http://127.0.0.1:9", "key", retries=0) as client, pytest.raises(errors.ConnectionFailed, match="127.0.0.1:9"):
         client.act("a/b", [1])
 
 
-def test_a_wrong_key_is_an_exception_of_its_own(gateway: FakeGateway) -> None:
+def test_a_wrong_key_raises_invalid_api_key(gateway: FakeGateway) -> None:
     with limber.Limber(gateway.url, "another") as client, pytest.raises(errors.InvalidApiKey):
         client.act("a/b", [1])
 
@@ -159,13 +159,13 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize(("answer", "words"), GARBAGE)
-def test_a_server_that_answers_garbage_is_said_to(client: limber.Limber, gateway: FakeGateway, answer: object, words: str) -> None:
+def test_a_malformed_answer_is_reported(client: limber.Limber, gateway: FakeGateway, answer: object, words: str) -> None:
     gateway.put("Act", answer)
     with pytest.raises(errors.MalformedAnswer, match=words):
         client.act("a/b", [1], horizon=4)
 
 
-def test_a_web_server_is_no_gateway() -> None:
+def test_a_web_server_is_reported_as_not_a_gateway() -> None:
     import http.server
     import threading
 
@@ -180,7 +180,7 @@ def test_a_web_server_is_no_gateway() -> None:
         server.server_close()
 
 
-def test_the_client_for_asyncio_does_the_same(gateway: FakeGateway) -> None:
+def test_the_asyncio_client_returns_the_same_results(gateway: FakeGateway) -> None:
     async def main() -> None:
         async with AsyncLimber(["http://127.0.0.1:9", gateway.url], gateway.key) as client:
             gateway.refuse("overloaded", retry_after_s=0.01)
@@ -211,8 +211,8 @@ def test_a_key_is_never_shown(gateway: FakeGateway) -> None:
         assert "verysecret" not in str(caught.value)
 
 
-def test_other_stubs_of_the_same_files_do_no_harm() -> None:
-    # A file of the same name and other contents, in the pool that everybody else uses.
+def test_other_stubs_of_the_same_files_do_not_conflict() -> None:
+    # A file with the same name and other contents, in protobuf's default pool.
     code = """
 from google.protobuf import descriptor_pb2, descriptor_pool
 for name in ("limber/v1/action.proto", "google/rpc/status.proto"):
@@ -224,7 +224,7 @@ with limber.testing.FakeGateway() as gateway, limber.Limber(gateway.url, gateway
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_an_unknown_reason_of_a_newer_gateway_is_a_refusal(client: limber.Limber) -> None:
+def test_an_unknown_reason_raises_a_refusal(client: limber.Limber) -> None:
     from limber._gen.google.rpc import error_details_pb2, status_pb2
 
     class Newer(grpc.RpcError):

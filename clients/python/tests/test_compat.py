@@ -1,4 +1,4 @@
-"""A gateway of tomorrow: its answers have fields, enum values, reasons and events that this version of the package does not know."""
+"""A newer gateway, whose answers have fields, enum values, reasons and events that this package version does not know."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from limber._gen.limber.v1 import inference_service_pb2
 from limber.sim import WheeledBase
 from limber.testing import FakeGateway
 
-#: Field 29,000 with three bytes, which no schema has.
+#: Field 29,000 with three bytes, which is in no schema.
 UNKNOWN = bytes([0xC2, 0x94, 0x0E, 3, 1, 2, 3])
 UNKNOWN_VALUE = 9_999
 
 
 def newer(message: Message) -> Message:
-    """The message with a field more in each message of it, and other values in its enums."""
+    """Adds an unknown field to every nested message, and replaces enum values by unknown ones."""
     for field in message.DESCRIPTOR.fields:
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
             continue
@@ -44,7 +44,7 @@ def newer(message: Message) -> Message:
 
 
 class Tomorrow(FakeGateway):
-    """The fake gateway, a version later."""
+    """The fake gateway of a newer version."""
 
     def Act(self, request: Any, context: Any) -> Any:
         return newer(super().Act(request, context))
@@ -78,7 +78,7 @@ def later() -> Iterator[tuple[FakeGateway, limber.Limber]]:
         yield gateway, client
 
 
-def test_answers_of_tomorrow_are_read(later: tuple[FakeGateway, limber.Limber]) -> None:
+def test_answers_of_a_newer_gateway_are_read(later: tuple[FakeGateway, limber.Limber]) -> None:
     gateway, client = later
     chunk = client.act(gateway.model, [0.0, 1.0], action_space="base_twist_2d", horizon=4)
     assert chunk.steps.shape == (4, 2)
@@ -88,13 +88,13 @@ def test_answers_of_tomorrow_are_read(later: tuple[FakeGateway, limber.Limber]) 
     assert client.stop("arm", reason="a test").subject == "arm"
 
 
-def test_a_stream_goes_on_past_what_is_not_known(later: tuple[FakeGateway, limber.Limber]) -> None:
+def test_a_stream_ignores_unknown_events(later: tuple[FakeGateway, limber.Limber]) -> None:
     gateway, client = later
     frames = list(client.predict(gateway.model, {"images": {"front": np.zeros((8, 8, 3), np.uint8)}}, horizon=3))
     assert [frame.index for frame in frames] == [0, 1, 2]
 
 
-def test_a_loop_goes_on_past_what_is_not_known(later: tuple[FakeGateway, limber.Limber]) -> None:
+def test_a_loop_ignores_unknown_events(later: tuple[FakeGateway, limber.Limber]) -> None:
     gateway, client = later
     gateway.hold("late", 2)
     base = WheeledBase()
@@ -106,7 +106,7 @@ def test_a_loop_goes_on_past_what_is_not_known(later: tuple[FakeGateway, limber.
 
 
 class Refusing(FakeGateway):
-    """Says no with a reason that no schema of today has."""
+    """Refuses with a reason that is in no current schema."""
 
     def Act(self, request: Any, context: Any) -> Any:
         info = error_details_pb2.ErrorInfo(reason="of_the_year_after", domain="limber", metadata={"request_id": "req_1"})
@@ -117,13 +117,13 @@ class Refusing(FakeGateway):
         context.abort(grpc.StatusCode.FAILED_PRECONDITION, status.message)
 
 
-def test_a_reason_of_tomorrow_is_a_refusal_with_its_word() -> None:
+def test_an_unknown_reason_raises_a_refusal_with_its_word() -> None:
     with Refusing() as gateway, limber.Limber(gateway.url, gateway.key) as client, pytest.raises(errors.Refused, match="the test says no") as caught:
         client.act(gateway.model, [0.0], action_space="base_twist_2d")
     assert type(caught.value) is errors.Refused
     assert (caught.value.unknown_code, caught.value.retryable, caught.value.request_id) == ("of_the_year_after", False, "req_1")
 
 
-def test_what_is_appended_is_a_field_that_no_schema_has() -> None:
+def test_the_appended_field_is_in_no_schema() -> None:
     status = status_pb2.Status.FromString(UNKNOWN)
     assert status.ByteSize() == len(UNKNOWN) and not status.ListFields()

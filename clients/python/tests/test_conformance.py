@@ -1,4 +1,4 @@
-"""The golden traces of `clients/conformance`: this client decides as every other does."""
+"""Replays the golden traces of `clients/conformance`: all clients make the same decisions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from limber.core import LoopCore
 
 HERE = Path(__file__).resolve().parent
-#: In the repository the traces are every client's; the source package has them beside its tests.
+#: The repository shares the traces between clients; the source package includes them beside its tests.
 FOLDER = HERE / "traces" if (HERE / "traces").exists() else HERE.parents[1] / "conformance" / "traces"
 TRACES = sorted(FOLDER.glob("*.jsonl"))
 
@@ -40,12 +40,12 @@ def take(core: LoopCore, event: dict[str, Any]) -> Any:
     return None
 
 
-def test_there_are_traces() -> None:
+def test_the_traces_exist() -> None:
     assert len(TRACES) >= 17
 
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
-def test_the_trace_comes_to_the_recorded_decisions(path: Path) -> None:
+def test_a_trace_produces_the_recorded_decisions(path: Path) -> None:
     head, *events = map(json.loads, path.read_text().splitlines())
     core = LoopCore(head["rate_hz"], finish=head["finish"], episode=head["episode"])
     assert any("expect" in event for event in events)

@@ -1,4 +1,4 @@
-"""Rules of the loop that hold for any events at any times."""
+"""Invariants of the loop for arbitrary events at arbitrary times."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_no_action_is_ever_executed_outside_its_chunk_its_episode_or_after_the_e
                 assert made.episode == episode
                 assert start <= made.step < until
                 assert made.row < rows
-                # The row for now, by the clock: never one that was due before, nor one that is due later.
+                # The row that is due now by the clock: never an earlier or a later one.
                 assert made.row * dt <= (made.step - start) * 20 + 1e-6 < (made.row + 1) * dt + 1e-6
             else:
                 assert made.hold != ""
@@ -72,7 +72,7 @@ def test_a_chunk_of_another_episode_is_never_executed() -> None:
     assert core.tick(20).hold == "no_chunk"
 
 
-def test_a_chunk_that_answers_nothing_of_this_loop_is_not_executed_when_its_step_comes() -> None:
+def test_a_chunk_for_an_unsent_step_is_never_executed() -> None:
     core = opened()
     core.tick(0)
     assert chunk(core, 5, start=500, rows=100) == "unknown"
@@ -88,7 +88,7 @@ def test_an_answer_to_an_older_observation_does_not_replace_a_newer_one() -> Non
     assert core.tick(60).row == 1
 
 
-def test_rows_are_due_by_the_chunks_own_time_between_them() -> None:
+def test_rows_are_due_by_the_chunks_own_period() -> None:
     core = opened(100)
     core.tick(0)
     chunk(core, 1, start=0, rows=4, dt_ms=30, valid_until_step=100)
@@ -96,14 +96,14 @@ def test_rows_are_due_by_the_chunks_own_time_between_them() -> None:
     assert core.tick(120).hold == "expired"
 
 
-def test_a_chunk_without_time_between_its_rows_has_one_row_a_step() -> None:
+def test_a_chunk_without_a_period_has_one_row_per_step() -> None:
     core = opened()
     core.tick(0)
     chunk(core, 1, start=0, dt_ms=0)
     assert core.tick(40).row == 2
 
 
-def test_late_by_the_robots_own_clock_is_late_though_the_gateway_found_it_in_time() -> None:
+def test_the_robots_clock_decides_whether_a_chunk_is_late() -> None:
     core = opened(deadline_ms=50)
     core.tick(0)
     assert chunk(core, 51, start=0, rows=30, observation_time=0) == "late"
@@ -116,7 +116,7 @@ def test_two_ticks_in_one_period_are_one_step() -> None:
     assert core.tick(41).send is False
 
 
-def test_a_pause_is_left_out_of_the_chunk() -> None:
+def test_a_pause_skips_the_rows_of_the_chunk() -> None:
     core = opened()
     core.tick(0)
     chunk(core, 1, start=0, rows=8)
@@ -133,7 +133,7 @@ def test_a_clock_that_goes_back_ends_the_loop() -> None:
     assert core.tick(200).hold == "clock"
 
 
-def test_percentiles() -> None:
+def test_percentile_returns_the_value_at_a_share() -> None:
     assert percentile([], 0.5) == 0
     assert percentile([3, 1, 2], 0.5) == 2
     assert percentile([3, 1, 2], 0.99) == 3

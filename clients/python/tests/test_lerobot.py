@@ -1,4 +1,4 @@
-"""`lerobot_policy_limber`: its mapping, and its classes against stand-ins of LeRobot's and torch's own."""
+"""`lerobot_policy_limber`: its mapping, and its classes against stand-ins for LeRobot and torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from limber import Limber, errors
 from limber.testing import FakeGateway
 
-# Where it is not installed, the tree's own.
+# If the package is not installed, use the one in the repository.
 sys.path.append(str(Path(__file__).resolve().parents[2] / "lerobot_policy_limber"))
 pytest.importorskip("lerobot_policy_limber.mapping", reason="the package for LeRobot is not beside these tests")
 from lerobot_policy_limber.mapping import observation_of, task_of  # noqa: E402
@@ -41,14 +41,14 @@ def test_a_batch_becomes_an_observation() -> None:
         ({"observation.images.a": np.full((1, 3, 4, 5), np.nan)}, "0 to 1"),
     ],
 )
-def test_what_is_no_batch_of_one_robot_is_said(batch: dict[str, Any], words: str) -> None:
+def test_an_invalid_batch_raises_bad_input(batch: dict[str, Any], words: str) -> None:
     with pytest.raises(errors.BadInput, match=words):
         observation_of(batch)
 
 
 @pytest.fixture
 def lerobot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the package uses of LeRobot and torch, with their names and shapes."""
+    """Stand-ins for the LeRobot and torch classes that the package uses, with their names and shapes."""
 
     @dataclass
     class PreTrainedConfig:
@@ -78,7 +78,7 @@ def lerobot(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delitem(sys.modules, f"lerobot_policy_limber.{name}", raising=False)
 
 
-def test_the_policy_gives_rows_and_asks_when_they_are_used_up(lerobot: None, gateway: FakeGateway, client: Limber) -> None:
+def test_the_policy_returns_rows_and_requests_a_chunk_when_they_are_used_up(lerobot: None, gateway: FakeGateway, client: Limber) -> None:
     from lerobot_policy_limber.configuration_limber import LimberConfig
     from lerobot_policy_limber.modeling_limber import LimberPolicy
 

@@ -1,4 +1,4 @@
-"""The carrier of LeRobot's remote inference, over WebSockets, between a gateway's messages and a stand-in of LeRobot's transport.
+"""The carrier of LeRobot's remote inference over WebSockets, between a gateway's messages and a stand-in for LeRobot's transport.
 
 No LeRobot and no Zenoh is here: the stand-in has the methods and the meaning of `lerobot.transport.zenoh.ZenohTransport`, with a server behind it
 that keeps the rules of LeRobot's own (one session; both subscriptions before the first reset is confirmed; presence).
@@ -75,7 +75,7 @@ class StandIn:
         self.session = ""
         self.sessions = 0
         self.silent = False
-        #: What is published before the answer to an observation.
+        #: Messages published before the answer to an observation.
         self.before: list[bytes] = []
         self.instances = 1
 
@@ -164,7 +164,7 @@ def test_a_gateway_describes_opens_acts_and_leaves(server: StandIn, carrier: Car
     until(lambda: not server.subscribed and not server.tokens)
 
 
-def test_the_next_gateway_gets_the_server_when_the_first_closed_its_session(server: StandIn, carrier: Carrier) -> None:
+def test_another_gateway_can_use_the_server_after_the_session_closes(server: StandIn, carrier: Carrier) -> None:
     with connect(f"ws://127.0.0.1:{carrier.port}/") as first, connect(f"ws://127.0.0.1:{carrier.port}/") as second:
         session = admitted(first)
         assert ask(second, envelope("open"))["body"]["code"] == "busy"
@@ -172,7 +172,7 @@ def test_the_next_gateway_gets_the_server_when_the_first_closed_its_session(serv
         assert admitted(second) == "s2"
 
 
-def test_answers_to_earlier_requests_are_passed_over(server: StandIn, carrier: Carrier) -> None:
+def test_answers_to_earlier_requests_are_discarded(server: StandIn, carrier: Carrier) -> None:
     with connect(f"ws://127.0.0.1:{carrier.port}/") as socket:
         session = admitted(socket)
         server.before = [envelope("action", session=session, request="old")]
@@ -194,7 +194,7 @@ def test_answers_to_earlier_requests_are_passed_over(server: StandIn, carrier: C
         ("a text", "binary"),
     ],
 )
-def test_what_is_not_carried_ends_the_connection_with_a_sentence(carrier: Carrier, message: bytes | str, words: str) -> None:
+def test_an_unsupported_message_ends_the_connection_with_a_reason(carrier: Carrier, message: bytes | str, words: str) -> None:
     with connect(f"ws://127.0.0.1:{carrier.port}/") as socket:
         socket.send(message)
         assert words in str(socket.recv(timeout=20))
@@ -202,7 +202,7 @@ def test_what_is_not_carried_ends_the_connection_with_a_sentence(carrier: Carrie
             socket.recv(timeout=20)
 
 
-def test_a_session_of_another_connection_is_out_of_reach(server: StandIn, carrier: Carrier) -> None:
+def test_a_connection_cannot_use_the_session_of_another(server: StandIn, carrier: Carrier) -> None:
     with connect(f"ws://127.0.0.1:{carrier.port}/") as owner, connect(f"ws://127.0.0.1:{carrier.port}/") as other:
         session = admitted(owner)
         other.send(envelope("observation", session=session, steps=[]))
@@ -210,7 +210,7 @@ def test_a_session_of_another_connection_is_out_of_reach(server: StandIn, carrie
         assert ask(owner, envelope("observation", session=session, steps=[7]))["body"]["steps"] == [7]
 
 
-def test_a_policy_that_hangs_gives_no_action_and_the_session_is_closed(server: StandIn, carrier: Carrier, until: Callable[[Callable[[], object]], None]) -> None:
+def test_a_hanging_policy_times_out_and_its_session_is_closed(server: StandIn, carrier: Carrier, until: Callable[[Callable[[], object]], None]) -> None:
     server.silent = True
     with connect(f"ws://127.0.0.1:{carrier.port}/") as socket:
         session = admitted(socket)
@@ -219,7 +219,7 @@ def test_a_policy_that_hangs_gives_no_action_and_the_session_is_closed(server: S
     until(lambda: server.session == "")
 
 
-def test_several_servers_of_one_name_are_not_chosen_from(server: StandIn, carrier: Carrier) -> None:
+def test_several_servers_with_one_name_are_refused(server: StandIn, carrier: Carrier) -> None:
     server.instances = 2
     with connect(f"ws://127.0.0.1:{carrier.port}/") as socket:
         socket.send(envelope("describe", instance=""))
@@ -234,7 +234,7 @@ def _status(port: int, headers: dict[str, str]) -> int:
         return error.code
 
 
-def test_a_token_is_asked_for_and_browsers_are_not_served(server: StandIn) -> None:
+def test_a_token_is_required_and_browsers_are_refused(server: StandIn) -> None:
     with Carrier(server, "arm", token="sesame") as carrier:
         shown = {"Authorization": "Bearer sesame"}
         statuses = [_status(carrier.port, each) for each in ({}, {"Authorization": "Bearer wrong"}, shown, {**shown, "Origin": "https://example.com"})]
@@ -242,20 +242,20 @@ def test_a_token_is_asked_for_and_browsers_are_not_served(server: StandIn) -> No
 
 
 @pytest.mark.parametrize(("deployment", "host"), [("../arm", "127.0.0.1"), ("a b", "127.0.0.1"), ("", "127.0.0.1"), ("arm", "0.0.0.0")])
-def test_it_does_not_start_for_what_is_no_deployment_or_open_to_all(server: StandIn, deployment: str, host: str) -> None:
+def test_it_does_not_start_with_an_invalid_name_or_without_a_token_on_a_network(server: StandIn, deployment: str, host: str) -> None:
     before = threading.active_count()
     with pytest.raises(errors.BadInput):
         Carrier(server, deployment, host=host)
     assert threading.active_count() == before
 
 
-def test_a_header_that_is_too_large_or_lies_is_refused() -> None:
+def test_an_oversized_or_inconsistent_header_is_refused() -> None:
     for payload in (b"", b"\xdd\xff\xff\xff\xff", msgpack.packb({"version": 1}), envelope("x", generation=2**64 - 1)):
         with pytest.raises(CarrierFault):
             header_of(payload)
 
 
-def test_without_lerobot_the_command_says_what_to_install(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_lerobot_the_command_names_the_package_to_install(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("limber.lerobot")
     try:
         import lerobot.transport.zenoh  # type: ignore[import-not-found]  # noqa: F401

@@ -1,4 +1,4 @@
-"""A model of a gateway as a LeRobot server: the protocol's rules, over a stand-in of LeRobot's transport whose client end is the carrier's.
+"""A gateway model as a LeRobot server: the protocol's rules, over a stand-in for LeRobot's transport whose client end is the carrier's.
 
 No LeRobot and no Zenoh is here; the observation of one test is bytes that LeRobot's own codec wrote (`test/golden/wire-samples`).
 """
@@ -24,7 +24,7 @@ from limber.lerobot_server import Contract, Feature, Malformed, ModelServer, Wor
 from limber.testing import FakeGateway  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
-#: In the repository the samples are the gateway's; the source package has them beside its tests.
+#: The repository shares the samples with the gateway; the source package includes them beside its tests.
 SAMPLES = HERE / "wire-samples" if (HERE / "wire-samples").exists() else HERE.parents[2] / "test" / "golden" / "wire-samples"
 MOTORS = ("motor_1.pos", "motor_2.pos", "motor_3.pos")
 STATE = Feature("observation.state", (3,), "float32", names=MOTORS, semantics="test")
@@ -131,7 +131,7 @@ def test_a_client_opens_acts_and_leaves(worker: Worker, gateway: FakeGateway) ->
     assert talk.open()[0] == "accepted"
 
 
-def test_a_reset_is_an_episode_and_what_was_before_it_is_stale(worker: Worker, gateway: FakeGateway) -> None:
+def test_a_reset_begins_an_episode_and_makes_earlier_requests_stale(worker: Worker, gateway: FakeGateway) -> None:
     talk = Talk(worker)
     talk.open()
     talk.observe(1)
@@ -165,7 +165,7 @@ def test_no_observation_runs_twice(worker: Worker, gateway: FakeGateway) -> None
         ({"required_capabilities": ["chunk_blending_v1"]}, "unsupported"),
     ],
 )
-def test_another_contract_is_refused_before_anything_moves(worker: Worker, more: dict[str, Any], code: str) -> None:
+def test_a_different_contract_is_refused_when_the_session_opens(worker: Worker, more: dict[str, Any], code: str) -> None:
     assert refused(Talk(worker).open(**more)) == code
     assert worker.session is None
 
@@ -186,7 +186,7 @@ def test_another_contract_is_refused_before_anything_moves(worker: Worker, more:
         ({STATE.name: tensor([1, 2, 3]), FRONT.name: rgb(encoding="jpeg", data=b"no picture")}, "execution"),
     ],
 )
-def test_what_is_no_observation_of_the_robot_is_said(worker: Worker, gateway: FakeGateway, features: dict[str, Any], code: str) -> None:
+def test_an_observation_that_differs_from_the_contract_is_refused(worker: Worker, gateway: FakeGateway, features: dict[str, Any], code: str) -> None:
     talk = Talk(worker)
     talk.open()
     assert refused(talk.observe(1, features=features)) == code
@@ -195,14 +195,14 @@ def test_what_is_no_observation_of_the_robot_is_said(worker: Worker, gateway: Fa
 
 
 @pytest.mark.parametrize("more", [{"capture_time": tensor([1])}, {"observation_id": None}, {"task_version": rgb()}, {"task": 7}, {"task": "x" * 5000}, {"features": 1}])
-def test_what_an_observation_says_of_itself_is_looked_at(worker: Worker, gateway: FakeGateway, more: dict[str, Any]) -> None:
+def test_invalid_metadata_of_an_observation_is_refused(worker: Worker, gateway: FakeGateway, more: dict[str, Any]) -> None:
     talk = Talk(worker)
     talk.open()
     assert refused(talk.observe(1, **more)) == "malformed"
     assert not gateway.received
 
 
-def test_a_transport_that_breaks_ends_the_session_and_not_the_server(worker: Worker, bus: Bus, until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_transport_ends_the_session_but_not_the_server(worker: Worker, bus: Bus, until: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     talk = Talk(worker, Carried(bus, "arm", handshake_s=20, action_s=20).answer)
     talk.open()
     breaking = threading.Event()
@@ -219,7 +219,7 @@ def test_a_transport_that_breaks_ends_the_session_and_not_the_server(worker: Wor
     assert Talk(worker, Carried(bus, "arm", handshake_s=20).answer).open()[0] == "accepted"
 
 
-def test_what_the_gateway_refuses_is_an_error_and_no_action(worker: Worker, gateway: FakeGateway) -> None:
+def test_a_refusal_of_the_gateway_is_an_error_without_an_action(worker: Worker, gateway: FakeGateway) -> None:
     talk = Talk(worker)
     talk.open()
     gateway.refuse("no_route_available")
@@ -229,7 +229,7 @@ def test_what_the_gateway_refuses_is_an_error_and_no_action(worker: Worker, gate
     assert refused(talk.observe(2)) == "execution"
 
 
-def test_strangers_are_refused(worker: Worker) -> None:
+def test_messages_of_other_sessions_are_refused(worker: Worker) -> None:
     talk, other = Talk(worker), Talk(worker)
     talk.open()
     other.count = 100
@@ -268,7 +268,7 @@ class _Pending:
 
 
 class _End:
-    """A queue of what came for one key."""
+    """A queue of the messages for one key."""
 
     def __init__(self, ends: set[_End]) -> None:
         self.items: queue.Queue[Any] = queue.Queue()
@@ -359,7 +359,7 @@ def bus(worker: Worker) -> Iterator[Bus]:
         yield made
 
 
-def test_it_is_reached_over_a_transport_by_one_client_after_the_other(worker: Worker, bus: Bus, until: Any) -> None:
+def test_clients_can_use_the_server_one_after_the_other(worker: Worker, bus: Bus, until: Any) -> None:
     for turn in range(2):
         carried = Carried(bus, "arm", handshake_s=20, action_s=20)
         talk = Talk(worker, carried.answer)
@@ -370,13 +370,13 @@ def test_it_is_reached_over_a_transport_by_one_client_after_the_other(worker: Wo
             assert talk.observe(i)[0] == "action"
         other = Carried(bus, "arm", handshake_s=20)
         assert refused(Talk(worker, other.answer).open()) == "busy"
-        # Without a word of its own: the connection is closed.
+        # The connection closes without a close message.
         carried.close()
         until(lambda: worker.session is None)
         until(lambda: not any(ends for (_, key), ends in list(bus.ends.items()) if "/sessions/" in key))
 
 
-def test_the_gateways_own_wire_reaches_it_by_the_carrier(worker: Worker, bus: Bus, gateway: FakeGateway, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_gateways_own_client_reaches_it_through_the_carrier(worker: Worker, bus: Bus, gateway: FakeGateway, capfd: pytest.CaptureFixture[str]) -> None:
     folder = os.environ.get("LIMBER_GATEWAY")
     if folder is None:
         pytest.skip("LIMBER_GATEWAY names no folder; check.sh does")
@@ -392,7 +392,7 @@ def test_the_gateways_own_wire_reaches_it_by_the_carrier(worker: Worker, bus: Bu
     assert "| descriptor | passed |" in said and "| answers_differ | passed |" in said
 
 
-def test_it_says_that_it_is_there_and_that_it_is_gone(worker: Worker) -> None:
+def test_the_server_declares_and_withdraws_its_presence(worker: Worker) -> None:
     bus = Bus()
     key = f"lerobot/inference/v1/deployments/arm/instances/{worker.instance}/alive"
     with ModelServer(bus, worker):
@@ -436,7 +436,7 @@ FIRST_ALIGNED = {
 
 
 @pytest.mark.parametrize("asked", [ALIGNED, FIRST_ALIGNED])
-def test_aligned_chunks_say_the_cursors_of_their_observation_again(worker: Worker, asked: dict[str, Any]) -> None:
+def test_aligned_chunks_repeat_the_cursors_of_their_observation(worker: Worker, asked: dict[str, Any]) -> None:
     talk = Talk(worker)
     described = talk.say("describe", instance="")[1]
     assert asked["required_capabilities"][0] in described["execution_contracts"] and described["limits"]["max_input_chars"] > 0
@@ -447,7 +447,7 @@ def test_aligned_chunks_say_the_cursors_of_their_observation_again(worker: Worke
 
 
 @pytest.mark.parametrize("cursors", [(None, 2), (2, None), (-1, 2), (3, 2), (True, 2), (2, 2**63), (1.0, 2)])
-def test_cursors_that_cannot_be_are_refused_before_the_model_runs(worker: Worker, gateway: FakeGateway, cursors: tuple[Any, Any]) -> None:
+def test_invalid_cursors_are_refused_before_the_model_runs(worker: Worker, gateway: FakeGateway, cursors: tuple[Any, Any]) -> None:
     talk = Talk(worker)
     talk.open(**ALIGNED)
     seen, asked = cursors
@@ -472,7 +472,7 @@ def test_cursors_that_cannot_be_are_refused_before_the_model_runs(worker: Worker
         ({**FIRST_ALIGNED, "chunk_settings": {**FIRST_ALIGNED["chunk_settings"], "blend_steps": 2}}, "incompatible"),
     ],
 )
-def test_settings_and_required_capabilities_have_to_stand_for_each_other(worker: Worker, more: dict[str, Any], code: str) -> None:
+def test_settings_must_match_the_required_capabilities(worker: Worker, more: dict[str, Any], code: str) -> None:
     assert refused(Talk(worker).open(**more)) == code
     assert worker.session is None
 
@@ -483,7 +483,7 @@ def test_appended_chunks_carry_no_cursor(worker: Worker) -> None:
     assert not {"cursor", "observation_cursor"} & talk.observe(1, cursor=4)[1].keys()
 
 
-def test_an_open_that_is_asked_again_is_answered_again(worker: Worker) -> None:
+def test_a_repeated_open_receives_the_same_answer(worker: Worker) -> None:
     sent: list[bytes] = []
 
     def answer(payload: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The loop against the fake gateway: whatever happens, it ends in one exception or none, and the robot holds."""
+"""The loop against the fake gateway: it always ends with one exception or none, and the robot holds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Until = Callable[[Callable[[], object]], None]
 
 
 class Robot:
-    """What it was told, in order: an action, or why to hold."""
+    """Records commands in order: an action, or the reason of a hold."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -43,7 +43,7 @@ class Robot:
 
     @property
     def holds(self) -> bool:
-        """The last that it was told is to hold."""
+        """True if the last command is a hold."""
         return bool(self.told) and isinstance(self.told[-1], str)
 
 
@@ -52,7 +52,7 @@ def robot() -> Robot:
     return Robot()
 
 
-def test_a_run_moves_the_robot_and_has_it_hold_at_the_end(client: limber.Limber, gateway: FakeGateway, robot: Robot) -> None:
+def test_a_run_moves_the_robot_and_makes_it_hold_at_the_end(client: limber.Limber, gateway: FakeGateway, robot: Robot) -> None:
     gateway.policy = lambda seen, horizon: np.tile([0.5, 0.1], (horizon, 1))
     with client.loop("a/b", rate_hz=100, robot="r", hold=robot.hold, action_space="base_twist_2d", deadline_ms=400) as loop:
         outcome = loop.run(robot.observe, robot.step, max_seconds=1)
@@ -65,31 +65,31 @@ def test_a_run_moves_the_robot_and_has_it_hold_at_the_end(client: limber.Limber,
     assert (opening.robot_id, opening.action_space, opening.provider.deadline_ms, opening.episode) == ("r", "base_twist_2d", 400, 1)
 
 
-def test_a_fixed_hold_goes_to_step(client: limber.Limber, robot: Robot) -> None:
+def test_a_fixed_hold_is_passed_to_step(client: limber.Limber, robot: Robot) -> None:
     with client.loop("a/b", rate_hz=50, hold=[9.0, 9.0]) as loop:
         loop.run(robot.observe, robot.step, max_seconds=0.2)
     assert robot.told[-1].tolist() == [9, 9]
 
 
-def test_none_of_observe_ends_the_run(client: limber.Limber, robot: Robot) -> None:
+def test_the_run_ends_if_observe_returns_none(client: limber.Limber, robot: Robot) -> None:
     seen = iter([[1.0], [1.0], None])
     with client.loop("a/b", rate_hz=50, hold=robot.hold) as loop:
         assert loop.run(lambda: next(seen), robot.step, max_seconds=9).ended == "done"
     assert robot.told[-1] == "done"
 
 
-def test_tick_never_waits_while_nobody_answers(client: limber.Limber, gateway: FakeGateway) -> None:
+def test_tick_never_blocks_on_a_slow_gateway(client: limber.Limber, gateway: FakeGateway) -> None:
     gateway.delay_s = 1.5
     with client.loop("a/b", rate_hz=1000) as loop:
         ticks = [loop.tick([1.0]) for _ in range(200)]
-    # Were it to wait for one answer, there would be one.
+    # If a tick waited for an answer, one would have arrived.
     assert {tick.hold for tick in ticks} <= {"connecting", "no_chunk"}
 
 
-def test_only_the_newest_observation_goes_up(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
+def test_only_the_newest_observation_is_sent(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
     gateway.delay_s = 0.3
     with client.loop("a/b", rate_hz=100) as loop:
-        # While the loop is being opened, each observation takes the place of the one before.
+        # While the loop is being opened, each observation replaces the previous one.
         until(lambda: loop.tick([1.0]).step >= 5)
         assert loop.stats.replaced >= 1
         until(lambda: loop.tick([1.0]) and any(message.HasField("observation") for message in gateway.received))
@@ -98,7 +98,7 @@ def test_only_the_newest_observation_goes_up(client: limber.Limber, gateway: Fak
     assert steps == sorted(set(steps))
 
 
-def test_buffers_may_be_written_over(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
+def test_buffers_can_be_reused_after_a_tick(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
     buffer = np.array([1.0, 2.0])
     with client.loop("a/b", rate_hz=50) as loop:
         loop.tick(buffer)
@@ -109,7 +109,7 @@ def test_buffers_may_be_written_over(client: limber.Limber, gateway: FakeGateway
 
 
 @pytest.mark.parametrize("reason", ["late", "out_of_bounds", "no_provider", "rate_limited"])
-def test_a_hold_of_the_gateway_is_told_with_its_reason(client: limber.Limber, gateway: FakeGateway, robot: Robot, until: Until, reason: str) -> None:
+def test_a_hold_of_the_gateway_is_reported_with_its_reason(client: limber.Limber, gateway: FakeGateway, robot: Robot, until: Until, reason: str) -> None:
     with client.loop("a/b", rate_hz=50) as loop:
         until(lambda: loop.tick([1.0]).action is not None)
         gateway.hold(reason, 1000)
@@ -117,7 +117,7 @@ def test_a_hold_of_the_gateway_is_told_with_its_reason(client: limber.Limber, ga
         assert loop.stats.holds[reason] >= 1
 
 
-def test_with_finish_chunks_the_rest_of_a_chunk_is_executed_after_a_soft_hold_alone(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
+def test_finish_chunks_executes_the_remaining_rows_only_after_a_soft_hold(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
     gateway.dt_ms = 20
     with client.loop("a/b", rate_hz=50, horizon=100, finish_chunks=True) as loop:
         until(lambda: loop.tick([1.0]).action is not None)
@@ -127,7 +127,7 @@ def test_with_finish_chunks_the_rest_of_a_chunk_is_executed_after_a_soft_hold_al
         assert loop.tick([1.0]).hold == "out_of_bounds"
 
 
-def test_a_broken_connection_is_opened_again_in_the_same_session_and_episode(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
+def test_a_broken_connection_is_reopened_in_the_same_session_and_episode(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
     with client.loop("a/b", rate_hz=50) as loop:
         until(lambda: loop.tick([1.0]).action is not None)
         gateway.drop()
@@ -157,7 +157,7 @@ def test_every_address_is_dialed_before_the_first_pause(gateway: FakeGateway, un
         assert loop.stats.streams == 3
 
 
-def test_a_reset_executes_nothing_of_the_episode_before(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
+def test_a_reset_discards_the_previous_episodes_chunk(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
     gateway.policy = lambda seen, horizon: np.tile([seen.proprio[0]], (horizon, 1))
     with client.loop("a/b", rate_hz=100, horizon=64) as loop:
         until(lambda: loop.tick([1.0]).action is not None)
@@ -177,7 +177,7 @@ def test_a_reset_executes_nothing_of_the_episode_before(client: limber.Limber, g
             assert set(acted) == {value}
     resets = [message.reset for message in gateway.received if message.HasField("reset")]
     assert [each.episode for each in resets] == [2, 3, 4]
-    # It stays as it was said.
+    # The instruction stays in effect.
     assert [each.instruction for each in resets] == ["go on", "", ""]
 
 
@@ -198,7 +198,7 @@ def test_interrupt_from_another_thread_ends_the_run_without_an_exception(client:
 
 
 @pytest.mark.parametrize("where", ["observe", "step"])
-def test_what_a_callback_raises_comes_out_and_the_robot_holds(client: limber.Limber, robot: Robot, where: str) -> None:
+def test_an_exception_of_a_callback_is_raised_and_the_robot_holds(client: limber.Limber, robot: Robot, where: str) -> None:
     def broken(*_: object) -> Any:
         raise ZeroDivisionError("the camera fell off")
 
@@ -208,9 +208,9 @@ def test_what_a_callback_raises_comes_out_and_the_robot_holds(client: limber.Lim
     assert robot.told[-1] == "failed"
 
 
-def test_a_callback_that_hangs_has_the_robot_hold_meanwhile_and_ends_the_run(client: limber.Limber, robot: Robot, until: Until) -> None:
+def test_a_hanging_callback_makes_the_robot_hold_and_ends_the_run(client: limber.Limber, robot: Robot, until: Until) -> None:
     def hang(action: object) -> None:
-        # It returns only once the robot was told to hold, which therefore another thread did.
+        # It returns only after the robot was told to hold, so another thread must have done it.
         until(lambda: "hung" in robot.told)
 
     with client.loop("a/b", rate_hz=50, hold=robot.hold, hang_s=0.2) as loop, pytest.raises(errors.CallbackHung, match="step has not returned"):
@@ -218,7 +218,7 @@ def test_a_callback_that_hangs_has_the_robot_hold_meanwhile_and_ends_the_run(cli
     assert robot.told[-1] == "failed"
 
 
-def test_apart_the_run_ends_though_a_callback_never_returns(client: limber.Limber, robot: Robot) -> None:
+def test_an_isolated_run_ends_even_if_a_callback_never_returns(client: limber.Limber, robot: Robot) -> None:
     forever = threading.Event()
     try:
         with client.loop("a/b", rate_hz=50, hold=robot.hold, hang_s=0.2) as loop, pytest.raises(errors.CallbackHung, match="observe"):
@@ -228,7 +228,7 @@ def test_apart_the_run_ends_though_a_callback_never_returns(client: limber.Limbe
         forever.set()
 
 
-def test_apart_what_a_callback_raises_and_how_a_run_ends_come_out_too(client: limber.Limber, robot: Robot) -> None:
+def test_an_isolated_run_raises_callback_exceptions_and_returns_its_outcome(client: limber.Limber, robot: Robot) -> None:
     with client.loop("a/b", rate_hz=50, hold=robot.hold) as loop:
         assert loop.run(robot.observe, robot.step, max_seconds=0.2, isolate=True).ended == "max_seconds"
         with pytest.raises(ZeroDivisionError):
@@ -236,7 +236,7 @@ def test_apart_what_a_callback_raises_and_how_a_run_ends_come_out_too(client: li
 
 
 @pytest.mark.parametrize("code", ["key_disabled", "robot_stopped", "session_taken_over", "key_budget_exhausted"])
-def test_what_ends_the_loop_comes_out_as_its_exception(client: limber.Limber, gateway: FakeGateway, robot: Robot, until: Until, code: str) -> None:
+def test_a_refusal_that_ends_the_loop_is_raised(client: limber.Limber, gateway: FakeGateway, robot: Robot, until: Until, code: str) -> None:
     with client.loop("a/b", rate_hz=50, hold=robot.hold, finish_chunks=True) as loop:
         threading.Thread(target=lambda: (until(lambda: robot.actions > 3), gateway.end_loops(code))).start()
         with pytest.raises(errors.BY_CODE[code]):
@@ -246,7 +246,7 @@ def test_what_ends_the_loop_comes_out_as_its_exception(client: limber.Limber, ga
             loop.tick([1.0])
 
 
-def test_an_emergency_stop_holds_the_robot(client: limber.Limber, robot: Robot, until: Until) -> None:
+def test_an_emergency_stop_makes_the_robot_hold(client: limber.Limber, robot: Robot, until: Until) -> None:
     with client.loop("a/b", rate_hz=50, robot="arm", hold=robot.hold) as loop:
         threading.Thread(target=lambda: (until(lambda: robot.actions > 3), client.stop("arm", reason="a hand"))).start()
         with pytest.raises(errors.RobotStopped, match="a hand"):
@@ -254,7 +254,7 @@ def test_an_emergency_stop_holds_the_robot(client: limber.Limber, robot: Robot, 
     assert robot.holds
 
 
-def test_a_wrong_key_and_nobody_there_are_said_at_once(gateway: FakeGateway, robot: Robot) -> None:
+def test_a_wrong_key_and_an_unreachable_gateway_are_reported_at_once(gateway: FakeGateway, robot: Robot) -> None:
     with limber.Limber(gateway.url, "another") as client, pytest.raises(errors.InvalidApiKey):
         client.loop("a/b", rate_hz=50, hold=robot.hold).run(robot.observe, robot.step, max_seconds=30)
     assert robot.actions == 0 and robot.holds
@@ -269,14 +269,14 @@ def test_an_observation_that_cannot_be_sent_ends_the_run(client: limber.Limber, 
     assert robot.told[-1] == "failed"
 
 
-def test_a_picture_that_cannot_be_read_ends_the_run(client: limber.Limber, robot: Robot, tmp_path: Any) -> None:
+def test_an_unreadable_image_ends_the_run(client: limber.Limber, robot: Robot, tmp_path: Any) -> None:
     seen = {"images": {"a": tmp_path / "none.jpg"}}
     with client.loop("a/b", rate_hz=50, hold=robot.hold) as loop, pytest.raises(errors.BadInput, match="No such file"):
         loop.run(lambda: seen, robot.step, max_seconds=30)
     assert robot.holds
 
 
-def test_observations_that_the_gateway_cannot_use_end_the_run(client: limber.Limber, gateway: FakeGateway, robot: Robot) -> None:
+def test_rejected_observations_end_the_run(client: limber.Limber, gateway: FakeGateway, robot: Robot) -> None:
     gateway.hold("invalid_observation", 1000)
     with client.loop("a/b", rate_hz=50, hold=robot.hold) as loop, pytest.raises(errors.ObservationRejected, match="the test says so"):
         loop.run(robot.observe, robot.step, max_seconds=30)
@@ -284,7 +284,7 @@ def test_observations_that_the_gateway_cannot_use_end_the_run(client: limber.Lim
 
 
 @pytest.mark.parametrize("jump", [-5.0, float("nan")])
-def test_a_clock_that_jumps_ends_the_run(client: limber.Limber, robot: Robot, jump: float) -> None:
+def test_a_clock_jump_ends_the_run(client: limber.Limber, robot: Robot, jump: float) -> None:
     ahead = [0.0]
     with client.loop("a/b", rate_hz=50, hold=robot.hold, clock=lambda: time.monotonic() + ahead[0]) as loop:
 
@@ -298,7 +298,7 @@ def test_a_clock_that_jumps_ends_the_run(client: limber.Limber, robot: Robot, ju
     assert robot.actions == 3 and robot.holds
 
 
-def test_a_clock_that_leaps_ahead_has_the_robot_hold_until_the_next_chunk(client: limber.Limber, until: Until) -> None:
+def test_a_forward_clock_jump_makes_the_robot_hold_until_the_next_chunk(client: limber.Limber, until: Until) -> None:
     ahead = [0.0]
     with client.loop("a/b", rate_hz=50, clock=lambda: time.monotonic() + ahead[0]) as loop:
         until(lambda: loop.tick([1.0]).action is not None)
@@ -312,7 +312,7 @@ def nan_chunk(seen: Any, horizon: int) -> np.ndarray:
     return np.full((horizon, 2), np.nan)
 
 
-def test_a_server_that_answers_garbage_ends_the_run(client: limber.Limber, gateway: FakeGateway, robot: Robot) -> None:
+def test_a_malformed_chunk_ends_the_run(client: limber.Limber, gateway: FakeGateway, robot: Robot) -> None:
     gateway.policy = nan_chunk
     with client.loop("a/b", rate_hz=50, hold=robot.hold) as loop, pytest.raises(errors.MalformedAnswer, match="finite"):
         loop.run(robot.observe, robot.step, max_seconds=30)
@@ -328,7 +328,7 @@ def test_a_server_that_answers_garbage_ends_the_run(client: limber.Limber, gatew
     ],
     ids=["bytes", "an empty chunk", "another episode"],
 )
-def test_a_stream_of_garbage_ends_the_run(client: limber.Limber, gateway: FakeGateway, robot: Robot, answer: object) -> None:
+def test_a_malformed_stream_ends_the_run(client: limber.Limber, gateway: FakeGateway, robot: Robot, answer: object) -> None:
     gateway.put("ActStream", answer)
     with pytest.raises(errors.MalformedAnswer):
         client.loop("a/b", rate_hz=50, hold=robot.hold).run(robot.observe, robot.step, max_seconds=30)
@@ -337,7 +337,7 @@ def test_a_stream_of_garbage_ends_the_run(client: limber.Limber, gateway: FakeGa
 
 CTRL_C = """
 import signal, sys, limber
-signal.signal(signal.SIGINT, signal.default_int_handler)  # what started the tests may have had it ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent process might ignore it
 from limber.testing import FakeGateway
 with FakeGateway() as gateway, limber.Limber(gateway.url, gateway.key) as client:
     acted = []
@@ -354,7 +354,7 @@ with FakeGateway() as gateway, limber.Limber(gateway.url, gateway.key) as client
 
 
 @pytest.mark.parametrize("where", ["here", "apart"])
-def test_ctrl_c_has_the_robot_hold(where: str) -> None:
+def test_ctrl_c_makes_the_robot_hold(where: str) -> None:
     process = subprocess.Popen([sys.executable, "-c", CTRL_C, where], stdout=subprocess.PIPE, text=True, env=dict(os.environ))
     assert process.stdout is not None
     said: list[str] = []
@@ -368,7 +368,7 @@ def test_ctrl_c_has_the_robot_hold(where: str) -> None:
     assert said[-2:] == ["held interrupted", "interrupted"]
 
 
-def test_a_reset_before_the_loop_is_open_is_taken(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
+def test_a_reset_before_the_loop_is_open_is_accepted(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
     gateway.delay_s = 0.2
     with client.loop("a/b", rate_hz=50, instruction="sit") as loop:
         loop.tick([1.0])
@@ -377,7 +377,7 @@ def test_a_reset_before_the_loop_is_open_is_taken(client: limber.Limber, gateway
         assert loop.tick([1.0]).episode == 2
 
 
-def test_what_the_robot_is_to_do_is_said_again_after_a_broken_connection(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
+def test_the_instruction_is_sent_again_after_a_broken_connection(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
     with client.loop("a/b", rate_hz=50, instruction="sit") as loop:
         until(lambda: loop.tick([1.0]).action is not None)
         loop.reset("stand")
@@ -395,13 +395,13 @@ def test_what_the_robot_is_to_do_is_said_again_after_a_broken_connection(client:
     assert (opened[-1].instruction, opened[-1].episode) == ("lie down", 2)
 
 
-def test_a_robot_may_date_its_observations_by_another_clock(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
+def test_a_robot_can_timestamp_its_observations_with_another_clock(client: limber.Limber, gateway: FakeGateway, until: Until) -> None:
     with client.loop("a/b", rate_hz=50) as loop:
         until(lambda: loop.tick({"state": [1.0], "t_ms": 5.0}).action is not None)
         assert loop.stats.age_ms < 10_000
 
 
-def test_a_gateway_that_takes_the_connection_and_says_nothing_is_left(gateway: FakeGateway, robot: Robot, until: Until) -> None:
+def test_a_loop_leaves_a_silent_gateway(gateway: FakeGateway, robot: Robot, until: Until) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -409,7 +409,7 @@ def test_a_gateway_that_takes_the_connection_and_says_nothing_is_left(gateway: F
         with limber.Limber(url, "key") as client, pytest.raises(errors.ConnectionFailed):
             client.loop("a/b", rate_hz=50, hold=robot.hold, connect_timeout_s=0.5).run(robot.observe, robot.step, max_seconds=60)
     assert robot.actions == 0 and robot.holds
-    # One that answers nothing more, after it was open, is left for the next address.
+    # A gateway that falls silent after it opened is left for the next address.
     with FakeGateway() as second, limber.Limber([gateway.url, second.url], gateway.key) as client:
         gateway.deadline_ms = 50
         with client.loop("a/b", rate_hz=50) as loop:

@@ -1,4 +1,4 @@
-"""Against the gateway that `npm start` runs, with its database and its reference provider."""
+"""Tests against the gateway that `npm start` runs, with its database and its reference provider."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_same_idempotency_key_gives_the_same_answer_once(real: limber.Limber
         real.act(NAV, [1.0] * 6, action_space="base_twist_2d", idempotency_key=key)
 
 
-def test_what_nobody_can_serve_is_refused_with_what_would_help(real: limber.Limber) -> None:
+def test_an_unroutable_request_is_refused_with_suggestions(real: limber.Limber) -> None:
     with pytest.raises(errors.NoRouteAvailable) as caught:
         real.act(NAV, STATE, action_space="base_twist_2d", provider={"max_latency_ms": 1})
     assert caught.value.suggestions[0].field == "provider.max_latency_ms"
@@ -55,7 +55,7 @@ def test_what_nobody_can_serve_is_refused_with_what_would_help(real: limber.Limb
         real.act("reference/potentialnav", STATE)
 
 
-def test_models_preview_and_frames(real: limber.Limber) -> None:
+def test_models_preview_and_predict_return_values(real: limber.Limber) -> None:
     assert any(model.id == NAV and "act" in model.contracts for model in real.models("potential"))
     assert real.preview(NAV, action_space="base_twist_2d").entries[0].estimated_cost_usd > 0
     worlds = [model.id for model in real.models(contract="predict") if model.providers]
@@ -65,7 +65,7 @@ def test_models_preview_and_frames(real: limber.Limber) -> None:
     assert frames[0].image.shape[2] == 3
 
 
-def test_a_robot_drives_around_by_its_loop(real: limber.Limber) -> None:
+def test_a_loop_drives_a_robot_around_a_square(real: limber.Limber) -> None:
     base = WheeledBase()
     with real.loop(NAV, action_space="base_twist_2d", rate_hz=50, hold=base.hold, bounds=BOUNDS, robot="py-driver") as loop:
         outcome = loop.run(lambda: None if base.corners else base.observe(), base.step, max_seconds=30)
@@ -75,7 +75,7 @@ def test_a_robot_drives_around_by_its_loop(real: limber.Limber) -> None:
     assert outcome.stats.route is not None and outcome.stats.route.model == NAV
 
 
-def test_a_stop_ends_the_loop_and_holds_the_robot(real: limber.Limber, until: Until) -> None:
+def test_a_stop_ends_the_loop_and_the_robot_holds(real: limber.Limber, until: Until) -> None:
     base, name = WheeledBase(), f"py-{uuid.uuid4().hex}"
     with real.loop(NAV, action_space="base_twist_2d", rate_hz=50, hold=base.hold, robot=name) as loop:
         stopping = threading.Thread(target=lambda: (until(lambda: loop.stats.actions > 5), real.stop(name, reason="a hand")))
@@ -83,7 +83,7 @@ def test_a_stop_ends_the_loop_and_holds_the_robot(real: limber.Limber, until: Un
         with pytest.raises(errors.RobotStopped):
             loop.run(base.observe, base.step, max_seconds=60)
     assert base.stands
-    # The loop ends before the stop itself is answered.
+    # The loop ends before the stop call itself is answered.
     stopping.join(20)
     real.release(name)
 
@@ -93,11 +93,11 @@ def test_a_stop_ends_the_loop_and_holds_the_robot(real: limber.Limber, until: Un
         except errors.RobotStopped:
             return False
 
-    # Each replica hears of a release a moment later.
+    # Replicas apply a release a moment later.
     until(acts)
 
 
-def test_a_key_that_is_revoked_ends_the_loop(real: limber.Limber, until: Until) -> None:
+def test_a_revoked_key_ends_the_loop(real: limber.Limber, until: Until) -> None:
     org = real.call(calls.GET_KEY, account.GetKeyRequest()).key.org_id
     key = real.call(CREATE_KEY, account.CreateKeyRequest(org_id=org, name="to be revoked")).key
     base = WheeledBase()
@@ -109,7 +109,7 @@ def test_a_key_that_is_revoked_ends_the_loop(real: limber.Limber, until: Until) 
     assert base.stands
 
 
-def test_a_state_that_changes_its_shape_ends_the_loop(real: limber.Limber) -> None:
+def test_a_changed_state_shape_ends_the_loop(real: limber.Limber) -> None:
     base = WheeledBase()
     with real.loop(NAV, action_space="base_twist_2d", rate_hz=50, hold=base.hold) as loop:
 
@@ -121,13 +121,13 @@ def test_a_state_that_changes_its_shape_ends_the_loop(real: limber.Limber) -> No
     assert base.stands
 
 
-def test_bounds_hold_the_robot_in_place_of_a_chunk_beyond_them(real: limber.Limber, until: Until) -> None:
+def test_a_chunk_beyond_the_bounds_makes_the_robot_hold(real: limber.Limber, until: Until) -> None:
     with real.loop(NAV, action_space="base_twist_2d", rate_hz=50, bounds=limber.Bounds([-1e-6], [1e-6])) as loop:
         until(lambda: loop.tick(STATE).hold == "out_of_bounds")
         assert loop.stats.actions == 0
 
 
-def test_episodes_go_on_over_streams(real: limber.Limber, until: Until) -> None:
+def test_episodes_continue_across_streams(real: limber.Limber, until: Until) -> None:
     session = f"py-{uuid.uuid4().hex}"
     with real.loop(NAV, action_space="base_twist_2d", rate_hz=50, session=session) as loop:
         until(lambda: loop.tick(STATE).action is not None)
@@ -138,7 +138,7 @@ def test_episodes_go_on_over_streams(real: limber.Limber, until: Until) -> None:
         assert loop.tick(STATE).episode == 3
 
 
-def test_an_evaluation_tells_of_its_episodes(real: limber.Limber) -> None:
+def test_an_evaluation_yields_its_episodes(real: limber.Limber) -> None:
     running = real.evaluate(NAV, "base-nav", 2, seed=3)
     episodes = list(running)
     assert sorted(each.index for each in episodes) == [0, 1]
@@ -148,7 +148,7 @@ def test_an_evaluation_tells_of_its_episodes(real: limber.Limber) -> None:
 
 
 class Corridor:
-    """An environment of Gymnasium's shape: a base a metre from its goal."""
+    """An environment with Gymnasium's interface: a base at a distance of 1 m from its goal."""
 
     def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
         self.x, self.yaw = 0.0, 0.0
@@ -164,7 +164,7 @@ class Corridor:
         return self._seen(), -abs(1 - self.x), near, False, {"is_success": near, "distance": abs(1 - self.x)}
 
 
-def test_a_runner_outside_runs_episodes_in_an_environment_of_gymnasium(real: limber.Limber) -> None:
+def test_an_external_runner_runs_episodes_in_a_gymnasium_environment(real: limber.Limber) -> None:
     asked = real.evaluate(NAV, "1x/1x-world-model-challenge", 2, external=True, action_space="base_twist_2d", replan_steps=4)
     ended = limber.gym.run(real, lambda scenario: Corridor(), to_observation=lambda obs, info: {"state": obs}, tell=lambda line: None)
     mine = next(each for each in ended if each.id == asked.id)
@@ -172,7 +172,7 @@ def test_a_runner_outside_runs_episodes_in_an_environment_of_gymnasium(real: lim
     assert mine.message.per_episode[0].metrics["distance"] < 0.15
 
 
-def test_an_environment_that_breaks_ends_its_evaluation(real: limber.Limber) -> None:
+def test_a_failing_environment_ends_its_evaluation(real: limber.Limber) -> None:
     class Broken(Corridor):
         def step(self, action: np.ndarray) -> Any:
             raise RuntimeError("the simulator fell over")
@@ -183,7 +183,7 @@ def test_an_environment_that_breaks_ends_its_evaluation(real: limber.Limber) -> 
     assert real.evaluation(asked.id).status == "failed"
 
 
-def test_a_policy_in_python_becomes_supply_by_dialling(real: limber.Limber, until: Until) -> None:
+def test_a_python_policy_becomes_supply_by_dialing(real: limber.Limber, until: Until) -> None:
     name, stop, said = f"py-{uuid.uuid4().hex[:8]}", threading.Event(), []
 
     def policy(asked: limber.serve.Asked) -> np.ndarray:
@@ -205,10 +205,10 @@ def test_a_policy_in_python_becomes_supply_by_dialling(real: limber.Limber, unti
         assert chunk.steps.tolist() == [[0.11, 0.2]] * 3
         with real.loop(f"{name}/cruise", action_space="base_twist_2d", rate_hz=50) as loop:
             until(lambda: loop.tick(seen([1.0, 2.0])).action is not None)
-        # What the policy refuses is the caller's fault, and said so.
+        # Input that the policy refuses is reported as the caller's error.
         with pytest.raises(errors.InputContract):
             real.act(f"{name}/cruise", seen([1.0]), action_space="base_twist_2d")
-        # A camera that the model does not know is named, and ends a loop with the robot held.
+        # An unknown camera is named in the error, ends the loop, and makes the robot hold.
         with pytest.raises(errors.InputContract, match="nose"):
             real.act(f"{name}/cruise", seen([1.0, 2.0], "nose"), action_space="base_twist_2d")
         told: list[np.ndarray] = []
@@ -221,12 +221,12 @@ def test_a_policy_in_python_becomes_supply_by_dialling(real: limber.Limber, unti
     assert not serving.is_alive()
 
 
-def test_a_key_that_may_not_supply_is_said(real: limber.Limber) -> None:
+def test_a_key_without_supply_permission_is_refused(real: limber.Limber) -> None:
     with pytest.raises(errors.InvalidApiKey):
         limber.serve.serve(lambda asked: [0, 0], model="acme/x", url=real.addresses[0].url, key="lmb_sk_wrong", tell=lambda line: None)
 
 
-def test_a_policy_that_is_dialled_answers_the_evaluations_of_a_gateway(real: limber.Limber) -> None:
+def test_a_listening_policy_answers_a_gateways_evaluations(real: limber.Limber) -> None:
     def policy(asked: limber.serve.Asked) -> np.ndarray:
         return np.zeros((asked.horizon, 2))
 
@@ -235,14 +235,14 @@ def test_a_policy_that_is_dialled_answers_the_evaluations_of_a_gateway(real: lim
     assert (result.completed, result.success_rate) == (1, 0.0)
 
 
-def test_openpis_clients_act_by_a_model_of_the_gateway(real: limber.Limber) -> None:
+def test_openpi_clients_can_use_a_gateway_model(real: limber.Limber) -> None:
     policy = limber.openpi.Policy(real, NAV, action_space="base_twist_2d", horizon=4)
     actions = policy.infer({"state": np.array(STATE, np.float32), "prompt": "go"})["actions"]
     assert actions.shape == (4, 2)
     policy.reset()
 
 
-def test_asyncio(real: limber.Limber) -> None:
+def test_the_asyncio_client_works_with_a_gateway(real: limber.Limber) -> None:
     async def main() -> None:
         async with AsyncLimber(real.addresses[0].url, real._key) as client:
             chunk, plan = await asyncio.gather(client.act(NAV, STATE, action_space="base_twist_2d"), client.preview(NAV, action_space="base_twist_2d"))

@@ -1,4 +1,4 @@
-"""`limber_ros2`: its mapping over stand-ins of ROS's messages, its runs against the fake gateway, and its node against stand-ins of rclpy's classes."""
+"""`limber_ros2`: its mapping over stand-ins for ROS messages, its runs against the fake gateway, and its node against stand-ins for rclpy's classes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from limber._gen.limber.v1 import inference_service_pb2
 from limber.testing import FakeGateway
 
 _, TREE, CLIENTS, *_ = Path(__file__).resolve().parents
-# In the project, and in the tarball of the package's sources.
+# The location differs between the repository and the package's source tarball.
 PLACES = (CLIENTS / "ros2" / "limber_ros2", TREE / "limber_ros2")
 PACKAGE = next((place for place in PLACES if place.is_dir()), None)
 if PACKAGE is None:
     pytest.skip("the package for ROS 2 is not beside these tests", allow_module_level=True)
-# ROS builds it; there is no wheel.
+# ROS builds the package; there is no wheel.
 sys.path.append(str(PACKAGE))
 from limber_ros2 import mapping  # noqa: E402
 from limber_ros2.mapping import MappingError, NotReady, Sensing, commands, config_of  # noqa: E402
@@ -33,7 +33,7 @@ Until = Callable[[Callable[[], object]], None]
 
 
 class Message:
-    """A message of ROS: these fields, and no others can be set."""
+    """A ROS message with exactly these fields."""
 
     def __init__(self, **fields: Any) -> None:
         self.__dict__.update(fields)
@@ -125,7 +125,7 @@ def base(**changes: Any) -> mapping.Config:
 
 
 def source(**fields: Any) -> mapping.Config:
-    """The base with one topic in."""
+    """The base configuration with a single input topic."""
     return base(observe=[{"topic": "/in", "type": "sensor_msgs/msg/JointState", **fields}])
 
 
@@ -140,7 +140,7 @@ def seen_of(config: mapping.Config, *messages: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ["base.yaml", "arm.yaml"])
-def test_the_configurations_that_come_along_can_be_read(name: str) -> None:
+def test_the_included_configurations_are_valid(name: str) -> None:
     pytest.importorskip("yaml")
     config = mapping.load((PACKAGE / "config" / name).read_text())
     assert config.sources and config.sinks and config.bounds is not None
@@ -179,7 +179,7 @@ def test_joints_are_found_by_their_names_in_any_order() -> None:
         ("yaw(header)", "a quaternion"),
     ],
 )
-def test_what_a_message_does_not_have_is_said_with_its_topic(path: str, words: str) -> None:
+def test_a_missing_field_is_reported_with_its_topic(path: str, words: str) -> None:
     joints = make("sensor_msgs/msg/JointState")
     joints.name, joints.position, joints.velocity, joints.effort = ["a", "b"], [1.0, 2.0], [1.0], [math.nan]
     with pytest.raises(MappingError, match="/in") as caught:
@@ -187,7 +187,7 @@ def test_what_a_message_does_not_have_is_said_with_its_topic(path: str, words: s
     assert words in str(caught.value)
 
 
-def test_a_quaternion_that_is_none_is_no_turn() -> None:
+def test_an_uninitialized_quaternion_is_refused() -> None:
     message = odometry()
     message.pose.pose.orientation = Message(x=0.0, y=0.0, z=0.0, w=0.0)
     with pytest.raises(MappingError, match="length 0"):
@@ -208,17 +208,17 @@ RGB = np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)
     ],
 )
 @pytest.mark.parametrize("pad", [0, 5])
-def test_pictures_become_arrays_of_rgb(encoding: str, pixels: np.ndarray, shown: np.ndarray, pad: int) -> None:
+def test_images_become_rgb_arrays(encoding: str, pixels: np.ndarray, shown: np.ndarray, pad: int) -> None:
     message = image(encoding, np.ascontiguousarray(pixels), pad=pad)
     assert np.array_equal(mapping.picture(message, "here"), shown)  # type: ignore[arg-type]
 
 
-def test_compressed_pictures_go_as_they_are() -> None:
+def test_compressed_images_are_sent_unchanged() -> None:
     assert mapping.picture(Message(header=header(), format="jpeg", data=[255, 216, 255]), "here") == b"\xff\xd8\xff"
 
 
 @pytest.mark.parametrize("big", [False, True])
-def test_depth_becomes_millimetres(big: bool) -> None:
+def test_depth_becomes_millimeters(big: bool) -> None:
     millimetres = np.array([[0, 1000], [65535, 7]], dtype=">u2" if big else "<u2")
     assert mapping.depth(image("16UC1", millimetres, big=big, pad=2), "here").tolist() == [[0, 1000], [65535, 7]]
     metres = np.array([[math.nan, 1.0], [math.inf, 0.0074]], dtype=">f4" if big else "<f4")
@@ -236,14 +236,14 @@ def test_depth_becomes_millimetres(big: bool) -> None:
         ({"height": 4_000_000_000}, "1 to 16384"),
     ],
 )
-def test_a_picture_that_lies_about_its_size_is_said(changes: dict[str, Any], words: str) -> None:
+def test_an_image_with_an_inconsistent_size_is_refused(changes: dict[str, Any], words: str) -> None:
     message = image("rgb8", RGB)
     message.__dict__.update(changes)
     with pytest.raises(MappingError, match=words):
         mapping.picture(message, "here")
 
 
-def test_what_is_silent_or_old_is_not_acted_on() -> None:
+def test_a_silent_or_old_topic_is_not_ready() -> None:
     now = [10.0]
     sensing = Sensing(base(), clock=lambda: now[0])
     with pytest.raises(NotReady, match="no message on /odom"):
@@ -324,12 +324,12 @@ def test_messages_have_stamps_constants_and_rows() -> None:
         ({"done": {"topic": "/a", "type": "a/msg/B"}}, "done has no when"),
     ],
 )
-def test_a_configuration_that_cannot_be_is_said_with_its_place(changes: dict[str, Any], words: str) -> None:
+def test_an_invalid_configuration_is_reported_with_its_location(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(MappingError, match=words):
         base(**changes)
 
 
-def test_a_text_that_is_no_yaml_is_said() -> None:
+def test_an_invalid_yaml_text_is_refused() -> None:
     pytest.importorskip("yaml")
     for text in ("a: [", "- 1", "", "!!python/object/apply:os.system ['true']"):
         with pytest.raises(MappingError):
@@ -340,7 +340,7 @@ def test_a_text_that_is_no_yaml_is_said() -> None:
 
 
 class Robot:
-    """What a run published."""
+    """Records what a run published."""
 
     def __init__(self) -> None:
         self.rows: list[list[float] | None] = []
@@ -352,7 +352,7 @@ class Robot:
 
 
 def sensed(config: mapping.Config) -> Sensing:
-    """A robot whose sensors stand."""
+    """A robot whose sensors do not change."""
     sensing = Sensing(config)
     sensing.took(0, odometry(1.0))
     return sensing
@@ -373,7 +373,7 @@ def test_a_run_drives_until_the_robot_is_done(gateway: FakeGateway, client: Limb
     gateway.policy = lambda seen, horizon: [seen.proprio[0], 0.5]
     config, robot, told = config_of(STAYS), Robot(), []
     sensing = sensed(config)
-    # What was said of another run does not end this one.
+    # A done message of another run does not end this one.
     sensing.took_done(Message(data=True))
     thread, ran = begun(Runner(client, config, sensing, robot.publish), instruction="go", feedback=told.append)
     until(lambda: [1.0, 0.5] in robot.rows and told)
@@ -396,7 +396,7 @@ def test_a_run_ends_from_any_thread(client: Limber, until: Until, end: str, word
     assert (ran[0].ended, robot.rows[-1], robot.why[-1]) == (word, None, word)
 
 
-def test_a_run_ends_when_its_time_is_over(client: Limber) -> None:
+def test_a_run_ends_after_its_time_limit(client: Limber) -> None:
     config, robot = config_of(STAYS), Robot()
     ran = Runner(client, config, sensed(config), robot.publish).run(max_seconds=0.1)
     assert (ran.ended, robot.rows[-1]) == ("max_seconds", None)
@@ -404,7 +404,7 @@ def test_a_run_ends_when_its_time_is_over(client: Limber) -> None:
         assert Runner(client, config, sensed(config), robot.publish).run(max_seconds=wrong).ended == "failed"
 
 
-def test_sensors_that_fall_silent_hold_the_robot_and_end_the_run(client: Limber, until: Until) -> None:
+def test_silent_sensors_make_the_robot_hold_and_end_the_run(client: Limber, until: Until) -> None:
     now = [0.0]
     config, robot = base(), Robot()
     sensing = Sensing(config, clock=lambda: now[0])
@@ -427,7 +427,7 @@ def test_a_refusal_ends_the_run_with_its_word(gateway: FakeGateway, client: Limb
         assert (ran[0].ended, ran[0].code, robot.rows[-1]) == (ended, code, None)
 
 
-def test_a_message_that_does_not_fit_ends_the_run_held(client: Limber, until: Until) -> None:
+def test_a_message_that_does_not_match_ends_the_run_with_a_hold(client: Limber, until: Until) -> None:
     config, robot = config_of(STAYS), Robot()
     sensing = sensed(config)
     thread, ran = begun(Runner(client, config, sensing, robot.publish))
@@ -437,7 +437,7 @@ def test_a_message_that_does_not_fit_ends_the_run_held(client: Limber, until: Un
     assert ran[0].ended == "failed" and "got nan" in ran[0].message and robot.rows[-1] is None
 
 
-def test_what_cannot_be_published_ends_the_run(client: Limber) -> None:
+def test_a_publishing_error_ends_the_run(client: Limber) -> None:
     config = config_of(STAYS)
 
     def broken(row: Any, why: str) -> None:
@@ -447,7 +447,7 @@ def test_what_cannot_be_published_ends_the_run(client: Limber) -> None:
     assert ran.ended == "failed" and "the publisher is gone" in ran.message and "not told to hold" in ran.message
 
 
-def test_one_chunk_is_answered_flat_and_what_goes_wrong_is_said(gateway: FakeGateway, client: Limber) -> None:
+def test_the_service_returns_a_flat_chunk_or_the_error(gateway: FakeGateway, client: Limber) -> None:
     gateway.policy = lambda seen, horizon: np.arange(horizon * 2).reshape(horizon, 2) + seen.proprio[0]
     config = config_of(STAYS)
     answer = chunk(client, config, sensed(config), instruction="look", horizon=3)
@@ -465,7 +465,7 @@ def test_one_chunk_is_answered_flat_and_what_goes_wrong_is_said(gateway: FakeGat
 
 @pytest.fixture
 def ros(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """What the node uses of rclpy, with its names and shapes."""
+    """Stand-ins for the rclpy classes that the node uses, with their names and shapes."""
     world = SimpleNamespace(parameters={}, subscriptions={}, qualities={}, published=[], services={}, actions={}, logs=[])
 
     class Node:
@@ -587,7 +587,7 @@ def test_the_node_serves_chunks_runs_and_stops(
     assert callbacks["goal_callback"](SimpleNamespace(max_seconds=1.0)) == "accept"
     assert callbacks["goal_callback"](SimpleNamespace(max_seconds=0.0)) == "reject"
     handle, thread, results = runs()
-    # One robot is driven by one goal.
+    # Only one goal can drive the robot.
     assert callbacks["goal_callback"](SimpleNamespace(max_seconds=1.0)) == "reject"
     second = Handle()
     assert callbacks["execute_callback"](second).ended == "failed" and second.ended == "aborted"
@@ -607,7 +607,7 @@ def test_the_node_serves_chunks_runs_and_stops(
     node.leave()
 
 
-def test_a_node_without_a_key_says_so(ros: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_without_a_key_is_refused(ros: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     yaml = pytest.importorskip("yaml")
     (tmp_path / "robot.yaml").write_text(yaml.safe_dump(BASE))
     ros.parameters.update(config=str(tmp_path / "robot.yaml"))

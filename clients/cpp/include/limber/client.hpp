@@ -228,7 +228,7 @@ class Client {
   std::vector<Model> Models(const ModelsOptions& options = {}) const;
   // Orders an emergency stop. No replica sends actions to the robot until it is released.
   Stop StopRobot(const std::string& robot, const std::string& reason = "") const;
-  // Releases a robot. Other replicas apply the release a moment later.
+  // Releases a robot. Replicas apply the release a moment later.
   Stop ReleaseRobot(const std::string& robot) const;
 
   const std::shared_ptr<internal::Connection>& connection() const noexcept { return connection_; }

@@ -48,7 +48,7 @@ export interface LoopOptions {
   readonly hold?: readonly number[];
   /** Maximum age of an observation when its chunk arrives, in milliseconds (default: the gateway's value). */
   readonly deadlineMs?: number;
-  /** The session id. A program that passes the same one resumes its loop (default: a generated one). */
+  /** The session id, under which the loop resumes after a broken connection (default: a generated one). */
   readonly session?: string;
   /** Number of the first episode (default: 1). */
   readonly episode?: number;
