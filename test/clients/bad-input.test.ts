@@ -1,4 +1,4 @@
-/** What goes wrong around a robot ends in one error with a sentence that helps, and the robot held: the TypeScript client. */
+/** Invalid input and broken servers: the TypeScript client throws one error with a helpful message, and the robot holds. */
 import { spawn } from "node:child_process";
 import { createServer as createH2 } from "node:http2";
 import { type AddressInfo, createServer } from "node:net";
@@ -36,19 +36,19 @@ const LOOP = {
   hold: [0, 0],
 };
 
-describe("an observation that cannot be sent", () => {
+describe("invalid observations throw BadInput", () => {
   it.each<[string, Sensed, RegExp]>([
     ["NaN in the state", { state: [1, Number.NaN] }, /state\[1\] must be a finite number/],
     ["a state that is a matrix", { state: [[1, 2]] as never }, /state\[0\] must be a finite number/],
-    ["whole numbers of 64 bits", { state: new BigInt64Array(1) as never }, /state\[0\] must be a finite number/],
-    ["an opening that is none", { gripper: Number.POSITIVE_INFINITY }, /gripper must be a finite number/],
-    ["a time that is none", { tMs: Number.NaN }, /tMs must be a finite number/],
+    ["64-bit integers", { state: new BigInt64Array(1) as never }, /state\[0\] must be a finite number/],
+    ["an infinite gripper opening", { gripper: Number.POSITIVE_INFINITY }, /gripper must be a finite number/],
+    ["a time that is NaN", { tMs: Number.NaN }, /tMs must be a finite number/],
     [
-      "floats for a picture",
+      "floats instead of an encoded image",
       { images: { front: new Float32Array(12) as never } },
       /images.front must be a Uint8Array.*got Float32Array/,
     ],
-    ["what a canvas gives", { images: { front: new Uint8ClampedArray(16) as never } }, /Uint8ClampedArray/],
+    ["pixels of a canvas", { images: { front: new Uint8ClampedArray(16) as never } }, /Uint8ClampedArray/],
     [
       "rows of pixels",
       { images: { front: new Uint8Array(48) } },
@@ -78,7 +78,7 @@ describe("at a gateway", () => {
     limber = new Limber({ url: app.url, key: caller.key });
   }, 120_000);
 
-  it("a camera that the model does not know is refused by name, and a loop that shows it ends held", async () => {
+  it("refuses an unknown camera by name, and ends a loop that sends one with a hold", async () => {
     const sensed = { state: [0.5], images: { nose: await redSquare(0.5, 0.5) } };
     const { rateHz: _, robot: __, hold: ___, ...act } = LOOP;
     const refused = await limber
@@ -96,7 +96,7 @@ describe("at a gateway", () => {
     expect(told.every(({ values }) => values?.join() === "0,0")).toBe(true);
   });
 
-  it("a clock that goes back or says what is no number ends the loop held", async () => {
+  it("ends a loop with a hold if its clock goes back or returns NaN", async () => {
     const transport = createGrpcTransport({
       baseUrl: app.url,
       interceptors: [
@@ -127,7 +127,7 @@ describe("at a gateway", () => {
     }
   });
 
-  it("Ctrl-C has the robot hold, and ends the program with a sentence", async () => {
+  it("makes the robot hold on Ctrl-C, and ends the program with a message", async () => {
     const program = `
       import { Limber } from ${JSON.stringify(CLIENT)};
       const limber = new Limber(${JSON.stringify({ url: app.url, key: caller.key })});
@@ -152,8 +152,8 @@ describe("at a gateway", () => {
   });
 });
 
-describe("a server that answers garbage", () => {
-  it("and speaks another protocol is said to be none, by a call and by a loop", async () => {
+describe("a misbehaving server", () => {
+  it("is reported as not a gateway if it uses another protocol, by calls and by loops", async () => {
     const server = createServer((socket) => socket.end("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"));
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const far = new Limber({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, key: "lmb_sk_test" });
@@ -172,10 +172,10 @@ describe("a server that answers garbage", () => {
   it.each([
     ["no actions", [], /without actions/],
     ["empty rows", [{ values: [] }], /without actions/],
-    ["rows of several lengths", [{ values: [1, 2] }, { values: [1] }], /rows have different lengths: 2 and 1/],
-    ["an action that is no number", [{ values: [1, Number.NaN] }], /not finite/],
-    ["an action without end", [{ values: [Number.POSITIVE_INFINITY, 1] }], /not finite/],
-  ])("in a loop, %s, ends it before anything of that is carried out", async (_, steps, words) => {
+    ["rows of different lengths", [{ values: [1, 2] }, { values: [1] }], /rows have different lengths: 2 and 1/],
+    ["an action that is NaN", [{ values: [1, Number.NaN] }], /not finite/],
+    ["an infinite action", [{ values: [Number.POSITIVE_INFINITY, 1] }], /not finite/],
+  ])("ends a loop with a hold if a chunk has %s", async (_, steps, words) => {
     const sessions = new Set<{ destroy(): void }>();
     const server = createH2(
       connectNodeAdapter({

@@ -1,4 +1,4 @@
-/** The TypeScript client against a gateway: calls, refusals, what is repeated, and a robot's loop. */
+/** The TypeScript client against a gateway: calls, refusals, retries, and control loops. */
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { inspect } from "node:util";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -51,7 +51,7 @@ afterEach(() => {
 const spent = async (): Promise<number> =>
   (await app.call("/v1/billing/balance", undefined, { key: caller.key })).body.spent_usd;
 
-/** A relay before the gateway that can cut what passes. */
+/** A relay in front of the gateway that can cut connections. */
 async function relay(): Promise<{ url: string; cut(): void; refuse(is: boolean): void; close(): void }> {
   const sockets = new Set<Socket>();
   let isRefusing = false;
@@ -91,7 +91,7 @@ async function relay(): Promise<{ url: string; cut(): void; refuse(is: boolean):
 }
 
 describe("calls", () => {
-  it("act, ground and preview answer as the schema says", async () => {
+  it("act, ground and preview return the schema's messages", async () => {
     const { action, route } = await limber.act({ ...ACT, observations });
     expect(action?.steps.map(({ values }) => values)).toEqual(honestSteps(model.acts.at(-1)!, 2));
     expect(route?.provider).toBe("acme");
@@ -106,7 +106,7 @@ describe("calls", () => {
     expect(plan.map(({ provider }) => provider)).toEqual(["acme"]);
   });
 
-  it("predict gives frame after frame, and what it came to", async () => {
+  it("predict yields each frame and the final result", async () => {
     const picture = await redSquare(0.3, 0.3);
     const prediction = limber.predict({
       model: "acme/world",
@@ -120,7 +120,7 @@ describe("calls", () => {
     expect(prediction.done?.finishReason).toBe(FinishReason.COMPLETE);
   });
 
-  it("evaluate tells each episode once, and ends with the scores", async () => {
+  it("evaluate yields each episode once and returns the scores", async () => {
     const request = { policyEndpoint: "acme/base", scenario: "base-nav", episodes: 2, policyTimeoutMs: 5_000 };
     const run = await limber.evaluate(request);
     const episodes: number[] = [];
@@ -130,7 +130,7 @@ describe("calls", () => {
     expect((await limber.evaluation(run.id).result()).id).toBe(run.id);
   }, 60_000);
 
-  it("models come page after page, one by its slug, and usage with its totals", async () => {
+  it("models and usage return pages, one model by its slug, and totals", async () => {
     const slugs: string[] = [];
     for await (const { id } of limber.models({ limit: 1 })) slugs.push(id);
     expect(slugs.sort()).toEqual(["acme/base", "acme/world"]);
@@ -138,7 +138,7 @@ describe("calls", () => {
     expect((await limber.usage({ limit: 1 })).data).toHaveLength(1);
   });
 
-  it("robots are stopped and released", async () => {
+  it("robots.stop and robots.release stop and release a robot", async () => {
     const stop = await limber.robots.stop({ case: "robotId", value: "arm-9" }, "a hand in the way");
     await expect(limber.act({ ...ACT, observations, robotId: "arm-9" })).rejects.toThrow(RobotStopped);
     expect((await limber.robots.stops()).map(({ id }) => id)).toContain(stop.id);
@@ -148,7 +148,7 @@ describe("calls", () => {
 });
 
 describe("a refusal", () => {
-  it("is of the class of its reason, with its facts", async () => {
+  it("has the class of its reason and contains its details", async () => {
     const stranger = new Limber({ url: app.url, key: "lmb_sk_of_nobody" });
     await expect(stranger.act({ ...ACT, observations })).rejects.toThrow(InvalidApiKey);
     await expect(limber.act({ ...ACT, model: "acme/nothing", observations })).rejects.toThrow(ModelNotFound);
@@ -161,14 +161,14 @@ describe("a refusal", () => {
     const [{ change, field }] = (error as NoRouteAvailable).suggestions as [Suggestion];
     expect((error as Error).message).toMatch(/^no_route_available: .+; .+ to admit \d+ offerings?/);
     expect((error as Error).message).toContain(change ?? field);
-    // What Node prints of an error that is not caught: the stack, the code and the request id.
+    // The output of Node.js for an uncaught error: the stack, the code and the request id.
     expect(inspect(error, { customInspect: false, depth: 5 }).replace(/\n\s+at .*?(?= \{\n|\n)/g, "")).toMatch(
       /^NoRouteAvailable: no_route_available: .* \{\n {2}code: 'no_route_available',\n {2}requestId: 'req_\w+'\n\}$/,
     );
     expect(error).toBeInstanceOf(Refused);
   });
 
-  it("of arguments that cannot be sent is thrown before anything is", () => {
+  it("of invalid arguments is thrown before anything is sent", () => {
     expect(() => observationOf({ state: [1, Number.NaN] })).toThrow(/state\[1\] must be a finite number/);
     expect(() => new Limber({ url: "gopher://x", key: "k" })).toThrow(BadInput);
     expect(() => new Limber({ url: app.url, key: "" })).toThrow(/no API key/);
@@ -177,14 +177,14 @@ describe("a refusal", () => {
   });
 });
 
-describe("what is repeated", () => {
-  it("an act whose connection broke before its answer runs and costs once", async () => {
+describe("retries", () => {
+  it("an act whose connection breaks before the answer runs and costs once", async () => {
     const between = await relay();
     const far = new Limber({ url: between.url, key: caller.key });
     const before = { spent: await spent(), acts: model.acts.length };
     let cuts = 0;
     model.script.act = (call, answer) => {
-      // The model has done its work; the answer finds nobody.
+      // The model has run, but its answer cannot be delivered.
       if (cuts++ === 0) between.cut();
       answer(honestSteps(call, 2));
     };
@@ -195,7 +195,7 @@ describe("what is repeated", () => {
     between.close();
   });
 
-  it("is nothing that the gateway refused for good, and nothing after the caller called it off", async () => {
+  it("are not made after a permanent refusal or after the caller's cancellation", async () => {
     const before = model.acts.length;
     model.script.act = (_call, _answer, { stream }) => stream.close(2);
     await expect(limber.act({ ...ACT, observations, provider: { allowFallbacks: false } })).rejects.toThrow(Refused);
@@ -205,7 +205,7 @@ describe("what is repeated", () => {
     await expect(limber.act({ ...ACT, observations }, { signal })).rejects.toThrow(CalledOff);
   });
 
-  it("ends with a sentence where nobody listens", async () => {
+  it("end with an error if no gateway is reachable", async () => {
     const between = await relay();
     between.refuse(true);
     const far = new Limber({ url: between.url, key: caller.key });
@@ -217,7 +217,7 @@ describe("what is repeated", () => {
 describe("a loop", () => {
   const LOOP = { ...ACT, horizon: 16, rateHz: 50, robot: "ts-base", hold: [0, 0], deadlineMs: 400 };
 
-  /** Runs until `enough` says so; what the robot was told. */
+  /** Runs until `enough` returns true. Returns the robot's commands. */
   async function drive(enough: (told: readonly Command[]) => boolean, more: object = {}, client = limber) {
     const told: Command[] = [];
     const loop = client.loop({ ...LOOP, ...more });
@@ -230,7 +230,7 @@ describe("a loop", () => {
   }
   const acted = (told: readonly Command[]) => told.filter(({ hold }) => hold === undefined);
 
-  it("acts by valid chunks, counts what it does, and ends as the caller says, with the robot held", async () => {
+  it("executes valid chunks, counts its actions, and makes the robot hold at the end", async () => {
     const { told, loop, ran } = await drive((told) => acted(told).length >= 20);
     expect(await ran).toBe("done");
     expect(acted(told).every(({ values }) => values?.length === 2)).toBe(true);
@@ -241,7 +241,7 @@ describe("a loop", () => {
     expect(loop.ended?.code).toBe("");
   });
 
-  it("goes on in its session after a broken connection", async () => {
+  it("resumes its session after a broken connection", async () => {
     const between = await relay();
     const far = new Limber({ url: between.url, key: caller.key });
     let cutAt = Number.POSITIVE_INFINITY;
@@ -262,7 +262,7 @@ describe("a loop", () => {
     between.close();
   });
 
-  it("begins episodes anew: steps start over, and no action of the one before is carried out", async () => {
+  it("restarts the steps on a reset and executes no action of the previous episode", async () => {
     const told: Command[] = [];
     const loop = limber.loop(LOOP);
     const ran = loop.run(
@@ -278,11 +278,11 @@ describe("a loop", () => {
     expect(await ran).toBe("done");
     const second = told.filter(({ episode }) => episode === 2);
     expect(second[0]!.step).toBe(0);
-    // The honest model answers with what it was shown.
+    // The honest model's actions contain the observed values.
     expect(acted(second).every(({ values }) => Math.floor(values![0]!) === 2)).toBe(true);
   });
 
-  it("is ended by an emergency stop: the robot is held, and the refusal thrown", async () => {
+  it("ends on an emergency stop: the robot holds, and the refusal is thrown", async () => {
     let stop: Promise<{ readonly id: string }> | undefined;
     const { told, ran } = await drive((told) => {
       if (acted(told).length >= 5) stop ??= limber.robots.stop({ case: "robotId", value: "ts-base" }, "a test");
@@ -293,7 +293,7 @@ describe("a loop", () => {
     await limber.robots.release((await stop!).id);
   });
 
-  it("is ended by its key's revocation", async () => {
+  it("ends when its key is revoked", async () => {
     const key = await app.key(caller.org);
     const { id } = (await app.call("/v1/key", undefined, { key })).body;
     const client = new Limber({ url: app.url, key });
@@ -308,7 +308,7 @@ describe("a loop", () => {
     await expect(ran).rejects.toThrow(KeyDisabled);
   });
 
-  it("is interrupted from anywhere", async () => {
+  it("can be interrupted from anywhere", async () => {
     const { told, loop, ran } = await drive((told) => {
       if (acted(told).length === 5) loop.interrupt();
       return false;
@@ -317,7 +317,7 @@ describe("a loop", () => {
     expect(told.at(-1)).toMatchObject({ values: [0, 0], hold: "interrupted" });
   });
 
-  it("ends by a callback that throws or hangs, with the robot held", async () => {
+  it("makes the robot hold and ends if a callback throws or hangs", async () => {
     const held: Command[] = [];
     const broken = limber.loop(LOOP).run(
       () => {
@@ -344,7 +344,7 @@ describe("a loop", () => {
     ).rejects.toThrow(BadInput);
   });
 
-  it("ends where its observations cannot be used, and where the gateway stays away", async () => {
+  it("ends if the gateway cannot use its observations or is unreachable", async () => {
     const blind = limber.loop({ ...LOOP });
     const seen = blind.run(
       () => ({ state: [1], images: { front: new Uint8Array([0xff, 0xd8, 0xff]) } }),
@@ -361,13 +361,13 @@ describe("a loop", () => {
 });
 
 describe("in a browser", () => {
-  it("a secret key throws, as a key and as a token", async () => {
+  it("the client refuses a secret key, as a key and as a token", async () => {
     expect(() => new WebLimber({ url: app.url, key: caller.key } as never)).toThrow(/must not be used in a page/);
     const web = new WebLimber({ url: app.url, token: () => caller.key });
     await expect(web.model("acme/base")).rejects.toThrow(/must not be used in a page/);
   });
 
-  it("public calls work, and what needs a caller is refused by its own class", async () => {
+  it("public calls work, and calls that need authentication are refused", async () => {
     const web = new WebLimber({ url: app.url, token: async () => "a-token-that-ended" });
     expect((await web.model("acme/base")).id).toBe("acme/base");
     await expect(web.act({ ...ACT, observations })).rejects.toThrow(InvalidApiKey);

@@ -1,6 +1,6 @@
 /**
- * One version apart: a client made of the schema that the last release had against the gateway of today, and the TypeScript client of today
- * against a gateway of tomorrow, which says fields, enum values, reasons and events that no client of today knows.
+ * Compatibility across one version: a client with the last release's schema against the current gateway, and the current TypeScript client
+ * against a newer gateway, which sends fields, enum values, reasons and events that the client does not know.
  */
 import { readFileSync } from "node:fs";
 import { createServer, type Http2Server } from "node:http2";
@@ -48,10 +48,10 @@ beforeAll(async () => {
 const ACT = { model: "acme/base", actionSpace: "base_twist_2d", horizon: 4 };
 const observations = [{ proprio: [0.5] }];
 
-/** Calls by the names of a schema, whichever that is: what its messages have is looked up while it runs. */
+/** Calls a service by the names of a schema that is looked up at run time. */
 type AnyCalls = Record<
   string,
-  // biome-ignore lint/suspicious/noExplicitAny: the types of these messages are those of another version.
+  // biome-ignore lint/suspicious/noExplicitAny: these messages have the types of another version.
   (request: any, options: CallOptions) => any
 >;
 const callsOf = (service: DescService, transport: Transport): AnyCalls =>
@@ -82,7 +82,7 @@ describe("a client of the last release", () => {
       expect(data.map(({ id }: { id: string }) => id)).toContain("acme/base");
     });
 
-    it("is refused with a reason", async () => {
+    it("receives a refusal with its reason", async () => {
       const refused = await callsOf(inference, transport()).act!(
         { ...ACT, model: "acme/no", observations },
         headers(),
@@ -111,7 +111,7 @@ describe("a client of the last release", () => {
     expect(heard).toContain("chunk");
   });
 
-  it("may have a field of tomorrow, which the gateway passes over", async () => {
+  it("can send a field of a newer schema, which the gateway ignores", async () => {
     const calls = callsOf(InferenceService, createGrpcTransport({ baseUrl: app.url }));
     const request = create(ActRequestSchema, { ...ACT, observations });
     request.$unknown = [UNKNOWN];
@@ -120,11 +120,11 @@ describe("a client of the last release", () => {
   });
 });
 
-/** A field that no schema has: three bytes. */
+/** Three bytes: a field that is in no schema. */
 const UNKNOWN = { no: 29_000, wireType: 2, data: Uint8Array.of(3, 1, 2, 3) };
 const UNKNOWN_VALUE = 9_999;
 
-/** A message as a gateway of tomorrow sends it: a field more in each message of it, and other values in its enums, those in `spare` kept. */
+/** Adds an unknown field to every nested message, and replaces enum values by unknown ones, except those in `spare`. */
 function newer<T extends Message>(schema: DescMessage, message: T, spare: ReadonlySet<string> = new Set()): T {
   const seen = reflect(schema, message);
   for (const field of schema.fields) {
@@ -141,7 +141,7 @@ function newer<T extends Message>(schema: DescMessage, message: T, spare: Readon
   return message;
 }
 
-/** A gateway of tomorrow: it has today's answer, and makes it newer. */
+/** A newer gateway: it returns the current gateway's answers with unknown additions. */
 async function tomorrow(): Promise<{ url: string; close(): void }> {
   const transport = createGrpcTransport({ baseUrl: app.url });
   const withKey = (context: { requestHeader: Headers }): CallOptions => ({
@@ -195,13 +195,13 @@ function handlerOf(
     let count = 0;
     for await (const message of call(request, withKey(context))) {
       yield newer(method.output, message as Message);
-      // An event of a kind that nobody knows today.
+      // An event of an unknown type.
       if (++count <= 3) yield Object.assign(create(method.output), { $unknown: [UNKNOWN] });
     }
   };
 }
 
-describe("the client of today at a gateway of tomorrow", () => {
+describe("the current client at a newer gateway", () => {
   let gateway: Awaited<ReturnType<typeof tomorrow>>;
   let limber: Limber;
   beforeAll(async () => {
@@ -221,7 +221,7 @@ describe("the client of today at a gateway of tomorrow", () => {
     expect(listed).toContainEqual(["acme/base", [Contract.ACT, Contract.EVALUATE, UNKNOWN_VALUE]]);
   });
 
-  it("throws a refusal whose reason it doesn't know as one, with its word", async () => {
+  it("throws a refusal with an unknown reason as Refused, with the reason's word", async () => {
     const thrown = await limber
       .act({ ...ACT, model: "acme/nothing", observations: [observationOf({ state: [0.5] })] })
       .catch((error: unknown) => error);
@@ -229,7 +229,7 @@ describe("the client of today at a gateway of tomorrow", () => {
     expect(thrown).toMatchObject({ code: "of_the_year_after", retryable: false });
   });
 
-  it("runs a loop past events that it doesn't know, and holds for a reason that it doesn't know", async () => {
+  it("ignores unknown events in a loop, and holds for an unknown reason", async () => {
     const told: Command[] = [];
     const acted = () => told.filter(({ hold }) => hold === undefined).length;
     const loop = limber.loop({ ...ACT, horizon: 16, rateHz: 50, robot: "ts-later", hold: [0, 0], deadlineMs: 400 });

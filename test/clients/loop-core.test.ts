@@ -1,11 +1,11 @@
-/** The decisions of the TypeScript client's loop, as a function of events and time. */
+/** The decisions of the TypeScript client's loop as a function of events and time. */
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { type ChunkFacts, LoopCore } from "../../clients/typescript/src/loop/core.ts";
 
 const CHUNK: ChunkFacts = { episode: 1, startStep: 0, validUntilStep: 10, dtMs: 100, rows: 4 };
 
-/** A loop of 20 ms steps that is open and has sent its first observation. */
+/** An open loop with steps of 20 ms that has sent its first observation. */
 function begun(more: object = {}): LoopCore {
   const core = new LoopCore({ rateHz: 50, ...more });
   core.opened(0, { deadlineMs: 150 });
@@ -14,7 +14,7 @@ function begun(more: object = {}): LoopCore {
 }
 
 describe("a chunk", () => {
-  it("is executed by the clock, its rows as far apart as it says, until it is valid no more", () => {
+  it("is executed by the clock, with its own period between rows, until it expires", () => {
     const core = begun();
     expect(core.chunk(5, CHUNK)).toBe("taken");
     expect([20, 100, 180].map((at) => core.tick(at).row)).toEqual([0, 1, 1]);
@@ -22,7 +22,7 @@ describe("a chunk", () => {
     expect(core.tick(220)).toMatchObject({ hold: "expired" });
   });
 
-  it("ends with its rows where those end first", () => {
+  it("ends after its last row, even if it is still valid", () => {
     const core = begun();
     core.chunk(5, { ...CHUNK, validUntilStep: 1000, rows: 2 });
     expect([180, 200].map((at) => core.tick(at).hold)).toEqual(["", "expired"]);
@@ -31,7 +31,7 @@ describe("a chunk", () => {
   it.each([
     ["of another episode", { episode: 2 }, "other_episode"],
     ["of a step that was never sent", { startStep: 7 }, "unknown"],
-    ["that is over", { validUntilStep: 0 }, "stale"],
+    ["that has expired", { validUntilStep: 0 }, "stale"],
     ["of an observation that is too old", { observationTime: -200 }, "late"],
   ])("%s is not executed", (_, more, fate) => {
     const core = begun();
@@ -39,7 +39,7 @@ describe("a chunk", () => {
     expect(core.tick(20).row).toBeUndefined();
   });
 
-  it("gives way to the newest, and never to an older one", () => {
+  it("is replaced by a newer chunk, and never by an older one", () => {
     const core = begun();
     core.tick(40);
     expect(core.chunk(45, { ...CHUNK, startStep: 2 })).toBe("taken");
@@ -49,14 +49,14 @@ describe("a chunk", () => {
 });
 
 describe("a hold", () => {
-  it("ends the chunk before it, whatever its reason", () => {
+  it("drops the current chunk for every reason", () => {
     const core = begun();
     core.chunk(5, CHUNK);
     expect(core.hold(10, { episode: 1, step: 0, reason: "late" })).toBe("taken");
     expect(core.tick(20)).toMatchObject({ row: undefined, hold: "late" });
   });
 
-  it("leaves the chunk its rest where it is for want of another and the robot is to finish, not where something is wrong", () => {
+  it("keeps the chunk with `finish` if only a chunk is missing, but not if the chunk is wrong", () => {
     const core = begun({ finish: true });
     core.chunk(5, CHUNK);
     core.hold(10, { episode: 1, step: 0, reason: "upstream_failed" });
@@ -66,7 +66,7 @@ describe("a hold", () => {
     expect(core.tick(40)).toMatchObject({ row: undefined, hold: "out_of_bounds" });
   });
 
-  it("is not heard of an older step or another episode", () => {
+  it("is ignored if it answers an older step or another episode", () => {
     const core = begun();
     core.tick(40);
     core.chunk(45, { ...CHUNK, startStep: 2 });
@@ -75,29 +75,29 @@ describe("a hold", () => {
     expect(core.tick(60).row).toBe(0);
   });
 
-  it("ends the loop where observations cannot be used three times in a row", () => {
+  it("ends the loop after three consecutive observations that cannot be used", () => {
     const core = begun();
     for (const _ of [1, 2, 3]) core.hold(5, { episode: 1, step: 0, reason: "invalid_observation" });
     expect(core.over).toBe("observation_rejected");
   });
 });
 
-describe("time", () => {
-  it("that goes back ends the loop", () => {
+describe("the clock", () => {
+  it("ends the loop if it goes back", () => {
     const core = begun();
     core.tick(1000);
     expect(core.tick(900)).toMatchObject({ hold: "clock", row: undefined });
     expect(core.over).toBe("clock");
   });
 
-  it("that is passed over passes steps over: each is sent once", () => {
+  it("skips steps after a pause, and sends each step once", () => {
     const core = begun();
     expect([20, 22, 100, 105].map((at) => core.tick(at).send)).toEqual([true, false, true, false]);
     expect(core.step).toBe(5);
   });
 });
 
-it("executes nothing of an episode after its reset, and nothing after it was stopped", () => {
+it("executes no row of an episode after its reset, and none after a stop", () => {
   const core = begun();
   core.chunk(5, CHUNK);
   expect(core.reset(10)).toBe(2);
@@ -109,7 +109,7 @@ it("executes nothing of an episode after its reset, and nothing after it was sto
   expect(core.chunk(45, { ...CHUNK, episode: 2 })).toBe("over");
 });
 
-it("never executes a row outside of a chunk's own steps, of another episode or after a hold, whatever comes when", () => {
+it("never executes a row outside its chunk's steps, of another episode or after a hold, for arbitrary events", () => {
   const event = fc.oneof(
     { weight: 5, arbitrary: fc.record({ kind: fc.constant("tick" as const), ms: fc.nat(90) }) },
     fc.record({

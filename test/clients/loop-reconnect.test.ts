@@ -1,19 +1,19 @@
-/** A loop whose connection is lost: when the next stream is opened. */
+/** When a loop opens its next stream after it has lost its connection. */
 import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { InferenceService } from "../../clients/typescript/src/gen/limber/v1/inference_service_pb.ts";
 import { Loop } from "../../clients/typescript/src/loop/loop.ts";
 
-/** Waits for turns of the event loop, and for no time. */
+/** Waits for turns of the event loop, without a delay. */
 const turns = async (isDone: () => boolean): Promise<void> => {
   for (let i = 0; i < 200 && !isDone(); i++) await new Promise((resolve) => setImmediate(resolve));
 };
 
-// A pause never ends by itself.
+// Pauses never end by themselves.
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout"] }));
 afterEach(() => void vi.useRealTimers());
 
-/** A gateway that opens each stream and then loses its connection when it is told to. */
+/** A gateway that opens each stream and loses its connection on demand. */
 function gateway() {
   const streams: { lose(): void }[] = [];
   const transport = createRouterTransport(({ service }) => {
@@ -30,9 +30,9 @@ function gateway() {
 }
 
 it.each([
-  ["at once where the stream had lasted", 5_000, 2],
-  ["after a pause where it broke as soon as it was open", 5, 1],
-])("dials again %s", async (_, lastedMs, opened) => {
+  ["at once after a stable stream", 5_000, 2],
+  ["after a pause if the stream broke right after it opened", 5, 1],
+])("reconnects %s", async (_, lastedMs, opened) => {
   let at = 0;
   const { transport, streams } = gateway();
   const loop = new Loop(transport, { model: "acme/base", rateHz: 10 }, () => at);

@@ -1,4 +1,4 @@
-/** The golden traces of `clients/conformance`, replayed by the TypeScript client's core: equal decisions, or it is another robot. */
+/** Replays the golden traces of `clients/conformance` with the TypeScript client's core, which must make the same decisions. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -13,7 +13,7 @@ interface Head {
   readonly episode: number;
 }
 
-/** One line of a trace; each has one of these beside its time. */
+/** One line of a trace: its time and exactly one of these events. */
 interface Line {
   readonly at: number;
   readonly tick?: true;
@@ -34,7 +34,7 @@ interface Line {
   readonly expect?: unknown;
 }
 
-/** What the core comes to at a line, in the words of the traces. */
+/** Returns the core's result for a line, in the words of the traces. */
 function taken(core: LoopCore, { at, tick, opened, chunk, hold, lost, ended, reset, stop }: Line): unknown {
   if (tick) {
     const decision = core.tick(at);
@@ -55,11 +55,11 @@ function taken(core: LoopCore, { at, tick, opened, chunk, hold, lost, ended, res
   else if (lost) core.lost(at);
   else if (ended) core.ended(at, ended);
   else if (stop !== undefined) core.stop(stop);
-  else throw new Error(`a trace has an event that is not known: ${at}`);
+  else throw new Error(`unknown event in the trace: ${at}`);
   return undefined;
 }
 
-describe.runIf(files.length > 0)("a trace comes to the recorded decisions", () => {
+describe.runIf(files.length > 0)("a trace produces the recorded decisions", () => {
   it.each(files)("%s", (file) => {
     const [head, ...lines] = readFileSync(join(TRACES, file), "utf8").trim().split("\n");
     const { rate_hz, finish, episode } = JSON.parse(head!) as Head;
