@@ -1,9 +1,9 @@
-"""What the loop costs beside bare stubs, per control step: `python bench.py [STEPS]`, with the package installed or PYTHONPATH set.
+"""Compares the cost of a control step with bare stubs: `python bench.py [STEPS]`, with the package installed or PYTHONPATH set.
 
-It prints microseconds of CPU of this process for each step: `core` decides alone; `tick` takes an observation of seven numbers, decides and hands it
-to the sender; `stubs` builds and serialises the same message by hand. Then the same with a picture of 224 x 224, which `tick` copies and the sender
-encodes; then with chunks of sixteen rows, one for eight steps, which stubs parse, and of which `tick` gives a row each. No gateway is asked: what a
-stream costs is the same for both. `clients/cpp/bench` measures the same in C++.
+It prints this process's CPU time in microseconds per step. `core` only decides; `tick` accepts an observation of seven numbers, decides and passes it
+to the sender; `stubs` builds and serializes the same message by hand. The same again with an image of 224 x 224, which `tick` copies and the sender
+encodes; then with chunks of sixteen rows, one for eight steps, which stubs parse, and of which `tick` returns one row each. No gateway is used,
+because the cost of a stream is equal in both cases. `clients/cpp/bench` measures the same in C++.
 """
 
 import sys
@@ -29,7 +29,7 @@ def cost(name: str, step: object) -> None:
 
 
 class Still:
-    """A client whose loop is never opened: what `tick` does by itself is left."""
+    """A client whose loop is never opened, so only the cost of `tick` remains."""
 
     addresses = ()
 
@@ -72,7 +72,7 @@ def main() -> None:
         made = control_loop_pb2.LoopChunk(action=action, start_step=step, valid_until_step=step + 16, episode=1)
         return answer(chunk=made).SerializeToString()
 
-    # What a gateway would send is made before it is measured.
+    # The gateway's messages are built before the measurement.
     chunks = {step: chunk(step) for step in range(0, STEPS + 100, 8)}
 
     def answered(i: int) -> None:

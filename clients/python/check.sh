@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What has to hold for the Python clients and the ROS 2 package: fresh stubs, types, wheels that build without a network, and the tests, against a
-# gateway that the project's own command starts. `check.sh --quick` leaves out the wheels. Ends with 75 where Python's packages cannot be had.
+# Checks the Python clients and the ROS 2 package: generated stubs, types, wheels that build without a network, and the tests, against a gateway that
+# it starts. `check.sh --quick` skips the wheels. Exits with 75 if Python or its packages are not available.
 set -euo pipefail
 cd "$(dirname "$0")"
 root=$(cd ../.. && pwd)
@@ -19,7 +19,7 @@ packages=(grpcio==1.84.0 grpcio-tools==1.84.0 protobuf==7.36.2 numpy==2.4.6 pill
   build==1.6.1 gymnasium==1.3.0 websockets==17.1 msgpack==1.2.3 mcp==2.3.0 pyyaml==6.0.3)
 if [ "$(cat "$venv/packages" 2>/dev/null)" != "${packages[*]}" ]; then
   rm -rf "$venv"
-  # pip's own tries for a registry that is not there would take minutes.
+  # pip's own retries would take minutes if no registry is reachable.
   if ! "$python" -m venv "$venv" >/dev/null 2>&1 ||
     ! timeout 300 "$venv/bin/pip" install --quiet --retries 1 --timeout 15 "${packages[@]}" >"$venv/log" 2>&1; then
     echo "python: its packages cannot be installed"
@@ -41,11 +41,11 @@ MYPYPATH=../ros2/limber_ros2 mypy --cache-dir "$scratch/mypy" limber ../ros2/lim
 
 tested=.
 if [ "$quick" != --quick ]; then
-  # Without isolation nothing is downloaded: hatchling is there. The tests run on what a user would install.
+  # Without isolation nothing is downloaded, because hatchling is installed. The tests run on the built wheels.
   python -m build --no-isolation --outdir "$scratch/dist" . >/dev/null
   python -m build --no-isolation --outdir "$scratch/dist" ../lerobot_policy_limber >/dev/null
   python -m venv --system-site-packages "$scratch/fresh"
-  # The packages of the environment above, and the wheels.
+  # Makes the packages of the environment above visible next to the wheels.
   echo "$venv/lib/$(basename "$(echo "$venv"/lib/python3*)")/site-packages" >"$(echo "$scratch"/fresh/lib/python3*/site-packages)/above.pth"
   "$scratch/fresh/bin/pip" install --quiet --no-index --no-deps "$scratch"/dist/*.whl
   export PATH="$scratch/fresh/bin:$PATH"
@@ -68,10 +68,10 @@ LIMBER_URL=$(said today 'limber ready ')
 export LIMBER_KEY LIMBER_URL LIMBER_GATEWAY="$root"
 
 if [ "$quick" != --quick ]; then
-  # A robot at 100 Hz over two gateways that are killed in turn; an hour of it is `npm run chaos python`.
+  # A robot at 100 Hz over two gateways that are killed in turn; `npm run chaos python` runs it for an hour.
   LIMBER_PYTHON="$venv/bin/python" node "$root/test/slow/chaos/python.ts" 15 5
 fi
 export PYTHONPATH=$tested PYTHONDONTWRITEBYTECODE=1
-# What is installed is tested, and not what lies here.
+# Test the installed packages, not the sources in this folder.
 [ -n "$tested" ] || export PYTHONSAFEPATH=1
 python -m pytest -q -p no:cacheprovider tests

@@ -1,8 +1,8 @@
-"""A robot that looks for what no robot may do: `python endurance.py URL,URL KEY SECONDS`; `npm run chaos python` runs it.
+"""A robot that detects stale actions and actions of other episodes: `python endurance.py URL,URL KEY SECONDS`; `npm run chaos python` runs it.
 
-At 100 Hz it sends what its model's answers can be told by: the episode, and a number for each observation. So each action that the client has
-it execute says what it answers, and the robot checks that by itself, whatever the client counted. A new episode begins every seven seconds. It
-ends with 1 where an action was stale or of another episode, and prints one line of JSON.
+At 100 Hz it sends observations that identify its model's answers: the episode, and a number for each observation. Each executed action therefore
+identifies the observation that it answers, and the robot checks it independently of the client's counters. A new episode begins every 7 s. Exits
+with 1 if an action was stale or of another episode. Prints one line of JSON.
 """
 
 import json
@@ -14,9 +14,9 @@ import limber
 RATE_HZ = 100
 HORIZON = 16
 EPISODE_S = 7.0
-#: One episode is so far from the next in what is sent.
+#: Distance between the values of two consecutive episodes.
 APART = 1_000_000
-#: A chunk lasts so long, and a control step may be read a step late.
+#: Duration of a chunk plus one control step.
 LONGEST_S = (HORIZON + 1) / RATE_HZ
 
 
@@ -37,14 +37,14 @@ def main() -> int:
             sensed.append(now)
             tick = loop.tick([episode * APART + len(sensed) - 1])
             if tick.action is not None:
-                # The model adds a hundredth for each row.
+                # The model adds 0.01 for each row.
                 of, number = divmod(int(tick.action[0] + 1e-6), APART)
                 if of != episode:
                     mixed += 1
-                    faults.append(f"in episode {episode} an action of episode {of}")
+                    faults.append(f"episode {episode}: executed an action of episode {of}")
                 elif number >= len(sensed) or now - sensed[number] > LONGEST_S:
                     stale += 1
-                    faults.append(f"an action for what was sensed {(now - sensed[min(number, len(sensed) - 1)]) * 1000:.0f} ms before")
+                    faults.append(f"executed an action for an observation from {(now - sensed[min(number, len(sensed) - 1)]) * 1000:.0f} ms ago")
             due = max(due + 1 / RATE_HZ, now)
             time.sleep(max(0.0, due - time.monotonic()))
         stats = loop.stats

@@ -1,7 +1,7 @@
-"""Makes `limber/_gen` and `limber/_reasons.py` from `proto/`.
+"""Generates `limber/_gen` and `limber/_reasons.py` from `proto/`.
 
-    python clients/python/generate.py            # writes them
-    python clients/python/generate.py --check    # fails where they are not what proto/ makes
+    python clients/python/generate.py            # writes the files
+    python clients/python/generate.py --check    # fails if they differ from the output for proto/
 
 It needs `buf` (of the project's node_modules) and grpcio-tools of the version below. What it makes carries no options of the schema, registers
 in a descriptor pool of its own, and asks for no version of protobuf: it stands beside other stubs of the same files, and beside whatever
@@ -21,17 +21,17 @@ from pathlib import Path
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-# The version whose output is committed; another one's differs in comments.
+# The version that generated the committed output; other versions generate different comments.
 GRPC_TOOLS = "1.84.0"
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 PACKAGE = HERE / "limber"
-# What robots and their suppliers speak; the gateways' own talk and SCIM are left out.
+# The services for robots and providers; gateway-to-gateway services and SCIM are excluded.
 FOLDERS = ("limber/v1/", "limber/edge/", "limber/policy/", "limber/outbound/", "google/rpc/")
-# Files that say how the edge serves the schema, and nothing of what is in a message.
+# Files that describe only how the edge serves the schema, and nothing in a message.
 OPTIONS = ("buf/validate/validate.proto", "google/api/annotations.proto", "google/api/http.proto", "google/protobuf/descriptor.proto")
 
-# Families whose name Python has given away.
+# Families whose names collide with Python's builtins.
 FAMILIES = {"PermissionError": "PermissionRefused", "TimeoutError": "OutOfTime"}
 
 POOL = '''"""The descriptor pool of this package alone: other stubs of the same files, in the default pool, do no harm to these."""
@@ -42,7 +42,7 @@ from google.protobuf.internal import builder
 POOL = descriptor_pool.DescriptorPool()
 for _known in (any_pb2, duration_pb2, struct_pb2):
     _file = POOL.AddSerializedFile(_known.DESCRIPTOR.serialized_pb)
-    # Older protobuf makes no class by itself for a message of another file.
+    # Older protobuf versions do not create classes for messages of other files by themselves.
     _made: dict[str, object] = {}
     builder.BuildMessageAndEnumDescriptors(_file, _made)
     builder.BuildTopDescriptorsAndMessages(_file, __name__, _made)
@@ -50,7 +50,7 @@ for _known in (any_pb2, duration_pb2, struct_pb2):
 
 
 def image() -> descriptor_pb2.FileDescriptorSet:
-    """All files of the schema, with comments."""
+    """Returns all files of the schema, with comments."""
     local = ROOT / "node_modules" / ".bin" / "buf"
     buf = str(local) if local.exists() else "buf"
     with tempfile.TemporaryDirectory() as folder:
@@ -60,9 +60,9 @@ def image() -> descriptor_pb2.FileDescriptorSet:
 
 
 def stripped(files: descriptor_pb2.FileDescriptorSet) -> descriptor_pb2.FileDescriptorSet:
-    """The same without options, comments, and files that only options need."""
+    """Returns the files without options, comments, and files that only options need."""
     bare = descriptor_pb2.FileDescriptorSet.FromString(files.SerializeToString())
-    # Options of the schema's own are extensions that are not known here.
+    # The schema's own options are extensions that are not known here.
     bare.DiscardUnknownFields()
     kept = descriptor_pb2.FileDescriptorSet()
     for file in bare.file:
@@ -81,7 +81,7 @@ def stripped(files: descriptor_pb2.FileDescriptorSet) -> descriptor_pb2.FileDesc
 
 
 def rewritten(text: str) -> str:
-    """A generated module that imports from this package, registers in its own pool, and takes any protobuf."""
+    """Rewrites a generated module to import from this package, register in its own pool, and accept any protobuf version."""
     text = re.sub(r"^from (limber|google\.rpc)(\.\S+)? import", r"from limber._gen.\1\2 import", text, flags=re.M)
     text = re.sub(r"^import (limber|google\.rpc)\.", r"import limber._gen.\1.", text, flags=re.M)
     text = text.replace("_descriptor_pool.Default()", "_POOL")
@@ -118,13 +118,13 @@ def camel(word: str) -> str:
 
 
 def reasons(files: descriptor_pb2.FileDescriptorSet) -> str:
-    """The module of one exception class for each reason."""
+    """Returns the module with one exception class for each reason."""
     pool = descriptor_pool.DescriptorPool()
     for file in files.file:
         pool.Add(file)
     options_class = message_factory.GetMessageClass(pool.FindMessageTypeByName("google.protobuf.EnumValueOptions"))
     refusal = pool.FindExtensionByName("limber.edge.v1.refusal")
-    # Its class has to exist before the extension is read.
+    # The class must exist before the extension is read.
     message_factory.GetMessageClass(refusal.message_type)
     families = pool.FindEnumTypeByName("limber.edge.v1.ErrorType").values_by_number
     file = next(file for file in files.file if file.name == "limber/v1/reason.proto")
@@ -158,7 +158,7 @@ def reasons(files: descriptor_pb2.FileDescriptorSet) -> str:
 
 
 def differences(made: Path, kept: Path) -> list[str]:
-    """Names that are not equal in both folders."""
+    """Returns the names of files that differ between the folders."""
     names = {str(path.relative_to(top)) for top in (made, kept) for path in top.rglob("*.py*") if "__pycache__" not in path.parts}
     return sorted(
         name

@@ -118,7 +118,7 @@ def addresses(url: str | Sequence[str]) -> tuple[Address, ...]:
     found = []
     for each in urls:
         if not isinstance(each, str):
-                        raise BadInput(f"url must be a string such as http://127.0.0.1:8080, got {type(each).__name__}")
+            raise BadInput(f"url must be a string such as http://127.0.0.1:8080, got {type(each).__name__}")
         try:
             parts = urlsplit(each)
             port = parts.port

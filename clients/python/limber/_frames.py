@@ -112,7 +112,7 @@ def check_image(value: ImageLike, name: str) -> None:
         scale = "(image * 255).astype(np.uint8)" if value.dtype.kind == "f" else "image.astype(np.uint8)"
         raise BadInput(f"{name} must be uint8 from 0 to 255, got {value.dtype}; use {scale}")
     if 0 in value.shape[:2] or max(value.shape[:2]) > _MOST_SIDE:
-                raise BadInput(f"{name} must have 1 to {_MOST_SIDE} pixels on each side, got {value.shape[1]} x {value.shape[0]}")
+        raise BadInput(f"{name} must have 1 to {_MOST_SIDE} pixels on each side, got {value.shape[1]} x {value.shape[0]}")
 
 
 def encoded(value: ImageLike, hint: FrameHint | None, name: str) -> bytes:

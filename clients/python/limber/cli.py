@@ -31,7 +31,7 @@ def credentials_file() -> Path:
     return Path(home) / "limber" / "credentials.json"
 
 
-def _kept() -> dict[str, str]:
+def _stored_login() -> dict[str, str]:
     try:
         kept = json.loads(credentials_file().read_text())
     except FileNotFoundError:
@@ -43,7 +43,7 @@ def _kept() -> dict[str, str]:
 
 def _client(options: argparse.Namespace) -> Limber:
     """Creates a client from the options, the environment, or the stored login, in this order."""
-    kept = _kept()
+    kept = _stored_login()
     url = options.url or os.environ.get("LIMBER_URL") or kept.get("url") or "http://127.0.0.1:8080"
     key = os.environ.get("LIMBER_KEY") or kept.get("key") or ""
     if not key:
@@ -75,7 +75,7 @@ def _numbers(text: str) -> list[float]:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of numbers such as 0,0.5,1") from None
 
 
-def _named(text: str) -> tuple[str, Path]:
+def _image_argument(text: str) -> tuple[str, Path]:
     name, equals, path = text.rpartition("=")
     return (name if equals else "", Path(path))
 
@@ -187,7 +187,7 @@ def probe(options: argparse.Namespace) -> int:
     scheme = options.address.partition("://")[0]
     runtime = options.runtime or {"ws": "openpi-ws", "wss": "openpi-ws", "grpc": "limber-policy", "tcp": "gr00t-zmq"}.get(scheme, "")
     if options.gateway or runtime not in ("openpi-ws", "limber-policy"):
-        return _by_gateway(options, runtime)
+        return _gateway_probe(options, runtime)
     server: Server
     if runtime == "openpi-ws":
         server = OpenpiServer(options.address, options.profile or "openpi/droid", options.timeout_s)
@@ -200,7 +200,7 @@ def probe(options: argparse.Namespace) -> int:
     return 0 if report.passed else 1
 
 
-def _by_gateway(options: argparse.Namespace, runtime: str) -> int:
+def _gateway_probe(options: argparse.Namespace, runtime: str) -> int:
     """Runs the gateway's own probe for protocols that this package does not implement."""
     node = shutil.which("node")
     program = Path(options.gateway or "") / "src" / "cli.ts"
@@ -274,7 +274,7 @@ def parser() -> argparse.ArgumentParser:
     part = command("act", act, "Requests one action chunk.")
     part.add_argument("model")
     part.add_argument("--state", type=_numbers, metavar="N,N,…", help="proprioception: the robot's state")
-    part.add_argument("--image", type=_named, action="append", default=[], metavar="CAMERA=FILE", help="an image; can be repeated")
+    part.add_argument("--image", type=_image_argument, action="append", default=[], metavar="CAMERA=FILE", help="an image; can be repeated")
     part.add_argument("--instruction")
     part.add_argument("--action-space")
     part.add_argument("--horizon", type=int)

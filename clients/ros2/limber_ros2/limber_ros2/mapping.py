@@ -27,7 +27,7 @@ _PATH = re.compile(rf"{_NAME}(?:\.{_NAME}|\[[^\[\]]+\])*")
 _PART = re.compile(rf"({_NAME})|\[([^\[\]]+)\]")
 _TYPE = re.compile(r"[a-z][a-z0-9_]*/msg/[A-Za-z][A-Za-z0-9]*")
 #: Bytes per pixel, and the offsets of red, green and blue.
-_COLOURS: Mapping[str, tuple[int, tuple[int, ...]]] = {
+_COLORS: Mapping[str, tuple[int, tuple[int, ...]]] = {
     "rgb8": (3, (0, 1, 2)),
     "bgr8": (3, (2, 1, 0)),
     "rgba8": (4, (0, 1, 2)),
@@ -156,9 +156,9 @@ def picture(message: Any, where: str) -> NDArray[np.uint8] | bytes:
     if hasattr(message, "format"):
         return bytes(message.data)
     encoding = str(getattr(message, "encoding", ""))
-    if encoding not in _COLOURS:
-        raise MappingError(f"{where}: unsupported encoding {encoding!r}; use {', '.join(_COLOURS)}, or compressed images")
-    width, order = _COLOURS[encoding]
+    if encoding not in _COLORS:
+        raise MappingError(f"{where}: unsupported encoding {encoding!r}; use {', '.join(_COLORS)}, or compressed images")
+    width, order = _COLORS[encoding]
     rows = _rows(message, width, where)
     pixels = rows.reshape(rows.shape[0], -1, width)[:, :, list(order)]
     return np.ascontiguousarray(pixels[:, :, 0] if width == 1 else pixels)
