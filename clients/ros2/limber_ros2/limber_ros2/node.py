@@ -71,7 +71,7 @@ class LimberNode(Node):  # type: ignore[misc]
         # A run occupies a thread; services, topics and cancellations need other threads.
         group = ReentrantCallbackGroup()
         for i, source in enumerate(self._robot.sources):
-            self._listen(source, lambda message, i=i: self._sensing.callback(i, message), group)
+            self._listen(source, lambda message, i=i: self._sensing.took(i, message), group)
         done = self._robot.done
         if done is not None:
             self.create_subscription(get_message(done.type), done.topic, self._took_done, _DEPTH, callback_group=group)
