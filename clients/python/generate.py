@@ -42,7 +42,7 @@ from google.protobuf.internal import builder
 POOL = descriptor_pool.DescriptorPool()
 for _known in (any_pb2, duration_pb2, struct_pb2):
     _file = POOL.AddSerializedFile(_known.DESCRIPTOR.serialized_pb)
-    # Older protobuf versions do not create classes for messages of other files by themselves.
+    # Older protobuf makes no class by itself for a message of another file.
     _made: dict[str, object] = {}
     builder.BuildMessageAndEnumDescriptors(_file, _made)
     builder.BuildTopDescriptorsAndMessages(_file, __name__, _made)
