@@ -143,7 +143,7 @@ void RefusalsAreExceptionsOfTheirFamily() {
     EXPECT(refused.code() == "no_route_available" && refused.refusal().status == 409);
     EXPECT(!refused.refusal().details.dropped.empty() && !refused.refusal().request_id.empty());
     EXPECT(refused.suggestions().at(0).field == "provider.max_latency_ms");
-    EXPECT(Has(refused.what(), "would admit"));
+    EXPECT(Has(refused.what(), "to admit"));
   }
   EXPECT(Has(Throws<limber::NotFoundError>([&] { client.Act("reference/potentialnav", Seen(), Twist()); }), "reference/potential-nav"));
   EXPECT(Has(Throws<limber::AuthenticationError>([] { limber::Client(url, "lmb_sk_wrong").Act(kNav, Seen(), Twist()); }), "invalid_api_key"));

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -161,7 +162,7 @@ class _CallRunner:
         served: Served,
         threads: int,
         send: Callable[[policy_service_pb2.ActResponse], None],
-        tell: Callable[[str], None] = print,
+        tell: Callable[[str], None],
     ) -> None:
         self._policy = policy
         self._served = served
@@ -435,6 +436,10 @@ def _declare(client: Limber, served: Served, tell: Callable[[str], None]) -> Non
     tell(f"serve: {served.model} is live")
 
 
+def _to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
 class PolicyServer:
     """Serves the same policy on a listening port: `limber.policy.v1` over gRPC. Use it as a context manager.
 
@@ -489,7 +494,7 @@ class PolicyServer:
 
     def Act(self, requests: Iterator[policy_service_pb2.ActRequest], context: grpc.ServicerContext) -> Iterator[policy_service_pb2.ActResponse]:
         outbox: queue.Queue[policy_service_pb2.ActResponse | None] = queue.Queue()
-        runner = _CallRunner(self._policy, self.served, self._threads, outbox.put)
+        runner = _CallRunner(self._policy, self.served, self._threads, outbox.put, _to_stderr)
 
         def read() -> None:
             with contextlib.suppress(Exception):

@@ -109,12 +109,12 @@ def test_a_policy_function_returns_its_rows() -> None:
 def test_a_policy_whose_chunks_are_shorter_returns_its_complete_chunk(capsys: pytest.CaptureFixture[str]) -> None:
     made = answer_of(lambda asked: [[1, 2]], observations=SEEN).chunk
     assert [list(step.values) for step in made.steps] == [[1, 2]]
-    assert "the policy returned 1 of 2 requested steps" in capsys.readouterr().out
+    assert "the policy returned 1 of 2 requested steps" in capsys.readouterr().err
 
 
 def test_a_failed_call_is_logged_in_the_policys_process(capsys: pytest.CaptureFixture[str]) -> None:
     answer_of(lambda asked: 1 / 0, observations=SEEN)
-    assert "serve: call failed: ZeroDivisionError: division by zero" in capsys.readouterr().out
+    assert "serve: call failed: ZeroDivisionError: division by zero" in capsys.readouterr().err
 
 
 def test_a_policy_with_openpis_interface_answers() -> None:

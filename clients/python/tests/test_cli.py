@@ -89,7 +89,7 @@ SERVED = Served(model="acme/x", provider="acme", action_space="base_twist_2d", s
 
 def probed(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, dict[str, Any]]:
     code = main(["probe", *args, "--json", "--timeout-s", "5"])
-    report = json.loads(capsys.readouterr().out.splitlines()[-1])  # the server logs to the same stream
+    report = json.loads(capsys.readouterr().out)
     return code, {check["name"]: check for check in report["checks"]}
 
 

@@ -142,7 +142,7 @@ it("warns of variables that begin as settings do and are none, with the nearest"
   });
   expect(gateway.stderr().trim().split("\n")).toEqual([
     "limber: LIMBER_DRAIN_DELAY is not a setting; did you mean LIMBER_DRAIN_DELAY_S?",
-    "limber: LIMBER_ZZYZX is no setting",
+    "limber: LIMBER_ZZYZX is not a setting",
   ]);
   await gateway.end("SIGTERM");
 });
