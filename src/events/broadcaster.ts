@@ -1,4 +1,4 @@
-/** Sends spans of calls to the targets of their organisations, from bounded buffers; what is not taken in time is dropped and counted. */
+/** Sends spans of calls to the targets of their organizations, from bounded buffers; what is not taken in time is dropped and counted. */
 import type { Resource } from "@opentelemetry/resources";
 import type { ReadableSpan } from "@opentelemetry/sdk-trace";
 import { every, now, steadyNow } from "../clock.ts";
@@ -44,7 +44,7 @@ interface BroadcasterDeps {
   warn(text: string, cause: unknown): void;
 }
 
-/** What an organisation with targets does with its calls. */
+/** What an organization with targets does with its calls. */
 export interface CallWatch {
   /** Takes in a call that ended. */
   ended(call: EndedCall): void;
@@ -73,7 +73,7 @@ interface SpansNotTaken {
   readonly retryAfterMs?: number;
 }
 
-/** The targets of all organisations, and what waits for each. One for a replica. */
+/** The targets of all organizations, and what waits for each. One for a replica. */
 export class Broadcaster {
   readonly #deps: BroadcasterDeps;
   readonly #orgs = new Map<string, CallWatch>();
@@ -95,7 +95,7 @@ export class Broadcaster {
     reload();
   }
 
-  /** What an organisation does with its calls; undefined for all those that have no target. */
+  /** What an organization does with its calls; undefined for all those that have no target. */
   of(orgId: string): CallWatch | undefined {
     return this.#orgs.get(orgId);
   }

@@ -18,7 +18,7 @@ export const EVENT_NAMES: ReadonlyMap<string, string> = new Map(
 );
 
 /**
- * Emits an event of an organisation, if the transaction is committed. Call it after the writes of the cause: the locks that
+ * Emits an event of an organization, if the transaction is committed. Call it after the writes of the cause: the locks that
  * those took then give the events of one thing the order in which they happened. Name the workspace that the cause belongs to, if any.
  */
 export const emit = (tx: Tx, orgId: string, data: EventData, workspaceId?: string): Promise<void> =>

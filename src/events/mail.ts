@@ -139,7 +139,7 @@ export class MailSender {
     const keyId = event.data.case === "keyExpiring" ? event.data.value.keyId : jobKey;
     const own = keyId === undefined ? undefined : await ownerOfKey(sql, keyId, name);
     if (own !== undefined) return own.wants ? [own.email] : [];
-    // A key that ends takes robots along; work that a key of the organisation asked for is fetched by who asked.
+    // A key that ends takes robots along; work that a key of the organization asked for is fetched by who asked.
     if (event.data.case !== "keyExpiring") return [];
     return peopleToTell(sql, orgId, { roles: OTHERS, ...around });
   }
@@ -319,9 +319,9 @@ const textOfInvite = ({ org, url, days }: { org: string; url: string; days: numb
   written({
     subject: `You are invited to ${org}`,
     lines: [
-      `You are invited to the organisation ${org} at ${BRAND}.`,
+      `You are invited to the organization ${org} at ${BRAND}.`,
       `The link below accepts the invite and signs you in, once, within ${days} days. Whoever has it can do so: don't pass it on.`,
-      "If you don't know the organisation, nothing happens unless you open it.",
+      "If you don't know the organization, nothing happens unless you open it.",
     ],
     link: { href: url, text: "Accept the invite" },
   });

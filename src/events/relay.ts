@@ -1,4 +1,4 @@
-/** Publishes events from the outbox to NATS: at least once each, under one id, and each organisation's in their order. */
+/** Publishes events from the outbox to NATS: at least once each, under one id, and each organization's in their order. */
 import { after, sleep } from "../clock.ts";
 import { random } from "../random.ts";
 import type { Notifications } from "../store/database/notifications.ts";

@@ -1,4 +1,4 @@
-/** Organisations, their keys, their credit and what they used. */
+/** Organizations, their keys, their credit and what they used. */
 import { create, type JsonObject } from "@bufbuild/protobuf";
 import {
   type Commitment,
@@ -112,7 +112,7 @@ export function accountService(deps: AccountDeps): Implementation<typeof Account
   };
 }
 
-// What an organisation settles for all its calls.
+// What an organization settles for all its calls.
 
 /** The RPCs about settings. */
 function settingsCalls({
@@ -176,7 +176,7 @@ const reachUnder = ({ trust }: OrgSettings): Reach => reachOfTier(trust);
 const authorityUnder = (settings: OrgSettings): Authority =>
   authorityOfStanding({ role: "owner", workspaceIds: [] }, settings);
 
-/** Refuses a key that is narrowed in any dimension to widen what all keys of an organisation or a workspace may do. */
+/** Refuses a key that is narrowed in any dimension to widen what all keys of an organization or a workspace may do. */
 export function refuseNarrowed(giver: Authority | undefined, after: OrgSettings, before: OrgSettings): void {
   if (!giver) return;
   const { permissions, regions, zdr, trust } = giver;
@@ -217,7 +217,7 @@ export async function refuseUnknownPreset(
   if (!known)
     throw refuse(
       Reason.PRESET_NOT_FOUND,
-      "this organisation has no preset of this name",
+      "this organization has no preset of this name",
       {},
       { param: "default_preset" },
     );
@@ -323,7 +323,7 @@ const marginMessage = (row: MarginRow): Margin => {
   });
 };
 
-// What an organisation promises to spend each month.
+// What an organization promises to spend each month.
 
 /** The RPC about commitments. */
 function commitmentCalls({
@@ -382,7 +382,7 @@ export const commitmentMessage = (promised: CommitmentRecord): Commitment =>
     ...shareOf(promised),
   });
 
-// Leaving: everything of an organisation as files, and its end.
+// Leaving: everything of an organization as files, and its end.
 
 /** An export that did not come about within a day is given up. */
 const LIFE_S = 86_400;
@@ -394,11 +394,11 @@ type LeavingCalls = Pick<
   "deleteOrg" | "exportOrg" | "getOrgExport" | "downloadOrgExport"
 >;
 
-/** The RPCs by which an organisation takes its data along, and ends. */
+/** The RPCs by which an organization takes its data along, and ends. */
 function leavingCalls({ sql, settled }: Pick<KeyParts, "sql" | "settled">): LeavingCalls {
   const exportOf = async (orgId: string, jobId: string): Promise<JobRecord> => {
     const job = await findJob(sql, { orgId, workspaceId: undefined }, "export", jobId);
-    if (!job) throw refuse(Reason.NOT_FOUND, "there is no export of this name", {}, { param: "job_id" });
+    if (!job) throw refuse(Reason.NOT_FOUND, "export not found", {}, { param: "job_id" });
     return job;
   };
 
@@ -410,7 +410,7 @@ function leavingCalls({ sql, settled }: Pick<KeyParts, "sql" | "settled">): Leav
       await settled(orgId);
       const forfeitedMicro = await tx(sql, async (tx) => {
         const contents = await contentsOfOrg(tx, orgId);
-        if (!contents) throw refuse(Reason.NOT_FOUND, "there is no organisation of this name");
+        if (!contents) throw refuse(Reason.NOT_FOUND, "organization not found");
         assertMayGo(contents, { force, isOperator: call.principal.kind === "admin" });
         const { records, hash } = await deleteOrg(tx, orgId);
         const details = { forfeited_usd: toUsd(contents.balanceMicro), audit_records: records, audit_hash: hash };

@@ -1,4 +1,4 @@
-/** Robots that agents move: armed by people, run by an agent for a limited time. */
+/** Armed robots: users arm them, and an agent runs them for a limited time. */
 import { create, equals, toJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
 import {
@@ -26,22 +26,22 @@ import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { callersReach } from "./permissions.ts";
 import { confinedTo, isNear } from "./reach.ts";
 
-/** A robot that attends begins within so many milliseconds. */
+/** How long an attending robot may take to start a run, in milliseconds. */
 const BEGIN_MS = 5_000;
-/** How often a run is looked at where no notification comes. */
+/** How often to poll a run if no notification arrives. */
 const LOOK_MS = 500;
 const DEFAULT_WAIT_S = 30;
 
-/** What arming depends on. */
+/** Dependencies of arming. */
 export interface ArmingDeps {
   sql: Sql;
   stops: ActiveStops;
   robots: AttendedRobots;
 }
 
-/** The RPCs of armings and runs. */
+/** The RPCs for armings and runs. */
 export function armingService({ sql, stops, robots }: ArmingDeps): Implementation<typeof ArmingService> {
-  /** A run that the caller reaches: its own, or any of its workspace's where it may stop robots. */
+  /** Returns a run that the caller can access: its own, or any in its workspace if it may stop robots. */
   const reached = async (id: string, call: Call): Promise<store.RunRecord> => {
     const key = keyOf(call);
     const run = await store.findRun(sql, id);
@@ -52,7 +52,7 @@ export function armingService({ sql, stops, robots }: ArmingDeps): Implementatio
     return run;
   };
 
-  /** The run once it has ended, or as it is when the time is over. The caller that leaves ends it. */
+  /** Returns the run once it has ended, or its state at the timeout. Ends the run if the caller disconnects. */
   const awaited = async (run: store.RunRecord, waitMs: number, call: Call): Promise<store.RunRecord> => {
     const began = steadyNow();
     let seen = run;
@@ -63,7 +63,7 @@ export function armingService({ sql, stops, robots }: ArmingDeps): Implementatio
       if (seen.started === undefined && waitedMs >= BEGIN_MS) {
         seen = (await store.endRun(sql, run.id, "robot_absent", { unstarted: true })) ?? seen;
         if (seen.why === "robot_absent")
-          throw refuse(Reason.ROBOT_ABSENT, `${run.robotId} does not attend: it has to be connected by AttendRobot`);
+          throw refuse(Reason.ROBOT_ABSENT, `${run.robotId} is not connected; it must call AttendRobot first`);
         continue;
       }
       if (call.signal.aborted) {
@@ -78,19 +78,19 @@ export function armingService({ sql, stops, robots }: ArmingDeps): Implementatio
   return {
     async armRobot({ robotId, agent, models, bounds, maxSeconds, expiresIn }, call) {
       const key = keyOf(call);
-      // An application that could arm robots would need nobody.
+      // An application that could arm robots could move them without a user's consent.
       if (key.permissions !== undefined)
-        throw refuse(Reason.PERMISSION_DENIED, "a key that an application got by consent cannot arm robots");
+        throw refuse(Reason.PERMISSION_DENIED, "application keys cannot arm robots");
       if (key.robotId !== undefined && key.robotId !== robotId)
         throw refuse(Reason.SCOPE_DENIED, "this key is for another robot", { needed: [robotId] });
       if (key.scopes.length > 0 && !key.scopes.includes("act"))
         throw refuse(Reason.SCOPE_DENIED, "this call needs a key with the scope act", { needed: ["act"] });
       for (const [at, model] of models.entries())
         if (!mayUse(key, model))
-          throw refuse(Reason.MODEL_NOT_IN_SCOPE, `this key may not use ${model}`, {}, { param: `models.${at}` });
+          throw refuse(Reason.MODEL_NOT_IN_SCOPE, `this key cannot use ${model}`, {}, { param: `models.${at}` });
       assertBounds(bounds, undefined, "bounds");
       if (bounds && key.bounds && !equals(SafetyBoundsSchema, bounds, key.bounds))
-        throw violation("bounds", "cannot be stated by a key that has its own: it arms with those", "value_error");
+        throw violation("bounds", "must not be set by a key that has safety bounds; the key's own bounds apply", "value_error");
       const held = bounds ?? key.bounds;
       const { agentKey, clientId } = await agentOf(sql, agent, call);
       const createdMs = now();
@@ -154,7 +154,7 @@ export function armingService({ sql, stops, robots }: ArmingDeps): Implementatio
       await assertSameBounds(sql, arming);
       const run = await tx(sql, async (tx) => {
         const run = await store.askRun(tx, { arming, keyId: key.keyId, model, instruction, maxSeconds });
-        if (run === undefined) throw refuse(Reason.ROBOT_BUSY, `another run moves ${robotId}`);
+        if (run === undefined) throw refuse(Reason.ROBOT_BUSY, `${robotId} is busy with another run`);
         const details = { robot_id: robotId, arming_id: arming.id, model, max_seconds: maxSeconds };
         await audit(tx, { ...byCall(call), orgId: key.orgId, action: "robot.run", subject: run.id, details });
         return run;
@@ -183,13 +183,13 @@ export function armingService({ sql, stops, robots }: ArmingDeps): Implementatio
 }
 
 const noSuch = (what: "arming" | "run" | "key" | "client"): Refusal =>
-  refuse(Reason.NOT_FOUND, `there is no ${what} of this name`);
+  refuse(Reason.NOT_FOUND, `${what} not found`);
 
 /** Whether a key may use a model. */
 const mayUse = ({ models }: KeyPrincipal, model: string): boolean =>
   models.length === 0 || models.some((glob) => glob === model || glob === `${model.split("/")[0]}/*`);
 
-/** The agent that a robot is armed for: a key or an application of the caller's reach, and never the caller's own. */
+/** The agent that a robot is armed for: a key or application that the caller can access, and never the calling key itself. */
 async function agentOf(
   sql: Sql,
   agent: Parameters<Implementation<typeof ArmingService>["armRobot"]>[0]["agent"],
@@ -204,30 +204,30 @@ async function agentOf(
   const key = await findKey(sql, agent.value ?? "");
   if (key?.orgId !== orgId || key.revoked || !isNear(call, key.workspaceId)) throw noSuch("key");
   if (key.id === keyId)
-    throw violation("key_id", "is the calling key: a robot is armed for another one", "value_error");
+    throw violation("key_id", "must not be the calling key; a robot is armed for another key", "value_error");
   return { agentKey: key, clientId: undefined };
 }
 
-/** Why a robot may not be moved: it says what is armed, and nothing of what is armed for others. */
+/** Why a robot cannot be moved. Lists the caller's armings only, none of other keys. */
 function notArmed(robotId: string, armings: readonly store.ArmingRecord[], model: string): Refusal {
-  if (armings.length === 0) return refuse(Reason.ROBOT_NOT_ARMED, `nobody has armed ${robotId} for this key`);
+  if (armings.length === 0) return refuse(Reason.ROBOT_NOT_ARMED, `${robotId} is not armed for this key`);
   const forModel = armings.filter(({ models }) => models.includes(model));
   const needed = (forModel.length > 0 ? forModel : armings).flatMap(({ models, maxSeconds }) =>
     forModel.length > 0 ? [`max_seconds of ${maxSeconds} at most`] : models,
   );
   return refuse(
     Reason.ROBOT_NOT_ARMED,
-    forModel.length > 0 ? `${robotId} is not armed for so long` : `${robotId} is not armed for ${model}`,
+    forModel.length > 0 ? `${robotId} is not armed for that long` : `${robotId} is not armed for ${model}`,
     { needed: [...new Set(needed)] },
   );
 }
 
-/** Refuses where who armed the robot has other bounds by now than it was armed with. */
+/** Refuses if the bounds of the arming key changed since it armed the robot. */
 async function assertSameBounds(sql: Sql, { createdBy, bounds }: store.ArmingRecord): Promise<void> {
   const own = (await findKey(sql, createdBy))?.bounds;
   if (own === undefined) return;
   if (bounds === undefined || !equals(SafetyBoundsSchema, boundsOf(own), boundsOf(bounds)))
-    throw refuse(Reason.ROBOT_NOT_ARMED, "who armed this robot has other bounds by now; it has to be armed again");
+    throw refuse(Reason.ROBOT_NOT_ARMED, "the safety bounds of the key that armed this robot have changed; arm the robot again");
 }
 
 const aborted = ({ signal }: Call): Promise<void> =>

@@ -41,11 +41,11 @@ export function auditService({ sql }: { sql: Sql }): Implementation<typeof Audit
   };
 }
 
-/** The organisation that is meant: a key's own, or the one that the operator names. */
+/** The organization that is meant: a key's own, or the one that the operator names. */
 async function orgOf(sql: Sql, named: string | undefined, call: Call): Promise<string> {
   const orgId = named ?? (call.principal.kind === "key" ? call.principal.orgId : undefined);
   if (orgId === undefined) throw violation("org_id", "is required from the operator", "missing");
-  // What is left of the record of an organisation that was deleted is the operator's to read.
+  // What is left of the record of an organization that was deleted is the operator's to read.
   if (call.principal.kind !== "admin" || !(await wasOrg(sql, orgId))) await assertReachable(sql, orgId, call);
   return orgId;
 }

@@ -323,7 +323,7 @@ export const authorityOf = (key: KeyRecord): Authority =>
 
 /**
  * What a key may give away: what it may do. A person who is signed in and holds `keys.write` over all keys gives keys that drive hardware
- * too, where the operator lets people of the organisation make these; the session itself drives simulations.
+ * too, where the operator lets people of the organization make these; the session itself drives simulations.
  */
 export function givingAuthorityOf(key: KeyRecord): Authority {
   const own = authorityOf(key);

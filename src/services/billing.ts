@@ -1,4 +1,4 @@
-/** The prepaid balance, and the payments that fill it. */
+/** The prepaid balance and the payments that add to it. */
 
 import { buffer } from "node:stream/consumers";
 import { create, getOption } from "@bufbuild/protobuf";
@@ -44,28 +44,28 @@ import { commitmentMessage } from "./account.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { autoTopUpCalls, believe, openCheckout, reconcile, returnUrls } from "./payments.ts";
 
-/** What billing depends on. */
+/** Dependencies of billing. */
 interface BillingDeps {
   sql: Sql;
   leaser: Leaser;
-  /** Undefined where no payment processor is set up. */
+  /** Undefined if no payment processor is configured. */
   processor: Processor | undefined;
-  /** The return address of payers without another one. */
+  /** The return address for payers whose request has none. */
   home: string;
-  /** Called with a message of the processor that cannot be true. */
+  /** Reports an implausible message of the processor. */
   warn(text: string): void;
-  /** As of PaymentDeps. */
+  /** See PaymentDeps. */
   alert(text: string): void;
 }
 
 const PDF = "application/pdf";
-/** Further keys are one line together. */
+/** Calls of all further keys share one line of the invoice. */
 const MOST_INVOICE_LINES = 200;
 
 /** A day in UTC, as `yyyy-mm-dd`. */
 const dayOf = (unixSeconds: number): string => new Date(unixSeconds * 1000).toISOString().slice(0, 10);
 
-/** How much may be paid at once, as the schema has it. */
+/** Limits of a single payment, from the schema. */
 const LIMITS = limitsOf();
 
 /** The billing RPCs. */
@@ -73,7 +73,7 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
   const { sql, leaser, processor } = deps;
   const atProcessor = (): BillingDeps & { processor: Processor } => {
     if (processor) return { ...deps, processor };
-    throw refuse(Reason.BILLING_UNAVAILABLE, "no payment processor is set up here: the operator adds credit");
+    throw refuse(Reason.BILLING_UNAVAILABLE, "this gateway has no payment processor; ask its operator to add credit");
   };
   return {
     ...autoTopUpCalls({ sql, home: deps.home, payments: () => atProcessor() }),
@@ -91,7 +91,7 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
 
     async getBalance(_request, call) {
       const { orgId } = keyOf(call);
-      // Idle leases of this replica are promised to no call.
+      // Idle leases of this replica are reserved for no call.
       await leaser.giveBack(orgId);
       const [balance, promised, ownMicro] = await Promise.all([
         balanceOf(sql, orgId),
@@ -119,7 +119,7 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
       const payment = await findPayment(sql, orgId, paymentId);
       const isPaid = payment?.status === "succeeded" || payment?.status === "refunded";
       if (!payment || !isPaid || payment.completedAt === undefined)
-        throw refuse(Reason.NOT_FOUND, "there is no payment of this name that was paid");
+        throw refuse(Reason.NOT_FOUND, "no completed payment with this id");
       const { amountMicro, refundedMicro, completedAt } = payment;
       const content = await pdfOf({
         title: "Receipt",
@@ -143,7 +143,7 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
       const { orgId } = keyOf(call);
       const from = `${month}-01`;
       const today = dayOf(now() / 1000);
-      if (from > today) throw violation("month", "has not begun", "less_than_equal");
+      if (from > today) throw violation("month", "must not be in the future", "less_than_equal");
       const isOpen = today.startsWith(month);
       await leaser.giveBack(orgId);
       const { lines, othersMicro, feeMicro, paidMicro, refundedMicro } = await invoiceMonth(
@@ -156,11 +156,11 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
       const content = await pdfOf({
         title: `Invoice ${month}`,
         facts: [
-          ["Organisation", `${(await findOrg(sql, orgId))?.name ?? ""} (${orgId})`],
-          ["Month", isOpen ? `${month}, not over: as of ${today}` : month],
+          ["Organization", `${(await findOrg(sql, orgId))?.name ?? ""} (${orgId})`],
+          ["Month", isOpen ? `${month}, open; as of ${today}` : month],
           [
             "Paid in this month",
-            `$${toUsd(paidMicro).toFixed(2)}, of which $${toUsd(refundedMicro).toFixed(2)} went back`,
+            `$${toUsd(paidMicro).toFixed(2)}, of which $${toUsd(refundedMicro).toFixed(2)} were refunded`,
           ],
         ],
         lines: [
@@ -219,7 +219,7 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
     async reconcilePayment({ paymentId }, call) {
       const { orgId } = keyOf(call);
       const known = await findPayment(sql, orgId, paymentId);
-      if (!known) throw refuse(Reason.NOT_FOUND, "there is no payment of this name");
+      if (!known) throw refuse(Reason.NOT_FOUND, "payment not found");
       await reconcile(atProcessor(), known, byCall(call));
       const payment = await findPayment(sql, orgId, paymentId);
       return create(ReconcilePaymentResponseSchema, { payment: paymentMessage(payment ?? known) });
@@ -279,21 +279,21 @@ function limitsOf(): { minUsd: number; maxUsd: number } {
   const { type } = getOption(TopUpRequestSchema.field.amountUsd, fieldRules);
   const bounds = type.case === "double" ? type.value : undefined;
   if (bounds?.greaterThan.case !== "gte" || bounds.lessThan.case !== "lte")
-    throw new Error("the schema does not say how much may be paid at once");
+    throw new Error("the schema has no limits for `amount_usd`");
   return { minUsd: bounds.greaterThan.value, maxUsd: bounds.lessThan.value };
 }
 
 // Receipts and invoices as PDF, by pdfkit.
 
-/** A paper: what it is, about whom, and its lines. */
+/** A receipt or invoice. */
 interface Paper {
   readonly title: string;
-  /** Names and values at its head. */
+  /** Names and values in the header. */
   readonly facts: readonly (readonly [name: string, value: string])[];
-  /** What is charged or paid, in micro-dollars; the last one stands out. */
+  /** Charges or payments in micro-dollars; the last one is emphasized. */
   readonly lines: readonly (readonly [text: string, micro: number])[];
   readonly note: string;
-  /** When it was made, in unix milliseconds. */
+  /** Creation time, in Unix milliseconds. */
   readonly at: number;
 }
 
@@ -304,7 +304,7 @@ const ROW = 18;
 const BOTTOM = 842 - MARGIN;
 const LONGEST = 70;
 
-/** The paper as PDF. Text that the standard fonts lack is shown as question marks. */
+/** Renders the document as PDF. Characters that the standard fonts lack become question marks. */
 function pdfOf({ title, facts, lines, note, at }: Paper): Promise<Buffer> {
   const pdf = new PDFDocument({
     size: "A4",
@@ -348,39 +348,39 @@ function pdfOf({ title, facts, lines, note, at }: Paper): Promise<Buffer> {
   return whole;
 }
 
-/** To the cent, or as far as the ledger goes where there is more. */
+/** An amount in dollars, to the cent, or with more digits if the ledger has them. */
 function usd(micro: number): string {
   const digits = micro % 10_000 === 0 ? 2 : 6;
   return `${micro < 0 ? "-" : ""}$${toUsd(Math.abs(micro)).toFixed(digits)}`;
 }
 
-/** One line of letters that the standard fonts have (Latin-1). */
+/** A single line in characters of the standard fonts (Latin-1). */
 const plain = (text: string): string => {
   const line = text.replaceAll(/[^\x20-\x7e\xa0-\xff]+/g, "?");
   return line.length > LONGEST ? `${line.slice(0, LONGEST - 3)}...` : line;
 };
 
-// Tells an organisation that its balance or a budget is low, or was not enough: each once, until there is more.
+// Alerts an organization once when its balance or a budget is low or exhausted, until credit is added.
 
-/** What alerts depend on. */
+/** Dependencies of alerts. */
 interface AlertDeps {
   sql: Sql;
   notifications: Pick<Notifications, "on">;
   warn(text: string): void;
 }
 
-/** The most organisations, keys and workspaces that this process remembers as alerted. */
+/** The most organizations, keys and workspaces that this process remembers as alerted. */
 const REMEMBERED = 10_000;
-/** How long a budget that was not enough is remembered: it may be renewed. */
+/** How long an exhausted budget is remembered: it may be renewed. */
 const BUDGET_MS = 60_000;
 
 type Found = readonly { orgId: string; workspaceId?: string | undefined; happening: EventData }[];
 
-/** Watches balances and budgets, as every replica does: the database records the alerts. */
+/** Watches balances and budgets. Every replica does; the database records the alerts. */
 export class BalanceAlerts {
   readonly #deps: AlertDeps;
   readonly #off: (() => void)[];
-  /** Those that were alerted of a shortage: until when further refusals need no query. */
+  /** Subjects that received a shortage alert, and until when further refusals need no query. */
   readonly #told = new Map<string, number>();
   readonly #pending = new Set<Promise<void>>();
 
@@ -400,7 +400,7 @@ export class BalanceAlerts {
     ];
   }
 
-  /** Takes a call that was refused; it alerts of those that the balance or a budget did not cover. */
+  /** Handles a refused call; alerts if the balance or a budget did not cover it. */
   unpaid(reason: Reason, { orgId, keyId, workspaceId, ancestors = [] }: KeyPrincipal): void {
     if (reason === Reason.INSUFFICIENT_CREDITS) this.#lacks(orgId, Number.POSITIVE_INFINITY, exhausted);
     const holder =
@@ -410,12 +410,12 @@ export class BalanceAlerts {
           ? workspaceId
           : undefined;
     if (holder !== undefined) this.#lacks(holder, now() + BUDGET_MS, (tx) => shares(tx, holder, true));
-    // Which of the budgets above was short is not known here; each alerts by its own use.
+    // The short budget is unknown here; each one above alerts by its own use.
     if (reason === Reason.KEY_BUDGET_EXHAUSTED)
       for (const above of ancestors) this.#lacks(above, now() + BUDGET_MS, (tx) => shares(tx, above, false));
   }
 
-  /** Takes nothing more; resolves when the pending alerts are written. */
+  /** Stops accepting alerts; resolves when the pending ones are written. */
   async close(): Promise<void> {
     for (const off of this.#off) off();
     await Promise.all(this.#pending);
@@ -434,7 +434,7 @@ export class BalanceAlerts {
         await emit(tx, orgId, happening, workspaceId);
     }).catch((error: unknown) => {
       this.#told.delete(name);
-      this.#deps.warn(`an alert was not told: ${error instanceof Error ? error.message : error}`);
+      this.#deps.warn(`could not write an alert: ${error instanceof Error ? error.message : error}`);
     });
     this.#pending.add(telling);
     void telling.finally(() => this.#pending.delete(telling));
@@ -451,7 +451,7 @@ async function low(tx: Tx, orgId: string): Promise<Found> {
 async function exhausted(tx: Tx, orgId: string): Promise<Found> {
   const found = await tellExhausted(tx, orgId);
   if (!found) return [];
-  // What is exhausted was low before, however fast it went.
+  // An exhausted budget or balance was also low before, even if no check saw it.
   return [
     ...(await low(tx, orgId)),
     { orgId, happening: { case: "balanceExhausted", value: { balanceUsd: toUsd(found.balanceMicro) } } },

@@ -1,4 +1,4 @@
-/** Broadcast: where an organisation wants spans of its calls. */
+/** Broadcast: where an organization wants spans of its calls. */
 import { create } from "@bufbuild/protobuf";
 import {
   type BroadcastFilter,
@@ -123,20 +123,20 @@ export function broadcastService(deps: BroadcastDeps): Implementation<typeof Bro
   };
 }
 
-/** Refuses a filter by keys or a workspace that the organisation does not have: it would let nothing through. */
+/** Refuses a filter by keys or a workspace that the organization does not have: it would let nothing through. */
 async function assertOwn(sql: Sql, orgId: string, { keyIds, workspaceId }: store.SpanFilter): Promise<void> {
   for (const [at, id] of keyIds.entries())
     if ((await findKey(sql, id))?.orgId !== orgId)
-      throw refuse(Reason.NOT_FOUND, "there is no key of this name", {}, { param: `filter.key_ids.${at}` });
+      throw refuse(Reason.NOT_FOUND, "key not found", {}, { param: `filter.key_ids.${at}` });
   if (workspaceId !== undefined && !(await findWorkspace(sql, orgId, workspaceId, now())))
-    throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: "filter.workspace_id" });
+    throw refuse(Reason.NOT_FOUND, "workspace not found", {}, { param: "filter.workspace_id" });
 }
 
 /** The headers that are sent to a target. */
 export const headersOf = (vault: Vault, { id, headers }: Pick<store.TargetRecord, "id" | "headers">): Headers =>
   headers === undefined ? {} : JSON.parse(vault.open(headers, store.broadcastContext(id)));
 
-const unknown = () => refuse(Reason.NOT_FOUND, "there is no target of spans of this name", {}, { param: "target_id" });
+const unknown = () => refuse(Reason.NOT_FOUND, "target of spans not found", {}, { param: "target_id" });
 
 const FRESH: store.TargetFacts = {
   name: "",

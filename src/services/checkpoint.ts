@@ -58,7 +58,7 @@ export function checkpointService({
       await tx(sql, async (tx) => {
         await assertOwn(tx, owner, call, { lock: true });
         const gone = await deleteMakerKey(tx, owner, makerKeyId);
-        if (!gone) throw refuse(Reason.NOT_FOUND, "there is no key of this name");
+        if (!gone) throw refuse(Reason.NOT_FOUND, "key not found");
         const details = { owner };
         await audit(tx, { ...byCall(call), orgId, action: "maker_key.deleted", subject: makerKeyId, details });
       });
@@ -80,10 +80,10 @@ export function checkpointService({
   };
 }
 
-/** Refuses with 404 what is another organisation's name, or nobody's. With `lock` the name stays whose it is until the transaction ends. */
+/** Refuses with 404 what is another organization's name, or nobody's. With `lock` the name stays whose it is until the transaction ends. */
 async function assertOwn(sql: Queryable, owner: string, call: Call, { lock = false } = {}): Promise<void> {
   if ((await ownerOrg(sql, owner, { lock })) !== keyOf(call).orgId)
-    throw refuse(Reason.NOT_FOUND, "this organisation owns no such name");
+    throw refuse(Reason.NOT_FOUND, "this organization owns no such name");
 }
 
 const messageOf = ({ id, owner, name, publicKey, created }: MakerKeyRecord): MakerKey =>

@@ -1,4 +1,4 @@
-/** Bring your own key: an organisation's own keys at providers. */
+/** Bring your own key: an organization's own keys at providers. */
 import { create } from "@bufbuild/protobuf";
 import {
   ByokMode as ByokModeWord,
@@ -166,7 +166,7 @@ function notFound(provider: string, all: readonly CredentialRecord[]): Refusal {
     all.map((each) => each.provider),
   );
   const hint = near.length > 0 ? `; near names are ${near.join(", ")}` : "";
-  const text = `this organisation has no key at ${JSON.stringify(provider)}${hint}`;
+  const text = `this organization has no key at ${JSON.stringify(provider)}${hint}`;
   return refuse(Reason.NOT_FOUND, text, { near }, { param: "provider" });
 }
 

@@ -70,7 +70,7 @@ interface EvaluationServiceDeps {
   upstream: Upstream;
   allowPrivate: boolean;
   scenarios: ReadonlyMap<string, Scenario>;
-  /** The names of scenarios that are only catalogued. */
+  /** The names of scenarios that are only cataloged. */
   catalogued(): Iterable<string>;
   /** Steps that an offering gives in one answer at most. */
   maxHorizonOf(offeringId: string): number | undefined;
@@ -92,7 +92,7 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
 
   const jobOf = async (call: Call, id: string): Promise<store.JobRecord> => {
     const job = await store.findJob(sql, keyOf(call), "evaluation", id);
-    if (!job) throw refuse(Reason.NOT_FOUND, "there is no evaluation of this name", {}, { param: "job_id" });
+    if (!job) throw refuse(Reason.NOT_FOUND, "evaluation not found", {}, { param: "job_id" });
     return job;
   };
   const shown = async (job: store.JobRecord) =>
@@ -147,7 +147,7 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
       await tx(sql, async (tx) => {
         const how = await store.cancelJob(tx, keyOf(call), "evaluation", jobId);
         if (how === undefined)
-          throw refuse(Reason.NOT_FOUND, "there is no evaluation of this name", {}, { param: "job_id" });
+          throw refuse(Reason.NOT_FOUND, "evaluation not found", {}, { param: "job_id" });
         if (how === "ended")
           throw refuse(Reason.JOB_FINISHED, "this evaluation has ended: there is nothing to call off");
         if (how === "cancelled") {
@@ -194,11 +194,11 @@ function variantOf(
     const known = [...catalogued()];
     if (known.includes(id)) {
       const text =
-        "this benchmark is catalogued only: it needs its makers' own harness, which does not run here; GET /v1/scenarios names its code. A runner of yours can run it: ask with runner external, and take it by POST /v1/evaluate/claims";
+        "this benchmark is cataloged only: it needs its makers' own harness, which does not run here; GET /v1/scenarios names its code. A runner of yours can run it: ask with runner external, and take it by POST /v1/evaluate/claims";
       throw refuse(Reason.SCENARIO_NOT_RUNNABLE, text, {}, { param: "scenario" });
     }
     const near = nearNames(id, [...scenarios.keys(), ...known]);
-    const text = `there is no scenario of this name; these run here: ${[...scenarios.keys()].join(", ")}`;
+    const text = `scenario not found; these run here: ${[...scenarios.keys()].join(", ")}`;
     throw refuse(
       Reason.NOT_FOUND,
       near.length > 0 ? `${text}; did you mean ${near.join(" or ")}?` : text,

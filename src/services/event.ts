@@ -1,4 +1,4 @@
-/** The events of an organisation as they happen. */
+/** The events of an organization as they happen. */
 import { create, fromBinary } from "@bufbuild/protobuf";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import {
@@ -39,7 +39,7 @@ const CURSOR_S = EVENT_DAYS * 86_400 - 3_600;
 /** What is shown only where it is named. */
 const BY_NAME: ReadonlySet<string> = new Set(["request.failed", "route.fallback_used"]);
 
-/** A position among the events of an organisation: all up to `position` were shown at `at`, in unix seconds. */
+/** A position among the events of an organization: all up to `position` were shown at `at`, in unix seconds. */
 interface EventPosition {
   readonly position: number;
   readonly at: number;
@@ -111,7 +111,7 @@ const contextOf = (orgId: string): string => JSON.stringify(["event_cursor", org
 const cursorOf = (vault: Vault, orgId: string, { position, at }: EventPosition): string =>
   `evc_${vault.seal(`${position} ${at}`, contextOf(orgId)).toString("base64url")}`;
 
-/** The place that a cursor of an organisation stands for. Refuses one that is none of it (422) or too old (410). */
+/** The place that a cursor of an organization stands for. Refuses one that is none of it (422) or too old (410). */
 function placeIn(vault: Vault, orgId: string, cursor: string, field: string): EventPosition {
   const [position = "", at = ""] = opened(vault, orgId, cursor, field).split(" ");
   const place = { position: Number(position), at: Number(at) };
@@ -125,6 +125,6 @@ function opened(vault: Vault, orgId: string, cursor: string, field: string): str
     return vault.open(Buffer.from(cursor.slice("evc_".length), "base64url"), contextOf(orgId));
   } catch (thrown) {
     if (!(thrown instanceof VaultError)) throw thrown;
-    throw violation(field, "is no cursor of this organisation's events", "value_error");
+    throw violation(field, "is no cursor of this organization's events", "value_error");
   }
 }

@@ -1,4 +1,4 @@
-/** Robots that an organisation has written down, and what can drive them. */
+/** Robots that an organization has written down, and what can drive them. */
 import { create, fromJson, toJson } from "@bufbuild/protobuf";
 import { type Robot, type RobotConfig, RobotConfigSchema, RobotSchema } from "../../gen/limber/v1/fleet_pb.ts";
 import {
@@ -43,7 +43,7 @@ export function fleetService({ sql, inference }: FleetDeps): Implementation<type
       const name = nameOf(id, workspaceId, call);
       const config = toJson(RobotConfigSchema, soundConfig(given!)) as object; // the schema requires it, and a message is an object
       if (name.workspaceId !== undefined && !(await findWorkspace(sql, name.orgId, name.workspaceId, now())))
-        throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: "workspace_id" });
+        throw refuse(Reason.NOT_FOUND, "workspace not found", {}, { param: "workspace_id" });
       const saved = await tx(sql, async (tx) => {
         const { robot, changed } = await putRobot(tx, name, config);
         const { orgId } = name;
@@ -98,7 +98,7 @@ export function fleetService({ sql, inference }: FleetDeps): Implementation<type
   };
 }
 
-const unknown = () => refuse(Reason.NOT_FOUND, "there is no robot of this name", {}, { param: "robot_id" });
+const unknown = () => refuse(Reason.NOT_FOUND, "robot not found", {}, { param: "robot_id" });
 
 const nameOf = (id: string, workspaceId: string | undefined, call: Call): RobotName => ({
   orgId: keyOf(call).orgId,

@@ -1,4 +1,4 @@
-/** The people of an organisation, and what their roles may do. */
+/** Members of an organization and the permissions of their roles. */
 import { create, type DescMethod, type DescService, getOption } from "@bufbuild/protobuf";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { rpc } from "../../gen/limber/edge/v1/options_pb.ts";
@@ -55,16 +55,16 @@ import { holds, PERMISSIONS, ROLES, reachOf } from "./permissions.ts";
 import { assertReachable, giverOf, refuseStandingBeyond } from "./reach.ts";
 import { signInLink } from "./session.ts";
 
-/** What identity depends on. */
+/** Dependencies of the identity RPCs. */
 interface IdentityDeps {
   sql: Sql;
-  /** All services of the gateway, for the matrix. */
+  /** All services of the gateway, for the permission matrix. */
   services: readonly DescService[];
-  /** Applies a change of a key, or of the keys of a member or an organisation, at this replica at once; the others are notified. */
+  /** Applies a change to a key, or to the keys of a member or an organization, on this replica immediately; others are notified. */
   changed(id: string): void;
-  /** By which address people's browsers reach the gateway. */
+  /** The address at which browsers reach the gateway. */
   home: string;
-  /** Seals what the mail of an invite says; undefined where no mail is sent. */
+  /** Seals the content of invite mail; undefined if the gateway sends no mail. */
   mail: Pick<Vault, "seal"> | undefined;
 }
 
@@ -101,7 +101,7 @@ export function identityService({
     async acceptInvite({ invite, keyName }, call) {
       const { member, made } = await tx(sql, async (tx) => {
         const member = await acceptInvite(tx, hashSecret(invite));
-        if (!member) throw refuse(Reason.INVALID_INVITE, "this invite is not known here, or its time is over");
+        if (!member) throw refuse(Reason.INVALID_INVITE, "this invite is invalid or expired; request a new one");
         const { id: userId, orgId, role, workspaceIds } = member;
         const name = keyName ?? "first key";
         const made = await createKey(tx, { orgId, userId, role, name, workspaceId: workspaceIds[0] });
@@ -201,7 +201,7 @@ export function identityService({
   };
 }
 
-/** Puts an invite on its way by mail. Answers whether it is. */
+/** Queues the mail of an invite. Resolves with whether it was queued. */
 async function mailInvite(
   tx: Tx,
   { orgId, email }: MemberRecord,
@@ -218,14 +218,14 @@ const told = ({ role, workspaceIds }: MemberRecord) => ({ role, workspace_ids: w
 
 async function known(sql: Queryable, orgId: string, userId: string): Promise<MemberRecord> {
   const member = await findMember(sql, orgId, userId);
-  if (!member) throw refuse(Reason.NOT_FOUND, "there is no member of this name");
+  if (!member) throw refuse(Reason.NOT_FOUND, "member not found");
   return member;
 }
 
 async function assertWorkspaces(sql: Sql, orgId: string, ids: readonly string[]): Promise<void> {
   for (const [at, id] of ids.entries())
     if (!(await findWorkspace(sql, orgId, id, now())))
-      throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: `workspace_ids.${at}` });
+      throw refuse(Reason.NOT_FOUND, "workspace not found", {}, { param: `workspace_ids.${at}` });
 }
 
 const STATUSES = {
@@ -249,11 +249,11 @@ function memberMessage(member: MemberRecord): Member {
   });
 }
 
-// The matrix of roles and permissions, with the calls that need each: derived from the schema and the gate's own table.
+// The matrix of roles and permissions with the calls that need each, derived from the schema and the gate's table.
 
 /** The matrix over the RPCs of `services`. */
 function matrixOf(services: readonly DescService[]): GetPermissionsResponse {
-  // Each is asked once: an option is read from its bytes every time.
+  // Read each option once: every read decodes it from bytes.
   const byPermission = Map.groupBy(
     services.flatMap((service) => service.methods),
     (method) => getOption(method, rpc).permission,
@@ -284,7 +284,7 @@ function matrixOf(services: readonly DescService[]): GetPermissionsResponse {
   });
 }
 
-/** An RPC as REST callers know it; the ones that REST has no form for go by their own name. */
+/** An RPC as REST callers know it; RPCs without a REST form use their own name. */
 function endpointOf(method: DescMethod): string {
   const { case: verb, value } = getOption(method, http).pattern;
   return verb === undefined ? `${method.parent.typeName}/${method.name}` : `${verb.toUpperCase()} ${value}`;

@@ -46,7 +46,7 @@ interface IssuerDeps {
   clients: OidcClients;
   /** By which address people's browsers reach the gateway. */
   home: string;
-  /** Applies a change of an organisation's sessions at this replica at once; the others are notified. */
+  /** Applies a change of an organization's sessions at this replica at once; the others are notified. */
   changed(id: string): void;
 }
 
@@ -88,7 +88,7 @@ export function issuerService({
         await refuseStandingBeyond(tx, orgId, { role: "owner", workspaceIds: [] }, await giverOf(tx, call));
         const all = await listIssuers(tx, orgId);
         if (all.length >= MOST_ISSUERS && !all.some((each) => each.name === name))
-          throw refuse(Reason.TOO_MANY, `an organisation has ${MOST_ISSUERS} issuers at most`);
+          throw refuse(Reason.TOO_MANY, `an organization has ${MOST_ISSUERS} issuers at most`);
       });
       // Outside of a transaction: the issuer may be slow.
       const asked = { id: "", issuer: given, clientId, sealed: undefined, version: 0, emailsVerified: mark === true };
@@ -114,7 +114,7 @@ export function issuerService({
           if (!isFree)
             throw refuse(
               Reason.DOMAIN_NOT_VERIFIED,
-              "the operator has not verified this domain for the organisation, or another of its issuers signs it in",
+              "the operator has not verified this domain for the organization, or another of its issuers signs it in",
               {},
               { param: `domains.${at}` },
             );
@@ -156,7 +156,7 @@ export function issuerService({
       await assertReachable(sql, orgId, call);
       await tx(sql, async (tx) => {
         const id = await dropIssuer(tx, orgId, name);
-        if (id === undefined) throw refuse(Reason.NOT_FOUND, "there is no issuer of this name");
+        if (id === undefined) throw refuse(Reason.NOT_FOUND, "issuer not found");
         await audit(tx, { ...byCall(call), orgId, action: "issuer.deleted", subject: id, details: { name } });
       });
       changed(orgId);
@@ -168,9 +168,9 @@ export function issuerService({
       const made = await tx(sql, async (tx) => {
         const known = await listDomains(tx, orgId);
         if (known.length >= MOST_DOMAINS && !known.some((each) => each.domain === domain))
-          throw refuse(Reason.TOO_MANY, `an organisation has ${MOST_DOMAINS} e-mail domains at most`);
+          throw refuse(Reason.TOO_MANY, `an organization has ${MOST_DOMAINS} e-mail domains at most`);
         if (!(await addDomain(tx, orgId, domain)))
-          throw refuse(Reason.DOMAIN_NOT_VERIFIED, "this domain is another organisation's", {}, { param: "domain" });
+          throw refuse(Reason.DOMAIN_NOT_VERIFIED, "this domain is another organization's", {}, { param: "domain" });
         await audit(tx, { ...byCall(call), orgId, action: "domain.verified", subject: domain });
         return (await listDomains(tx, orgId)).find((each) => each.domain === domain)!;
       });
@@ -187,7 +187,7 @@ export function issuerService({
       await assertReachable(sql, orgId, call);
       await tx(sql, async (tx) => {
         if (!(await dropDomain(tx, orgId, domain)))
-          throw refuse(Reason.NOT_FOUND, "the organisation has no such domain");
+          throw refuse(Reason.NOT_FOUND, "the organization has no such domain");
         await audit(tx, { ...byCall(call), orgId, action: "domain.deleted", subject: domain });
       });
       changed(orgId);

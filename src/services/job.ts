@@ -60,7 +60,7 @@ interface JobDeps {
 export function jobService({ sql, seals }: JobDeps): Implementation<typeof JobService> {
   const batchOf = async (whose: store.JobsOf, id: string): Promise<store.JobRecord> => {
     const job = await store.findJob(sql, whose, "batch", id);
-    if (!job) throw refuse(Reason.NOT_FOUND, "there is no batch of this name", {}, { param: "job_id" });
+    if (!job) throw refuse(Reason.NOT_FOUND, "batch not found", {}, { param: "job_id" });
     return job;
   };
   const shown = async (job: store.JobRecord): Promise<Batch> => shownBatch(sql, job, await seals.of(job));
@@ -107,7 +107,7 @@ export function jobService({ sql, seals }: JobDeps): Implementation<typeof JobSe
       await tx(sql, async (tx) => {
         const how = await store.cancelJob(tx, key, "batch", jobId);
         if (how === undefined)
-          throw refuse(Reason.NOT_FOUND, "there is no batch of this name", {}, { param: "job_id" });
+          throw refuse(Reason.NOT_FOUND, "batch not found", {}, { param: "job_id" });
         if (how === "ended") throw refuse(Reason.JOB_FINISHED, "this batch has ended: there is nothing to call off");
         if (how === "cancelled") {
           const happening = { case: "batchCancelled", value: { jobId } } as const;
@@ -257,7 +257,7 @@ function listed(job: store.JobRecord) {
   });
 }
 
-// What a job holds of its caller's, sealed where the organisation retains no data, under a key that dies with it.
+// What a job holds of its caller's, sealed where the organization retains no data, under a key that dies with it.
 
 /** A sealed value as a column of JSON holds it. */
 interface Sealed {
@@ -334,7 +334,7 @@ export class JobSeals {
 const dataGone = (): Refusal =>
   refuse(
     Reason.DATA_GONE,
-    "the results were fetched, or their time is over: your organisation retains no data, so nothing of them is left",
+    "the results were fetched, or their time is over: your organization retains no data, so nothing of them is left",
   );
 
 const PLAIN: JobSeal = {

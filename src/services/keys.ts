@@ -1,4 +1,4 @@
-/** The keys of an organisation: making, changing, rotating and revoking them. */
+/** API keys of an organization: create, change, rotate and revoke. */
 import { create, fromJson, toJson } from "@bufbuild/protobuf";
 import {
   AppPolicy,
@@ -79,14 +79,14 @@ import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { callersReach, isRoleWithin } from "./permissions.ts";
 import { assertReachable, confinedTo, giverOf } from "./reach.ts";
 
-/** What keys depend on. */
+/** Dependencies of the key RPCs. */
 export interface KeyParts {
   sql: Sql;
-  /** What a key has left of its rate limit at this moment. */
+  /** The remaining rate limit of a key. */
   leftOf(key: KeyRecord): Promise<{ remaining: number; resetAt: number }>;
-  /** Resolves when the ledger has what this replica knows of an organisation's calls. */
+  /** Resolves once this replica's charges of an organization are in the ledger. */
   settled(orgId: string): Promise<void>;
-  /** Applies a change of a key, or of an organisation's keys, at this replica at once; the others are notified. */
+  /** Applies a change to a key, or to an organization's keys, on this replica immediately; others are notified. */
   changed(id: string): void;
 }
 
@@ -109,12 +109,12 @@ export function keyCalls({
     ]);
     return keyMessage(key, { spending, left, ownMicro, budgetSpent: budgetSpent(key) });
   };
-  /** Keys as lists and changes show them: with what was spent of their budgets, and no more. */
+  /** Keys for lists and changes, with the use of their budgets only. */
   const briefly = async (keys: readonly KeyRecord[], extras: { secret?: string } = {}) => {
     const spent = await spentOf(keys);
     return keys.map((key) => keyMessage(key, { ...extras, budgetSpent: spent(key) }));
   };
-  /** What was spent of the budgets that these keys spend from. */
+  /** The use of the budgets that these keys draw on. */
   const spentOf = async (keys: readonly KeyRecord[]): Promise<(key: KeyRecord) => BudgetSpent | undefined> => {
     const holders = new Set(keys.flatMap((key) => budgetHolder(key)?.id ?? []));
     const spent = holders.size > 0 ? await budgetsSpent(sql, [...holders], now()) : undefined;
@@ -125,24 +125,24 @@ export function keyCalls({
     async createKey(request, call) {
       const { orgId } = request;
       await assertReachable(sql, orgId, call);
-      // Whether there is another workspace of this name is not said.
+      // The response does not reveal whether another workspace has this name.
       const near = confinedTo(call);
       if (near !== undefined && (request.workspaceId ?? near) !== near) throw otherWorkspace();
       const user = await userOf(sql, request, call);
       const role = request.role ?? (user && !isRoleWithin(DEFAULT_ROLE, user.role) ? user.role : DEFAULT_ROLE);
       if (user && !isRoleWithin(role, user.role))
-        throw refuse(Reason.PERMISSION_DENIED, `a member of the role ${user.role} has no key of the role ${role}`);
+        throw refuse(Reason.PERMISSION_DENIED, `a member with the role ${user.role} cannot have a key with the role ${role}`);
       const { key, secret } = await tx(sql, async (tx) => {
         const maker = await makerOf(tx, call);
         const asked = { ...newKeyOf(request, maker), role, userId: user?.id };
         const wanted = confined(inherited(asked, maker), user);
         if (maker) {
-          // A workspace that the maker is not of looks like one that is not there.
+          // A workspace that the caller cannot access looks as if it did not exist.
           const isNear = maker.workspaceId === undefined || maker.workspaceId === wanted.workspaceId;
           const settings = await orgSettings(tx, orgId, isNear ? wanted.workspaceId : undefined);
           refuseBeyond(authorityOfNew(wanted, settings, maker), givingAuthorityOf(maker));
         }
-        const unknown = "there is no workspace of this name";
+        const unknown = "workspace not found";
         if (wanted.workspaceId !== undefined && !(await findWorkspace(tx, orgId, wanted.workspaceId, now())))
           throw refuse(Reason.NOT_FOUND, unknown, {}, { param: "workspace_id" });
         return makeKey(tx, wanted, call);
@@ -156,7 +156,7 @@ export function keyCalls({
       const own = caller?.workspaceId;
       if (own !== undefined && (asked ?? own) !== own) throw otherWorkspace();
       const seesOwn = caller !== undefined && callersReach(caller, "keys.read") === "own";
-      // A key that belongs to no member sees itself.
+      // A key without a member can read itself.
       const only = !seesOwn ? {} : caller.userId === undefined ? { id: caller.keyId } : { userId: caller.userId };
       const workspaceId = own ?? asked;
       const { records, ...page } = await readPage(
@@ -188,17 +188,17 @@ export function keyCalls({
         return after;
       });
       changed(key.id);
-      // What was set aside under another budget goes back before the new one is said to hold.
+      // Return credit leased under the old budget before the new one applies.
       await settled(key.orgId);
       return create(UpdateKeyResponseSchema, { key: (await briefly([key]))[0]! });
     },
 
     async deleteKey(request, call) {
       const key = await changing(sql, request, call, async (tx, key) => {
-        // To end a key gives nothing away, and must not wait for the widest key of the organisation.
+        // Revoking grants no authority, and must not wait for the lock on the organization's widest key.
         const giver = await giverOf(tx, call);
         if (giver && exceeding(authorityOf(key), giver).includes("permissions"))
-          throw refuse(Reason.PERMISSION_DENIED, "this key ends none that holds permissions beyond its own");
+          throw refuse(Reason.PERMISSION_DENIED, "this key cannot revoke a key that has permissions beyond its own");
         await toldRevoked(tx, key.orgId, await revokeKeys(tx, { id: key.id }), call);
         return { ...key, disabled: true };
       });
@@ -208,7 +208,7 @@ export function keyCalls({
 
     async rotateKey(request, call) {
       const { key, secret } = await changing(sql, request, call, async (tx, key) => {
-        // The secret gives all that the key may do.
+        // The new secret grants the key's complete authority.
         refuseBeyond(authorityOf(key), await giverOf(tx, call));
         const rotated = await rotateKey(tx, key.id);
         await record(tx, call, "key.rotated", key, {});
@@ -226,7 +226,7 @@ export function keyCalls({
   };
 }
 
-/** Makes a key, and emits the event. */
+/** Creates a key and emits its event. */
 export async function makeKey(tx: Tx, wanted: NewKey, call: Call): Promise<{ key: KeyRecord; secret: string }> {
   const made = await createKey(tx, wanted);
   const { id, name, role, environment, workspaceId, parentId } = made.key;
@@ -241,7 +241,7 @@ export async function makeKey(tx: Tx, wanted: NewKey, call: Call): Promise<{ key
   return made;
 }
 
-/** Tells the world and the record that keys were revoked. */
+/** Records and emits that keys were revoked. */
 export async function toldRevoked(tx: Tx, orgId: string, keys: readonly RevokedKey[], call: Call): Promise<void> {
   for (const { id, workspaceId } of keys) {
     await emit(tx, orgId, { case: "keyRevoked", value: { keyId: id } }, workspaceId);
@@ -252,9 +252,9 @@ export async function toldRevoked(tx: Tx, orgId: string, keys: readonly RevokedK
 const record = (tx: Tx, call: Call, action: string, key: { id: string; orgId: string }, details: object) =>
   audit(tx, { ...byCall(call), orgId: key.orgId, action, subject: key.id, details: { ...details } });
 
-const noSuchKey = (): Refusal => refuse(Reason.NOT_FOUND, "there is no key of this name");
+const noSuchKey = (): Refusal => refuse(Reason.NOT_FOUND, "key not found");
 
-/** Does something to a key that the call reaches, and that the call's key does not descend from. */
+/** Changes a key that the caller can access and that is no ancestor of the calling key. */
 async function changing<T>(
   sql: Sql,
   { orgId, keyId }: { orgId: string; keyId: string },
@@ -266,42 +266,42 @@ async function changing<T>(
     const key = await lockKey(tx, orgId, keyId);
     if (!key || !isNear(key, call, "keys.write")) throw noSuchKey();
     if (call.principal.kind === "key" && call.principal.ancestors?.includes(key.id))
-      throw refuse(Reason.PERMISSION_DENIED, "a key changes none of the keys that it descends from");
+      throw refuse(Reason.PERMISSION_DENIED, "a key cannot change its own ancestors");
     return change(tx, key);
   });
 }
 
-/** The member whose key is to be made: the one that was named, or else the caller's own. */
+/** The member that the new key belongs to: the one in the request, or the caller. */
 async function userOf(sql: Sql, { orgId, userId }: CreateKeyRequest, call: Call): Promise<MemberRecord | undefined> {
   const { principal } = call;
   const own = principal.kind === "key" ? principal.userId : undefined;
   if (principal.kind === "key" && callersReach(principal, "keys.write") === "own" && (userId ?? own) !== own)
-    throw refuse(Reason.PERMISSION_DENIED, `the role ${principal.role} makes keys for its own user alone`);
+    throw refuse(Reason.PERMISSION_DENIED, `the role ${principal.role} can create keys only for its own user`);
   const wanted = userId ?? own;
   if (wanted === undefined) return undefined;
   const member = await findMember(sql, orgId, wanted);
   const near = confinedTo(call);
-  // A member who is confined to other workspaces is not there for a key of this one.
+  // A workspace key cannot see members that are limited to other workspaces.
   const isElsewhere = near !== undefined && member?.workspaceIds.length && !member.workspaceIds.includes(near);
   if (!member || isElsewhere)
-    throw refuse(Reason.NOT_FOUND, "there is no member of this name", {}, { param: "user_id" });
+    throw refuse(Reason.NOT_FOUND, "member not found", {}, { param: "user_id" });
   if (member.status !== "active") throw refuse(Reason.MEMBER_NOT_ACTIVE, "this member is not active");
   return member;
 }
 
-/** A key of a member that is confined to workspaces is of one of them: of the only one by default. */
+/** The workspace of a key whose member is limited to workspaces. Defaults to the member's only workspace. */
 function confined(wanted: NewKey, member: MemberRecord | undefined): NewKey {
   if (!member || member.workspaceIds.length === 0) return wanted;
   const [first, ...others] = member.workspaceIds;
   const workspaceId = wanted.workspaceId ?? (others.length === 0 ? first : undefined);
   if (workspaceId === undefined || !member.workspaceIds.includes(workspaceId))
-    throw refuse(Reason.SCOPE_DENIED, "the member is confined to workspaces, and the key must be of one of them", {
+    throw refuse(Reason.SCOPE_DENIED, "this member belongs to specific workspaces; choose one of them for the key", {
       needed: member.workspaceIds,
     });
   return { ...wanted, workspaceId };
 }
 
-/** A key of a workspace reaches keys of that workspace alone, and one that holds a permission for its own keys those of its user. */
+/** A workspace key can access only its own workspace's keys; with a permission for its own keys, only those of its user. */
 function isNear(key: KeyRecord, { principal }: Call, permission: "keys.read" | "keys.write"): boolean {
   if (principal.kind !== "key") return true;
   if (principal.workspaceId !== undefined && principal.workspaceId !== key.workspaceId) return false;
@@ -311,7 +311,7 @@ function isNear(key: KeyRecord, { principal }: Call, permission: "keys.read" | "
 }
 
 const otherWorkspace = (): Refusal =>
-  refuse(Reason.SCOPE_DENIED, "a key of a workspace reaches keys of that workspace alone");
+  refuse(Reason.SCOPE_DENIED, "workspace keys can access only their own workspace's keys");
 
 function newKeyOf(request: CreateKeyRequest, maker: KeyRecord | undefined): NewKey {
   const { orgId, name, role, scopes, models, environment, budget, rateLimit, robotId, workspaceId, bounds, trust } =
@@ -335,17 +335,17 @@ function newKeyOf(request: CreateKeyRequest, maker: KeyRecord | undefined): NewK
   };
 }
 
-/** The key that makes another; undefined for the operator. */
+/** The parent of a new key; undefined for the operator. */
 async function makerOf(sql: Queryable, { principal }: Call): Promise<KeyRecord | undefined> {
   if (principal.kind !== "key") return undefined;
   const maker = await findKey(sql, principal.keyId);
-  if (!maker) throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
+  if (!maker) throw refuse(Reason.INVALID_API_KEY, "invalid API key");
   return maker;
 }
 
 function futureOf(expiresAt: number | undefined): number | undefined {
   if (expiresAt !== undefined && expiresAt <= nowSeconds())
-    throw violation("expires_at", "lies in the past", "greater_than");
+    throw violation("expires_at", "must be in the future", "greater_than");
   return expiresAt;
 }
 
@@ -356,7 +356,7 @@ function changesOf(request: UpdateKeyRequest, most: RateLimit | undefined): KeyC
     const given = { budget, rate_limit: rateLimit, expires_at: expiresAt, robot_id: robotId, trust, scopes, models }[
       field
     ];
-    if (given !== undefined) throw violation("clear", `${field} is set and taken away at once`, "value_error");
+    if (given !== undefined) throw violation("clear", `must not name `${field}`, which the request also sets`, "value_error");
   }
   const cleared = (field: string): null | undefined => (clear.includes(field) ? null : undefined);
   return {
@@ -374,7 +374,7 @@ function changesOf(request: UpdateKeyRequest, most: RateLimit | undefined): KeyC
   };
 }
 
-/** The names of the fields in a change, for the audit record. */
+/** The names of the changed fields, for the audit record. */
 const changedFields = ({ $typeName: _, $unknown: __, orgId: ___, keyId: ____, clear, ...fields }: UpdateKeyRequest) => [
   ...Object.keys(withoutUndefined(fields)),
   ...clear,
@@ -383,23 +383,23 @@ const changedFields = ({ $typeName: _, $unknown: __, orgId: ___, keyId: ____, cl
 const withoutUndefined = <T extends object>(fields: T): Partial<T> =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Partial<T>; // fewer fields, none of another type
 
-// Keys, budgets and settings between the words of the store and the messages of the schema.
+// Conversions of keys, budgets and settings between the store and the schema.
 
-/** What is said of a key beyond its record. */
+/** Data of a key message beyond its record. */
 interface KeyExtras {
   secret?: string;
   spending?: KeySpending;
-  /** What was spent of the budget that it spends from. */
+  /** The use of the budget that the key draws on. */
   budgetSpent?: BudgetSpent | undefined;
   left?: { remaining: number; resetAt: number };
-  /** What calls with the organisation's own provider keys were charged. */
+  /** The charges of calls with the organization's own provider keys. */
   ownMicro?: number;
 }
 
-/** The budget that a key spends from: its own, or else that of the nearest key that it descends from and that has one. */
+/** The budget that a key draws on: its own, or that of its nearest ancestor with one. */
 const budgetHolder = (key: KeyRecord): KeyRecord | undefined => [key, ...key.ancestors].find(({ budget }) => budget);
 
-/** A key as callers see it: as it acts, with the limits of the keys that it descends from. */
+/** A key as callers see it: its effective values, with the limits of its ancestors applied. */
 export function keyMessage(stored: KeyRecord, { secret, spending, budgetSpent, left, ownMicro }: KeyExtras = {}): Key {
   const key = effective(stored);
   const budget = budgetHolder(key)?.budget;
@@ -440,7 +440,7 @@ export function keyMessage(stored: KeyRecord, { secret, spending, budgetSpent, l
   });
 }
 
-/** What a key may call that nothing narrows. */
+/** What an unrestricted key may call. */
 const ALL_SCOPES: readonly string[] = ["act", "predict", "ground", "evaluate"];
 
 const INTERVALS = {
@@ -468,7 +468,7 @@ export function budgetMessage(
   });
 }
 
-/** The budget that a request asks for; one without an interval is never renewed. Refuses sums that there aren't. */
+/** The requested budget; without an interval it is never renewed. Refuses invalid amounts. */
 export function budgetOf({ limitUsd = 0, interval }: NewKeyBudget): BudgetMessage {
   const words: readonly (keyof typeof INTERVALS)[] = ["daily", "weekly", "monthly"];
   return {
@@ -477,7 +477,7 @@ export function budgetOf({ limitUsd = 0, interval }: NewKeyBudget): BudgetMessag
   };
 }
 
-/** The limits that a request asks for; what it leaves out is as usual, or the most that its caller may give where that is less. */
+/** The requested limits. A missing limit gets the default, or the caller's maximum if that is lower. */
 function limitsOf({ requests, windowS, burst, concurrency, streams }: RateLimitMessage, most?: RateLimit): RateLimit {
   const usual = rateLimitOf({ requests, windowS });
   const orUsual = (said: number, part: "burst" | "concurrency" | "streams"): number =>
@@ -491,7 +491,7 @@ function limitsOf({ requests, windowS, burst, concurrency, streams }: RateLimitM
   };
 }
 
-/** The store's word of an environment. */
+/** The store's value of an environment. */
 const environmentOf = (environment: Environment): KeyRecord["environment"] =>
   environment === Environment.HARDWARE ? "hardware" : "simulation";
 
@@ -502,7 +502,7 @@ const BYOK_MODES: Readonly<Record<ByokWord, ByokMode>> = {
   require: ByokMode.REQUIRE,
 };
 
-/** The store's word of a mode. */
+/** The store's value of a mode. */
 export const byokWordOf = (mode: ByokMode): ByokWord | undefined =>
   (Object.keys(BYOK_MODES) as ByokWord[]).find((word) => BYOK_MODES[word] === mode); // the table's own keys
 
@@ -531,13 +531,13 @@ const APP_POLICIES: Readonly<Record<OrgSettings["selfRegisteredApps"], AppPolicy
 export const appPolicyIn = (policy: AppPolicy): OrgSettings["selfRegisteredApps"] =>
   policy === AppPolicy.DENY ? "deny" : "allow";
 
-// Tells organisations of keys that will end.
+// Notices of keys that expire soon.
 
-/** How long before its end a key is spoken of. */
+/** How long before a key's expiry the notice is sent. */
 const DAYS = 7;
 const AT_ONCE = 200;
 
-/** Tells of every key that will end within seven days, once for each end; any number of replicas may do so at once. */
+/** Emits a notice for every key that expires within seven days, once per expiry. Safe to run on several replicas. */
 export async function tellOfEndingKeys(sql: Sql): Promise<void> {
   for (let told = AT_ONCE; told === AT_ONCE; )
     told = await tx(sql, async (tx) => {

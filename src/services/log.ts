@@ -92,7 +92,7 @@ export function logService({ sql, caughtUp }: LogDeps): Implementation<typeof Lo
             return { ...recordOfCall(orgId, made), ...(plan && { plan }) };
           });
       const record = (await Promise.all(found)).find((each) => each !== undefined);
-      if (!record) throw refuse(Reason.NOT_FOUND, "there is no record of this name", {}, { param: "log_id" });
+      if (!record) throw refuse(Reason.NOT_FOUND, "record not found", {}, { param: "log_id" });
       return create(GetLogResponseSchema, { record });
     },
 

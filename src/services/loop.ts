@@ -148,7 +148,7 @@ class LoopsView {
   }
 }
 
-/** By the loops that are watched, which are one object for each organisation; then by the filters. They go with it. */
+/** By the loops that are watched, which are one object for each organization; then by the filters. They go with it. */
 const views = new WeakMap<LoopWatch["loops"], Map<string, WeakRef<LoopsView>>>();
 
 function viewOf(
@@ -185,7 +185,7 @@ function filterOf({ workspaceId, robotId }: Wanted, call: Call): (loop: RunningL
     (wanted === undefined || loop.workspaceId === wanted) && (robotId === undefined || loop.robotId === robotId);
 }
 
-/** The organisation that a call is about: a key's own, or the one that the operator names. */
+/** The organization that a call is about: a key's own, or the one that the operator names. */
 async function orgOf(sql: Sql, named: string | undefined, call: Call): Promise<string> {
   const { principal } = call;
   const orgId = named ?? (principal.kind === "key" ? principal.orgId : undefined);

@@ -9,7 +9,7 @@ import { type Authority, authorityOfStanding, refuseBeyond, type StandingAuthori
 import { highestRole, isRoleWithin, ROLE_NAMES } from "./permissions.ts";
 import { refuseStandingBeyond } from "./reach.ts";
 
-/** What a member has of the organisation. */
+/** What a member has of the organization. */
 const standingOf = ({ id, role, workspaceIds }: MemberRecord): StandingAuthority => ({
   role,
   workspaceIds,
@@ -22,7 +22,7 @@ export const assertMayChange = (sql: Queryable, member: MemberRecord, giver: Aut
 
 /**
  * Refuses to remove or deactivate a member who holds more permissions than the giver, or who is of other workspaces. No other limit of a key
- * keeps it from that: a member that leaves an organisation gains nothing.
+ * keeps it from that: a member that leaves an organization gains nothing.
  */
 export async function assertMayEnd(sql: Queryable, member: MemberRecord, giver: Authority | undefined): Promise<void> {
   if (!giver) return;
@@ -50,7 +50,7 @@ export async function settleRole(tx: Tx, member: MemberRecord, giver: Authority 
   return settled ?? member;
 }
 
-/** The same for several members of one organisation. */
+/** The same for several members of one organization. */
 export async function settleRoles(
   tx: Tx,
   members: readonly MemberRecord[],
@@ -75,7 +75,7 @@ export async function settleRoles(
 
 /**
  * Lets a member act in another role from now on, with those of the member's keys that act in the old one or in one beyond the new.
- * Refuses with `last_owner` where the organisation would have no owner. The caller holds `lockMembers`.
+ * Refuses with `last_owner` where the organization would have no owner. The caller holds `lockMembers`.
  */
 async function actIn(tx: Tx, member: MemberRecord, role: string): Promise<MemberRecord> {
   if (role !== "owner") await assertOwnerRemains(tx, member);

@@ -49,12 +49,12 @@ import { askedScopes, consentedScopes, grantOf } from "./oauth/scopes.ts";
 
 const CODE_S = 600;
 
-/** What OAuth depends on. */
+/** Dependencies of OAuth. */
 export interface OauthDeps {
   sql: Sql;
-  /** By which address callers reach the gateway, as the operator says; undefined: each by the one that it calls. */
+  /** The gateway's public address, as the operator configured it. If undefined, each caller's own target address applies. */
   publicUrl: string | undefined;
-  /** Applies a change of a key, or of the keys of a member or an organisation, at this replica at once; the others are notified. */
+  /** Applies a change to a key, or to the keys of a member or an organization, on this replica immediately; others are notified. */
   changed(id: string): void;
 }
 
@@ -62,14 +62,14 @@ export interface OauthDeps {
 export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementation<typeof OauthService> {
   const own = publicUrl === undefined ? undefined : new URL(publicUrl).origin;
   /**
-   * Refuses to give a key for another server: who has it there would call here with it. Section 2 of RFC 8707 asks for an absolute address
-   * without a fragment, and for a refusal of all that the gateway does not know to be its own.
+   * Refuses a `resource` that does not identify this gateway: another server could use the key to call here. RFC 8707 section 2 requires an
+    * absolute address without a fragment, and a refusal of every unknown resource.
    */
   const assertTarget = (resource: string | undefined, call: Call): void => {
     if (resource === undefined) return;
     const target = URL.canParse(resource) && !resource.includes("#") ? new URL(resource) : undefined;
     if (target === undefined || target.origin !== (own ?? homeOf(call, target)))
-      throw refuse(Reason.INVALID_TARGET, "the resource is none of this gateway", {}, { param: "resource" });
+      throw refuse(Reason.INVALID_TARGET, "`resource` does not identify this gateway", {}, { param: "resource" });
   };
   return {
     ...clientCalls({ sql, changed }),
@@ -77,18 +77,18 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
 
     async authorize(request, call) {
       const key = keyOf(call);
-      // An application that could consent would never have to ask again.
+      // An application that could consent could extend its own access without asking.
       if (key.permissions !== undefined)
-        throw refuse(Reason.PERMISSION_DENIED, "a key that an application got by consent cannot consent itself");
+        throw refuse(Reason.PERMISSION_DENIED, "application keys cannot consent to other applications");
       const client = await clientFor(sql, key, request);
       assertTarget(request.resource, call);
       const scopes = consentedScopes(request.scope, client, key);
       const scope = scopes.join(" ");
       const consenting = await findKey(sql, key.keyId);
-      if (!consenting) throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
+      if (!consenting) throw refuse(Reason.INVALID_API_KEY, "invalid API key");
       const { workspaceId } = request;
       if (workspaceId !== undefined && !(await findWorkspace(sql, key.orgId, workspaceId, now())))
-        throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: "workspace_id" });
+        throw refuse(Reason.NOT_FOUND, "workspace not found", {}, { param: "workspace_id" });
       const granted = { ...narrowed(request, consenting), ...grantOf(scopes, key.scopes), name: client.name };
       const code = CODE_PREFIX + secretBytes(32).toString("base64url");
       await tx(sql, async (tx) => {
@@ -117,26 +117,26 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
 
     async exchangeToken({ grantType, code, codeVerifier, clientId, clientSecret, redirectUri, resource }, call) {
       if (grantType !== "authorization_code")
-        throw refuse(Reason.UNSUPPORTED_GRANT_TYPE, "the grant type must be authorization_code");
+        throw refuse(Reason.UNSUPPORTED_GRANT_TYPE, "`grant_type` must be authorization_code");
       const client = await proven(sql, clientId, clientSecret);
       if (code === "" || codeVerifier === "" || redirectUri === undefined)
-        throw refuse(Reason.MALFORMED_BODY, "code, code_verifier and redirect_uri are all needed");
+        throw refuse(Reason.MALFORMED_BODY, "`code`, `code_verifier` and `redirect_uri` are required");
       assertTarget(resource, call);
       const codeHash = hashSecret(code);
       const outcome = await tx(sql, async (tx) => {
         const taken = await takeCode(tx, codeHash);
-        if (!taken || taken.consent.clientId !== client.id) return unfit("the code is not known here");
+        if (!taken || taken.consent.clientId !== client.id) return unfit("`code` is unknown or expired");
         const { consent, keyId } = taken;
         if (keyId !== undefined) {
-          // A code that comes twice was stolen: the key that it gave ends.
-          await revoke(tx, { id: keyId, orgId: consent.orgId, clientId: client.id }, call, "its code came again");
-          return unfit("the code was used; the key that it gave is revoked", consent.orgId);
+          // A code that is used twice was stolen: revoke the key that it granted.
+          await revoke(tx, { id: keyId, orgId: consent.orgId, clientId: client.id }, call, "its code was used again");
+          return unfit("`code` was already used; the key that it granted is revoked", consent.orgId);
         }
         const fault = faultOf(consent, redirectUri, codeVerifier);
         if (fault !== undefined) return unfit(fault);
         if (await isDenied(tx, client, consent.orgId)) return unfit(DENIED);
         const person = await standingOf(tx, consent);
-        if (!person) return unfit("the key that consented is worth nothing any more");
+        if (!person) return unfit("the consenting key is no longer valid");
         const made = await redeemCode(tx, codeHash, consent, person);
         const { orgId, scope } = consent;
         await emit(tx, orgId, { case: "keyCreated", value: { keyId: made.key.id } }, made.key.workspaceId);
@@ -168,8 +168,8 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
       const orgId = await tx(sql, async (tx) => {
         const key = await findClientKey(tx, hashSecret(token));
         if (!key) return undefined;
-        if (key.clientId !== client.id) throw refuse(Reason.INVALID_GRANT, "the token was not made for this client");
-        await revoke(tx, key, call, "its client asked for it");
+        if (key.clientId !== client.id) throw refuse(Reason.INVALID_GRANT, "the token was not issued to this client");
+        await revoke(tx, key, call, "its client requested it");
         return key.orgId;
       });
       if (orgId !== undefined) changed(orgId);
@@ -181,7 +181,7 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
       const client = await clientFor(sql, key, request);
       assertTarget(request.resource, call);
       const consenting = await findKey(sql, key.keyId);
-      if (!consenting) throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
+      if (!consenting) throw refuse(Reason.INVALID_API_KEY, "invalid API key");
       const { models = [], robotId, workspaceId, budget, expiresAt } = narrowed({ models: [] }, consenting);
       return create(DescribeConsentResponseSchema, {
         clientId: client.id,
@@ -203,8 +203,8 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
 }
 
 /**
- * The gateway's origin as a caller knows it, where no operator says: a page's own, or else the host that the request names. Whether a proxy
- * encrypts the connection of a caller with a key is not known, so that its target's scheme is taken for the gateway's.
+ * The gateway's origin as a caller knows it if the operator configured none: the page's own origin, or the host in the request. Whether a
+  * proxy encrypts the connection of a key's caller is unknown, so the target's scheme is used.
  */
 function homeOf({ browser, host }: Call, { protocol }: URL): string | undefined {
   if (browser !== undefined) return browser.origin;
@@ -273,7 +273,7 @@ async function revoke(
   }
 }
 
-/** An application that a key's member may consent to, whose address this is. */
+/** Requires an application that the key's member may consent to, with a registered redirect address. */
 async function clientFor(
   sql: Queryable,
   { orgId }: KeyPrincipal,
@@ -291,21 +291,21 @@ async function clientFor(
   return client;
 }
 
-/** Whether the organisation lets no application in that registered itself, and this is one. */
+/** Whether the organization refuses applications that registered themselves, and this is one. */
 const isDenied = async (sql: Queryable, client: ClientRecord, orgId: string): Promise<boolean> =>
   client.orgId === undefined && (await orgSettings(sql, orgId)).selfRegisteredApps === "deny";
 
 const DENIED =
-  "this organisation lets its members consent to no application that registered itself: an administrator changes that in its settings";
+  "this organization does not allow applications that registered themselves; an administrator can change that in the settings";
 
-/** Refuses what the consenting key does not reach itself. */
+/** Refuses a robot, workspace or organization that the consenting key cannot access. */
 function withinKey<T>(asked: T | undefined, own: T | undefined, what: string): T | undefined {
   if (asked !== undefined && own !== undefined && asked !== own)
-    throw refuse(Reason.SCOPE_DENIED, `the consenting key reaches another ${what}`, { exceeds: [what] });
+    throw refuse(Reason.SCOPE_DENIED, `the consenting key belongs to another ${what}`, { exceeds: [what] });
   return asked ?? own;
 }
 
-/** Everything that limits the consenting key limits the application's too, and what was asked for can only narrow it. */
+/** The application's authority: all limits of the consenting key apply, and the request can only narrow them. */
 function narrowed(
   {
     budgetUsd,
@@ -317,7 +317,7 @@ function narrowed(
   consenting: KeyRecord,
 ): Consent["granted"] {
   if (consenting.ancestors.length >= MOST_ANCESTORS)
-    throw refuse(Reason.KEY_LINE_TOO_LONG, `a key descends from ${MOST_ANCESTORS} keys at most`);
+    throw refuse(Reason.KEY_LINE_TOO_LONG, `a key can have at most ${MOST_ANCESTORS} ancestors`);
   const key = effective(consenting);
   const ends = [key.expiresAt, expiresIn === undefined ? undefined : nowSeconds() + expiresIn];
   const known = ends.filter((each) => each !== undefined);
@@ -325,14 +325,14 @@ function narrowed(
   const limits = [key.budget?.limitMicro, asked].filter((each) => each !== undefined);
   const own = authorityOf(key);
   if (models.length > 0 && exceeding({ ...own, models: new Set(models) }, own).length > 0)
-    throw refuse(Reason.SCOPE_DENIED, "the consenting key may not use all of these models", { exceeds: ["models"] });
+    throw refuse(Reason.SCOPE_DENIED, "the consenting key cannot use all of these models", { exceeds: ["models"] });
   return {
     models: models.length > 0 ? [...models] : key.models,
     environment: key.environment,
     rateLimit: authorityOf(key).rateLimit,
     workspaceId: withinKey(workspaceId, key.workspaceId, "workspace"),
     robotId: withinKey(robotId, key.robotId, "robot"),
-    // What a person consents to at the console outlives the sign-in, and shares no rate limit with it.
+    // A key that a user grants in the console outlives the session, and has its own rate limit.
     parentId: key.kind === "member" ? undefined : key.id,
     ...(key.bounds && { bounds: key.bounds }),
     trust: trustSaid(authorityOf(key).trust, key.environment),

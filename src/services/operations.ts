@@ -47,7 +47,7 @@ interface OperationsDeps {
 
 /** The least time between the notice of a model's retirement and the retirement. */
 const NOTICE_S = 90 * 86_400;
-/** Organisations with a call to the model in this time are notified. */
+/** Organizations with a call to the model in this time are notified. */
 const USED_FOR_DAYS = 30;
 
 /** An operator's override as the store spells it; without one the breaker is free. */

@@ -1,4 +1,4 @@
-/** How a payment goes: asked for, paid somewhere else, believed, put on record with its event. */
+/** Payments: opens them, reads their outcome from the processor, and records it with its event. */
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -62,18 +62,18 @@ import {
 import type { Notifications } from "../store/database/notifications.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 
-/** What payments depends on. */
+/** Dependencies of payments. */
 interface PaymentDeps {
   sql: Sql;
   processor: Processor;
-  /** Gives back what this replica holds of an organisation's credit and needs for no call. */
+  /** Returns the organization's idle credit leases of this replica. */
   leaser: { giveBack(orgId: string): Promise<void> };
   warn(text: string): void;
-  /** Called with what an operator has to decide: money that the gateway can't account for by itself. */
+  /** Reports money that an operator must resolve because the gateway cannot account for it. */
   alert(text: string): void;
 }
 
-/** Who had something done, for the audit log. */
+/** The actor for the audit log. */
 interface By {
   actor: string;
   requestId?: string | undefined;
@@ -83,29 +83,29 @@ interface By {
 interface PaymentRequest extends By {
   orgId: string;
   keyId: string;
-  /** The key that asks, and those that it descends from. */
+  /** The calling key and its ancestors. */
   line: readonly string[];
   amountUsd: number;
   successUrl: string;
   cancelUrl: string;
-  /** The addresses that the caller gave. The others are where this replica listens, and another replica's first answer stands. */
+  /** The return addresses that the caller gave. Otherwise this replica's address is used; the first replica to answer decides it. */
   named: { successUrl: string | undefined; cancelUrl: string | undefined };
   idempotencyKey: string | undefined;
-  /** Called where the idempotency key opened it before. */
+  /** Called if the idempotency key already opened this payment. */
   known(): void;
 }
 
-/** A checkout may be paid for so long: less than the day for which the processor remembers that it was asked for it. */
+/** How long a checkout can be paid. Shorter than the processor's 24 h memory of idempotency keys. */
 const LIFE_S = 23 * 3600;
 
 /**
- * Opens a checkout, or answers the one that the idempotency key opened before. Refuses with `validation_failed` an amount that is
- * not of whole cents, and with `idempotency_conflict` a key that was used for something else.
+ * Opens a checkout, or returns the one that the same idempotency key opened. Refuses an amount with fractional cents with
+  * `validation_failed`, and an idempotency key that was used for a different request with `idempotency_conflict`.
  */
 export async function openCheckout({ sql, processor }: PaymentDeps, wish: PaymentRequest): Promise<PaymentRecord> {
   const { orgId, keyId, successUrl, cancelUrl, idempotencyKey, actor, requestId } = wish;
   const amountMicro = fromUsd(wish.amountUsd);
-  if (amountMicro % MICRO_PER_CENT !== 0) throw violation("amount_usd", "must be of whole cents", "multiple_of");
+  if (amountMicro % MICRO_PER_CENT !== 0) throw violation("amount_usd", "must be in whole cents", "multiple_of");
   const expiresAt = nowSeconds() + LIFE_S;
   const wanted = { id: newId("pay"), orgId, keyId, amountMicro, successUrl, cancelUrl, idempotencyKey, expiresAt };
   const asked = { amountMicro, ...wish.named };
@@ -121,18 +121,18 @@ export async function openCheckout({ sql, processor }: PaymentDeps, wish: Paymen
     return payment;
   });
   if (payment.sessionId !== undefined || payment.status !== "pending") return payment;
-  // Asked again under the payment's name, the processor answers with the checkout that it has.
+  // The payment id is the idempotency key, so the processor returns an existing checkout.
   const checkout = await processor.open({ ...payment, paymentId: payment.id });
   await noteCheckout(sql, payment.id, checkout);
   return { ...payment, sessionId: checkout.sessionId, checkoutUrl: checkout.url };
 }
 
-/** Asks the processor what became of a payment, and believes it. */
+/** Reads the outcome of a payment from the processor and applies it. */
 export async function reconcile(deps: PaymentDeps, payment: PaymentRecord, by: By): Promise<void> {
   const { id: paymentId, sessionId, amountMicro, expiresAt } = payment;
   if (payment.automatic) return charge(deps, payment, by);
   if (sessionId !== undefined) return believe(deps, await deps.processor.ask(sessionId), by);
-  // No payer ever got the address of the checkout.
+  // The checkout's address was never sent to a payer.
   if (nowSeconds() <= expiresAt) return;
   await concluded(
     deps,
@@ -142,8 +142,8 @@ export async function reconcile(deps: PaymentDeps, payment: PaymentRecord, by: B
 }
 
 /**
- * Has an automatic payment charged, or asks what became of that, and believes it. Asked again under the payment's name, the processor
- * answers with the charge that it made; when it may have forgotten the name, nothing is charged any more.
+ * Charges an automatic payment, or reads the outcome of an earlier charge, and applies it. The payment id is the idempotency key, so the
+  * processor returns an existing charge. Nothing is charged once the processor may have dropped that key.
  */
 async function charge(deps: PaymentDeps, payment: PaymentRecord, by: By): Promise<void> {
   const { id: paymentId, amountMicro, customerId = "", methodId = "", intentId, expiresAt } = payment;
@@ -166,7 +166,7 @@ const nothingOf = (of: Pick<ChargeFact, "paymentId" | "customerId" | "amountMicr
   why: undefined,
 });
 
-/** Believes what the processor says, in any order and however often. */
+/** Applies messages of the processor. Idempotent, in any order. */
 export async function believe(deps: PaymentDeps, words: readonly Word[], by: By): Promise<void> {
   for (const word of words) {
     if (word.kind === "checkout" || word.kind === "charge") await concluded(deps, word, by);
@@ -177,7 +177,7 @@ export async function believe(deps: PaymentDeps, words: readonly Word[], by: By)
   }
 }
 
-/** Asks about a checkout in another currency: the answer is of the version that the gateway speaks, the message of its endpoint's. */
+/** Queries a checkout in another currency: the response has the API version that the gateway uses; the webhook has its endpoint's. */
 async function clarify(deps: PaymentDeps, { paymentId, sessionId }: UnclearCheckout, by: By): Promise<void> {
   if (!(await isPayment(deps.sql, paymentId))) return;
   const words = await deps.processor.ask(sessionId);
@@ -192,14 +192,14 @@ async function clarify(deps: PaymentDeps, { paymentId, sessionId }: UnclearCheck
 async function unclear({ sql, alert }: PaymentDeps, { paymentId, sessionId, currency, isPaid }: UnclearCheckout) {
   if (!isPaid || !(await isPayment(sql, paymentId))) return;
   alert(
-    `payment ${paymentId} was paid in ${wordOf(currency)} and nothing was credited: look at the checkout ${wordOf(sessionId)} and add credit or refund it`,
+    `payment ${paymentId} was paid in ${wordOf(currency)} and nothing was credited; check the checkout ${wordOf(sessionId)} and add credit or refund it`,
   );
 }
 
-/** What the processor names, as a word of a sentence in the log. */
+/** A value of the processor, made safe for a log line. */
 const wordOf = (text: string): string => text.replaceAll(/[^\w-]/g, "").slice(0, 80);
 
-/** Asks the processor about what was paid as `intentId`: of a message that overtook the one before it, or says too little. */
+/** Queries the payment with the intent `intentId`, for a message that arrived out of order or lacks fields. */
 async function learn(deps: PaymentDeps, intentId: string, by: By): Promise<boolean> {
   const { processor } = deps;
   const sessionId = await processor.find(intentId);
@@ -220,7 +220,7 @@ async function wordsOfCharge(
   return fact === undefined ? [] : [fact, ...(await processor.reversals(intentId))];
 }
 
-/** Asks the processor what was stored on a page of an organisation; answers whether something was. */
+/** Reads the payment method that was stored on a page of an organization. Resolves with whether one was stored. */
 async function learnStored({ sql, processor }: PaymentDeps, sessionId: string, by: By): Promise<boolean> {
   const orgId = await orgOfSetUp(sql, sessionId);
   if (orgId === undefined) await hurryToForget(sql, sessionId);
@@ -257,9 +257,9 @@ async function concluded({ sql, warn, alert }: PaymentDeps, fact: CheckoutFact |
   if (told || !fact.paymentId.startsWith("pay_")) return;
   if (fact.status === "succeeded" && (await isPayment(sql, fact.paymentId)))
     alert(
-      `payment ${fact.paymentId} was paid otherwise than it was asked for ($${toUsd(fact.amountMicro)}) and nothing was credited: compare it with the processor and add credit or refund it`,
+      `payment ${fact.paymentId} was paid with another amount or currency than requested ($${toUsd(fact.amountMicro)}) and nothing was credited; compare it with the processor and add credit or refund it`,
     );
-  else warn(`the payment processor speaks of a payment ${fact.paymentId} that is none of ours, or of another amount`);
+  else warn(`the payment processor reported payment ${fact.paymentId}, which is unknown or has another amount`);
 }
 
 async function reversed(deps: PaymentDeps, word: ReversalFact | ForeignReversal, by: By): Promise<void> {
@@ -273,7 +273,7 @@ async function reversed(deps: PaymentDeps, word: ReversalFact | ForeignReversal,
   if (amount === undefined) {
     const { amount, currency } = (word as ForeignReversal).foreign;
     alert(
-      `${word.of} ${wordOf(word.id)} of payment ${paymentId} is ${amount} ${wordOf(currency)}, in the smallest unit, and its share of the payment is not known: nothing was taken back; charge the organization for it`,
+      `${word.of} ${wordOf(word.id)} of payment ${paymentId} is ${amount} ${wordOf(currency)}, in the smallest unit, and its share of the payment is unknown; nothing was deducted, so charge the organization for it`,
     );
     return;
   }
@@ -294,21 +294,21 @@ async function reversed(deps: PaymentDeps, word: ReversalFact | ForeignReversal,
   if (change === undefined) return;
   if (word.state === "taken" && change.movedMicro < change.claimedMicro)
     alert(
-      `${word.of} ${wordOf(word.id)} of payment ${paymentId} takes back more than is left of it: $${toUsd(change.claimedMicro)}, of which $${toUsd(change.movedMicro)} were taken`,
+      `${word.of} ${wordOf(word.id)} of payment ${paymentId} claims more than remains: $${toUsd(change.claimedMicro)}, of which $${toUsd(change.movedMicro)} were deducted`,
     );
-  // What this replica holds ready for the next calls is there to be taken.
+  // Return this replica's idle leases, so that the deduction can use them.
   if (change.owes) await leaser.giveBack(change.orgId);
 }
 
-/** The share of a payment that a reversal in the payer's currency is. A dispute puts the whole payment in question, until it ends. */
+/** The share of a payment that a reversal in the payer's currency covers. A dispute covers the complete payment until it ends. */
 async function shareOf({ processor }: PaymentDeps, word: ForeignReversal) {
   return word.of === "dispute" || word.state === "returned" ? { part: 1, whole: 1 } : processor.shareOf(word);
 }
 
-/** The most forgotten payments that are asked about at a time. */
+/** The most unresolved payments per query. */
 const FORGOTTEN = 50;
 
-/** Asks about payments whose messages may have been lost; answers how many. */
+/** Queries payments whose messages may have been lost. Resolves with their number. */
 export async function askForgotten(deps: PaymentDeps): Promise<number> {
   const forgotten = await takeForgotten(deps.sql, FORGOTTEN);
   for (const { orgId, id } of forgotten) {
@@ -318,20 +318,20 @@ export async function askForgotten(deps: PaymentDeps): Promise<number> {
   return forgotten.length;
 }
 
-// Credit that is bought without anybody asking: the rule and the payment method by RPC, and the charges on every worker.
+// Automatic top-up: the rule and the payment method by RPC, and the charges on every worker.
 
-/** What the RPCs depend on. */
+/** Dependencies of the RPCs. */
 interface AutoTopUpDeps {
   sql: Sql;
-  /** The return address of payers without another one. */
+  /** The return address for payers whose request has none. */
   home: string;
-  /** Refuses with `billing_unavailable` where no payment processor is set up. */
+  /** Refuses with `billing_unavailable` if no payment processor is configured. */
   payments(): PaymentDeps;
 }
 
 type AutoTopUpCalls = "getAutoTopUp" | "updateAutoTopUp" | "setUpPaymentMethod" | "deletePaymentMethod";
 
-/** A page of the processor is open for so long. */
+/** How long a page of the processor stays open. */
 const PAGE_S = 23 * 3600;
 
 /** The RPCs about automatic top-up. */
@@ -351,7 +351,7 @@ export function autoTopUpCalls({
       if (request.enabled) {
         const deps = payments();
         const { setupSession } = await findAutoTopUp(sql, orgId);
-        // The processor's message about the page may have been lost, or be on its way.
+        // The processor's message about the page may be lost or late.
         if (setupSession !== undefined) await learnStored(deps, setupSession, byCall(call));
       }
       const rule = await tx(sql, async (tx) => {
@@ -414,18 +414,18 @@ function changesOf(request: UpdateAutoTopUpRequest): Partial<AutoTopUpRecord> {
 
 function centsOf(usd: number, field: string): number {
   const micro = fromUsd(usd, field);
-  if (micro % MICRO_PER_CENT !== 0) throw violation(field, "must be of whole cents", "multiple_of");
+  if (micro % MICRO_PER_CENT !== 0) throw violation(field, "must be in whole cents", "multiple_of");
   return micro;
 }
 
-/** Refuses a rule that is on and lacks something. */
+/** Refuses an enabled rule that is incomplete. */
 function assertSound({ enabled, thresholdMicro, amountMicro, ceilingMicro, method }: AutoTopUpRecord): void {
   if (amountMicro !== undefined && ceilingMicro !== undefined && ceilingMicro < amountMicro)
     throw violation("monthly_ceiling_usd", "must be at least amount_usd", "greater_than_equal");
   if (!enabled) return;
   const needed = { threshold_usd: thresholdMicro, amount_usd: amountMicro, monthly_ceiling_usd: ceilingMicro };
   for (const [field, value] of Object.entries(needed))
-    if (value === undefined) throw violation(field, "is required to turn it on", "missing");
+    if (value === undefined) throw violation(field, "is required to enable automatic top-up", "missing");
   if (!method)
     throw refuse(
       Reason.PAYMENT_METHOD_MISSING,
@@ -455,31 +455,31 @@ function messageOf(rule: AutoTopUpRecord): AutoTopUp {
   });
 }
 
-/** What charging depends on. */
+/** Dependencies of automatic charges. */
 interface AutoTopUpWork extends PaymentDeps {
   notifications: Notifications;
 }
 
-/** Charges at one time, on one worker. */
+/** Concurrent charges per worker. */
 const AT_ONCE = 8;
 
-/** Buys credit where a balance is below its threshold; any number of workers share the organisations of one database. */
+/** Buys credit when a balance is below its threshold. Any number of workers share the organizations of one database. */
 export class AutoTopUps {
   readonly #deps: AutoTopUpWork;
   readonly #rounds: Polling;
 
-  /** Begins at once. */
+  /** Starts immediately. */
   constructor(deps: AutoTopUpWork) {
     this.#deps = deps;
     this.#rounds = new Polling({
       notifications: deps.notifications,
       channel: "topup_due",
       look: () => this.#look(),
-      failed: (cause) => deps.warn(`automatic top-ups wait: ${textOf(cause)}`),
+      failed: (cause) => deps.warn(`automatic top-ups are paused: ${textOf(cause)}`),
     });
   }
 
-  /** Begins no more, and waits for what is being charged. */
+  /** Starts no further charge and waits for the running ones. */
   close(): Promise<void> {
     return this.#rounds.close();
   }
@@ -494,7 +494,7 @@ export class AutoTopUps {
     }
   }
 
-  /** What the processor did not answer stays, and is asked again. */
+  /** Payment methods that the processor did not delete stay queued and are deleted again later. */
   async #forget({ id, methodId, setupSession, isOver }: ToForget): Promise<void> {
     const { sql, processor, warn } = this.#deps;
     try {
@@ -504,12 +504,12 @@ export class AutoTopUps {
       if (method !== undefined || isOver) await noteForgotten(sql, id);
     } catch (thrown) {
       warn(
-        `a payment method of an organisation that was deleted is still stored, and is asked about again: ${textOf(thrown)}`,
+        `could not delete the payment method of a deleted organization; trying again: ${textOf(thrown)}`,
       );
     }
   }
 
-  /** Answers whether there was something to begin. */
+  /** Resolves with whether a top-up was due. */
   #begin(): Promise<boolean> {
     return tx(this.#deps.sql, async (tx) => {
       const begun = await beginDue(tx);
@@ -525,14 +525,14 @@ export class AutoTopUps {
     });
   }
 
-  /** What is in doubt stays pending, and is asked about again. */
+  /** A charge with an unknown outcome stays pending and is queried again. */
   async #charge({ orgId, id }: { orgId: string; id: string }): Promise<void> {
     const { sql, warn } = this.#deps;
     try {
       const payment = await findPayment(sql, orgId, id);
       if (payment?.status === "pending") await charge(this.#deps, payment, { actor: "system" });
     } catch (thrown) {
-      warn(`the automatic payment ${id} is in doubt, and is asked about again: ${textOf(thrown)}`);
+      warn(`the outcome of automatic payment ${id} is unknown; querying it again: ${textOf(thrown)}`);
     }
   }
 }
@@ -542,11 +542,11 @@ const textOf = (thrown: unknown): string => {
   return thrown.cause instanceof Error ? `${thrown.message} (${thrown.cause.message})` : thrown.message;
 };
 
-// Where payers return from a page of the payment processor.
+// Return addresses after a page of the payment processor.
 
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
-/** The addresses to which a payer returns after the checkout, `home` where the request has none. Refuses with `validation_failed`. */
+/** The payer's return addresses after the checkout; `home` if the request has none. Refuses with `validation_failed`. */
 export function returnUrls(
   { successUrl, cancelUrl }: { successUrl?: string | undefined; cancelUrl?: string | undefined },
   home: string,
@@ -555,12 +555,12 @@ export function returnUrls(
   return { successUrl: success, cancelUrl: cancelUrl === undefined ? success : checked(cancelUrl, "cancel_url") };
 }
 
-/** The text is kept as it was given: the processor fills a placeholder in braces. */
+/** Keeps the text unchanged, because the processor fills a placeholder in braces. */
 function checked(text: string, field: string): string {
   const url = /^[!-~]+$/.test(text) && URL.canParse(text) ? new URL(text) : undefined;
   const secure = url?.protocol === "https:" || (url?.protocol === "http:" && LOOPBACK.has(url.hostname));
   if (!url || !secure || !/^https?:\/\/[^/\\]/i.test(text))
-    throw violation(field, "must be an address that begins with https://, or http:// on loopback", "url");
-  if (url.username !== "" || url.password !== "") throw violation(field, "must not hold a name or a password", "url");
+    throw violation(field, "must be an https:// address, or http:// on loopback", "url");
+  if (url.username !== "" || url.password !== "") throw violation(field, "must not contain a user name or password", "url");
   return text;
 }

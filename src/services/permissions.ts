@@ -20,7 +20,7 @@ export type Role = (typeof ROLES)[number]["id"];
 /** The names of the roles, highest first. */
 export const ROLE_NAMES: readonly Role[] = ROLES.map(({ id }) => id);
 
-/** How far a permission reaches: over all of the organisation, or over what is the caller's own. */
+/** How far a permission reaches: over all of the organization, or over what is the caller's own. */
 export type Reach = "all" | "own";
 
 /** The columns of the table below, in this order: `+` holds it, `o` holds it for the member's own, `-` does not. */
@@ -156,7 +156,7 @@ export function denialOf(
 }
 
 const OF_THE_ORGANISATION =
-  "this call is about the whole organisation, and this key is of a workspace: it needs a key of the organisation";
+  "this call is about the whole organization, and this key is of a workspace: it needs a key of the organization";
 
 /** Refuses a key that may not make a call itself, where another call would have it made. */
 export function assertMayCall(key: Caller, method: DescMethod): void {

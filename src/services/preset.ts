@@ -1,4 +1,4 @@
-/** Presets: request configurations that an organisation saves under a name. */
+/** Presets: request configurations that an organization saves under a name. */
 import { create, toJson } from "@bufbuild/protobuf";
 import { type Preset, type PresetConfig, PresetConfigSchema, PresetSchema } from "../../gen/limber/v1/preset_pb.ts";
 import {

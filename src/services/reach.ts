@@ -1,4 +1,4 @@
-/** Whose organisations a call reaches, and what its caller may give away. */
+/** Whose organizations a call reaches, and what its caller may give away. */
 import { type Call, keyOf } from "../call.ts";
 import { Reason, refuse } from "../errors.ts";
 import { findKey } from "../store/account/keys.ts";
@@ -13,10 +13,10 @@ import {
   type StandingAuthority,
 } from "./authority.ts";
 
-/** The operator reaches every organisation; a key reaches its own, and all others look as if they did not exist. */
+/** The operator reaches every organization; a key reaches its own, and all others look as if they did not exist. */
 export async function assertReachable(sql: Sql, orgId: string, { principal }: Call): Promise<void> {
   const own = principal.kind !== "key" || principal.orgId === orgId;
-  if (!own || !(await findOrg(sql, orgId))) throw refuse(Reason.NOT_FOUND, "there is no organisation of this name");
+  if (!own || !(await findOrg(sql, orgId))) throw refuse(Reason.NOT_FOUND, "organization not found");
 }
 
 /** The authority of a call's key as the database has it now; undefined for the operator, who may give anything. */
@@ -43,9 +43,9 @@ export async function refuseStandingBeyond(
   refuseBeyond(authorityOfStanding(standing, settings), giver);
 }
 
-// How far a key of a workspace reaches: to what is of that workspace, where others of the organisation reach all.
+// How far a key of a workspace reaches: to what is of that workspace, where others of the organization reach all.
 
-/** The workspace that a call is confined to; undefined for the operator, and for a key that reaches all of its organisation. */
+/** The workspace that a call is confined to; undefined for the operator, and for a key that reaches all of its organization. */
 export const confinedTo = ({ principal }: Call): string | undefined =>
   principal.kind === "key" ? principal.workspaceId : undefined;
 

@@ -118,7 +118,7 @@ async function matching(view: RegistryView, request: ListModelsRequest): Promise
   return from.filter(({ facets }) => asked.every(([facet, word]) => facets[facet].includes(word)));
 }
 
-/** Families and action spaces have no enum, yet a misspelt one must not look like one without models. */
+/** Families and action spaces have no enum, yet a misspelled one must not look like one without models. */
 async function assertKnown(view: RegistryView, facet: Facet, word: string): Promise<void> {
   const words = (await view.facets())[facet].values.map(({ value }) => value);
   if (words.includes(word)) return;

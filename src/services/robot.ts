@@ -27,7 +27,7 @@ import { assertReachable, confinedTo } from "./reach.ts";
 
 /** How long a stop that is in force waits for the database before it is answered as not written yet. */
 const PATIENCE_MS = 500;
-/** Stops of robots, sessions and keys that may stand in an organisation at once. */
+/** Stops of robots, sessions and keys that may stand in an organization at once. */
 const MOST_STANDING = 10_000;
 
 /** What the robot RPCs depends on. */
@@ -41,7 +41,7 @@ export interface RobotDeps {
 export function robotService({ sql, stops, orders }: RobotDeps): Implementation<typeof RobotService> {
   const namedStop = async (id: string, call: Call): Promise<store.StopRecord> => {
     const found = await store.findStop(sql, id);
-    // What was ordered for the organisation, or in another workspace, stands until a key that reaches it releases it.
+    // What was ordered for the organization, or in another workspace, stands until a key that reaches it releases it.
     if (!found || (confinedTo(call) ?? found.workspaceId) !== found.workspaceId) throw noSuchStop();
     await assertReachable(sql, found.orgId, call).catch(() => {
       throw noSuchStop();
@@ -125,7 +125,7 @@ export function robotService({ sql, stops, orders }: RobotDeps): Implementation<
   };
 }
 
-const noSuchStop = () => refuse(Reason.NOT_FOUND, "there is no stop of this name");
+const noSuchStop = () => refuse(Reason.NOT_FOUND, "stop not found");
 
 async function orgOf(sql: Sql, named: string | undefined, call: Call): Promise<string> {
   const orgId = namedOrg(named, call);
@@ -133,7 +133,7 @@ async function orgOf(sql: Sql, named: string | undefined, call: Call): Promise<s
   return orgId;
 }
 
-/** The organisation that a call is about, by what the call itself says: whether there is one, only the database knows. */
+/** The organization that a call is about, by what the call itself says: whether there is one, only the database knows. */
 function namedOrg(named: string | undefined, { principal }: Call): string {
   const own = principal.kind === "key" ? principal.orgId : undefined;
   const orgId = named ?? own;
@@ -142,7 +142,7 @@ function namedOrg(named: string | undefined, { principal }: Call): string {
   return orgId;
 }
 
-const noSuchOrg = () => refuse(Reason.NOT_FOUND, "there is no organisation of this name");
+const noSuchOrg = () => refuse(Reason.NOT_FOUND, "organization not found");
 
 type StopTarget = StopRobotsRequest["target"];
 
@@ -172,11 +172,11 @@ function targetOf(
 }
 
 const noSuch = (what: "key" | "workspace") =>
-  refuse(Reason.NOT_FOUND, `there is no ${what} of this name`, {}, { param: `${what}_id` });
+  refuse(Reason.NOT_FOUND, `${what} not found`, {}, { param: `${what}_id` });
 
 /**
- * Writes a stop that is in force already, with its event and its record. Refuses one of an organisation, a key or a workspace that is not
- * there: it would stop nothing. Robots and sessions have names that callers give, so that any may be the organisation's own.
+ * Writes a stop that is in force already, with its event and its record. Refuses one of an organization, a key or a workspace that is not
+ * there: it would stop nothing. Robots and sessions have names that callers give, so that any may be the organization's own.
  */
 export function writeStop(sql: Sql, order: StopOrder): Promise<store.StopRecord> {
   const { orgId, workspaceId, scope, subject, reason, createdBy, requestId } = order;
@@ -190,7 +190,7 @@ export function writeStop(sql: Sql, order: StopOrder): Promise<store.StopRecord>
     const { stop, fresh } = await store.orderStop(tx, order);
     const ended = await endArmingsUnder(tx, stop);
     if (!fresh && ended.length === 0) return stop;
-    // Every replica keeps what stands in memory. A stop of a workspace or of the organisation is never one too many.
+    // Every replica keeps what stands in memory. A stop of a workspace or of the organization is never one too many.
     if (
       fresh &&
       scope !== "workspace" &&
@@ -199,7 +199,7 @@ export function writeStop(sql: Sql, order: StopOrder): Promise<store.StopRecord>
     )
       throw refuse(
         Reason.TOO_MANY,
-        `${MOST_STANDING} emergency stops stand in this organisation: stop the workspace or the organisation instead, or release some`,
+        `${MOST_STANDING} emergency stops stand in this organization: stop the workspace or the organization instead, or release some`,
       );
     const disarmed = async (): Promise<void> => {
       for (const { id, robotId } of ended) {

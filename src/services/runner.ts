@@ -1,4 +1,4 @@
-/** Runners: evaluations that programs of an organisation run with a benchmark's own harness. */
+/** Runners: evaluations that programs of an organization run with a benchmark's own harness. */
 import { createHash } from "node:crypto";
 import { create, getOption } from "@bufbuild/protobuf";
 import { rpc } from "../../gen/limber/edge/v1/options_pb.ts";
@@ -61,7 +61,7 @@ export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerSer
 
   const jobOf = async (call: Call, id: string): Promise<JobRecord> => {
     const job = await findJob(sql, keyOf(call), "evaluation", id);
-    if (!job) throw refuse(Reason.NOT_FOUND, "there is no evaluation of this name", {}, { param: "job_id" });
+    if (!job) throw refuse(Reason.NOT_FOUND, "evaluation not found", {}, { param: "job_id" });
     return job;
   };
   const shown = async (job: JobRecord): Promise<Evaluation> =>

@@ -107,7 +107,7 @@ export function scimService(deps: ScimDeps): Implementation<typeof ScimService> 
 
     async getResourceType({ name }) {
       const resourceType = RESOURCE_TYPES.find((each) => each.name === name);
-      if (!resourceType) throw refuse(Reason.NOT_FOUND, "there is no kind of resource of this name");
+      if (!resourceType) throw refuse(Reason.NOT_FOUND, "kind of resource not found");
       return create(GetResourceTypeResponseSchema, { resourceType });
     },
 
@@ -117,7 +117,7 @@ export function scimService(deps: ScimDeps): Implementation<typeof ScimService> 
 
     async getSchema({ id }) {
       const schema = SCHEMAS.find((each) => each.id.toLowerCase() === id.toLowerCase());
-      if (!schema) throw refuse(Reason.NOT_FOUND, "there is no schema of this id");
+      if (!schema) throw refuse(Reason.NOT_FOUND, "schema not found");
       return create(GetSchemaResponseSchema, { schema });
     },
   };
@@ -130,7 +130,7 @@ const wholeList = ({ length }: readonly unknown[]) => ({
   itemsPerPage: length,
 });
 
-// Users: what an identity provider knows of the members of an organisation.
+// Users: what an identity provider knows of the members of an organization.
 
 type UserCalls = "listUsers" | "searchUsers" | "createUser" | "getUser" | "replaceUser" | "patchUser" | "deleteUser";
 
@@ -258,13 +258,13 @@ async function activate(tx: Tx, member: MemberRecord, isActive: boolean, call: C
 
 async function known(sql: Queryable, orgId: string, userId: string): Promise<ScimResource> {
   const user = await findUser(sql, orgId, userId);
-  if (!user) throw refuse(Reason.NOT_FOUND, "there is no user of this id");
+  if (!user) throw refuse(Reason.NOT_FOUND, "user not found");
   return user;
 }
 
 async function memberOf(tx: Tx, orgId: string, userId: string): Promise<MemberRecord> {
   const member = await findMember(tx, orgId, userId);
-  if (!member) throw refuse(Reason.NOT_FOUND, "there is no user of this id");
+  if (!member) throw refuse(Reason.NOT_FOUND, "user not found");
   return member;
 }
 

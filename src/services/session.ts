@@ -1,4 +1,4 @@
-/** People who are signed in at a browser. */
+/** Browser sessions of signed-in users. */
 import { create } from "@bufbuild/protobuf";
 import {
   BeginSignInResponseSchema,
@@ -64,20 +64,20 @@ import { actOn, assertMayChange, domainOf, isEmail } from "./members.ts";
 import { callersReach, PERMISSIONS } from "./permissions.ts";
 import { assertReachable, giverOf } from "./reach.ts";
 
-/** What sessions depend on. */
+/** Dependencies of the session RPCs. */
 interface SessionDeps {
   sql: Sql;
   vault: Vault;
-  /** The issuers that people sign in by. */
+  /** The issuers through which users sign in. */
   clients: OidcClients;
-  /** By which address people's browsers reach the gateway. */
+  /** The address at which browsers reach the gateway. */
   home: string;
-  /** Applies a change of a session, or of those of a member, at this replica at once; the others are notified. */
+  /** Applies a change to a session, or to all sessions of a member, on this replica immediately; other replicas are notified. */
   changed(id: string): void;
 }
 
 const LINK_MS = 15 * 60 * 1000;
-/** How long a person has at the identity provider. */
+/** How long a user may take at the identity provider. */
 const SIGN_IN_MS = 10 * 60 * 1000;
 const MOST_WORKSPACES = 200;
 const COOKIE_S = LONGEST_MS / 1000;
@@ -103,7 +103,7 @@ export function sessionService({
     async beginSignIn({ email, returnTo = "/" }, call) {
       const browser = browserOf(call);
       const home = homeOf(browser);
-      // Whatever a parser makes of it, it is a page of the gateway's own.
+      // Compare the parsed origin: however a browser parses the path, it must stay on the gateway.
       if (new URL(returnTo, home).origin !== home) throw violation("return_to", "must be a path of the gateway", "url");
       const issuer = await issuerOfDomain(sql, domainOf(email));
       if (!issuer)
@@ -119,14 +119,14 @@ export function sessionService({
       const browser = browserOf(call);
       const kept = stateIn(vault, browser.kept(SIGN_IN_COOKIE));
       browser.keep(SIGN_IN_COOKIE, "", 0);
-      // Another issuer's answer would have its code shown to this one.
+      // Another issuer's code must not be sent to this issuer.
       if (!kept || kept.issuerId !== issuerId || kept.endsMs <= now()) throw interrupted();
       const issuer = await findIssuer(sql, issuerId);
       if (!issuer) throw interrupted();
       const claims = await clients.finish(issuer, kept, query, homeOf(browser));
       const session = await tx(sql, async (tx) => {
         const now = await findIssuer(tx, issuerId);
-        // Its domains, and who it is, as they are at this moment.
+        // Read the issuer and its domains now: they may have changed since the sign-in began.
         if (now?.version !== issuer.version) throw interrupted();
         const member = await memberFor(tx, now, claims, call);
         return signIn(tx, { member, method: "oidc", issuerId, browser }, call);
@@ -149,7 +149,7 @@ export function sessionService({
         const all = await sessionsOfBrowser(tx, own.browser);
         const to = all.find((each) => (orgId === undefined ? each.id === own.id : each.orgId === orgId));
         const member = to && (await findMember(tx, to.orgId, to.userId));
-        if (!to || !member) throw refuse(Reason.NOT_FOUND, "no organisation of this name is signed in to here");
+        if (!to || !member) throw refuse(Reason.NOT_FOUND, "this browser is not signed in to that organization");
         const secret = await moveSession(tx, to, { member, workspaceId: await placeOf(tx, member, workspaceId) });
         browser.keep(SESSION_COOKIE, secret, COOKIE_S);
         await audit(tx, {
@@ -186,7 +186,7 @@ export function sessionService({
         const member = await known(tx, orgId, userId);
         await assertMayChange(tx, member, await giverOf(tx, call));
         if (member.status !== "active")
-          throw refuse(Reason.MEMBER_NOT_ACTIVE, "only an active member signs in; invite the person once more");
+          throw refuse(Reason.MEMBER_NOT_ACTIVE, "only active members can sign in; invite the member again");
         const token = await addLink(tx, { orgId, userId, endsMs });
         await audit(tx, actOn(member, "sign_in_link.created", call));
         return token;
@@ -210,8 +210,8 @@ export function sessionService({
 }
 
 /**
- * Signs a member in at a browser, and has it keep the secret. Always a new one: what the browser had before opens nothing of it. A sign-in
- * of another organisation at the same browser goes on beside.
+ * Signs a member in at a browser and sets the session cookie. The secret is always new, so an earlier cookie of the browser grants no access.
+  * A sign-in to another organization in the same browser stays active.
  */
 async function signIn(
   tx: Tx,
@@ -240,25 +240,25 @@ async function signIn(
   return session;
 }
 
-/** A browser at a page of the gateway's own. Another site's page must not sign anybody in, were it as somebody else. */
+/** Requires a browser on one of the gateway's own pages. Otherwise another site could sign a user in under a foreign account. */
 function browserOf({ browser }: Call): BrowserHead {
   if (browser?.canKeep !== true)
     throw refuse(
       Reason.BROWSER_NEEDED,
-      "a session is kept by a browser, over REST or Connect without a key: over HTTPS, or on loopback",
+      "sessions require a browser that calls REST or Connect without an API key, over HTTPS or on loopback",
     );
   if (browser.isOwn === false)
     throw refuse(Reason.CROSS_ORIGIN, "sign-in and sign-out requests must come from the gateway's own pages");
   return browser;
 }
 
-/** By which address the browser knows the gateway. */
+/** The gateway's address as the browser knows it. */
 function homeOf({ origin }: BrowserHead): string {
-  if (origin === undefined) throw refuse(Reason.MALFORMED_BODY, "the request names no host");
+  if (origin === undefined) throw refuse(Reason.MALFORMED_BODY, "the request has no `Host` header");
   return origin;
 }
 
-/** What a browser kept of the sign-in that began there; undefined where nothing of it is left, or it was made elsewhere. */
+/** The sign-in state from the browser's cookie; undefined if it is absent, expired or sealed elsewhere. */
 function stateIn(vault: Vault, kept: string | undefined): SignInState | undefined {
   if (kept === undefined) return undefined;
   try {
@@ -270,15 +270,15 @@ function stateIn(vault: Vault, kept: string | undefined): SignInState | undefine
 }
 
 const interrupted = (): Refusal =>
-  refuse(Reason.SIGN_IN_INTERRUPTED, "this sign-in did not begin at this browser, or took too long; begin anew");
+  refuse(Reason.SIGN_IN_INTERRUPTED, "this sign-in started in another browser or took too long; start again");
 
 const sessionOf = (call: Call): NonNullable<KeyPrincipal["session"]> => {
   const { session } = keyOf(call);
-  if (!session) throw refuse(Reason.NOT_FOUND, "this call came with an API key, and there is no session of it");
+  if (!session) throw refuse(Reason.NOT_FOUND, "this call uses an API key and has no session");
   return session;
 };
 
-/** Whose token it is. It is worth nothing afterwards; the person who accepts an invite by it becomes a member. */
+/** The member that a sign-in token belongs to. Consumes the token; accepting an invite activates the member. */
 async function memberOf(tx: Tx, token: string, call: Call): Promise<MemberRecord> {
   const hash = hashSecret(token);
   if (token.startsWith(INVITE_PREFIX)) {
@@ -297,15 +297,15 @@ async function memberOf(tx: Tx, token: string, call: Call): Promise<MemberRecord
 }
 
 const notGood = (): Refusal =>
-  refuse(Reason.INVALID_SIGN_IN, "this link is not known here, was used, or its time is over; ask for another one");
+  refuse(Reason.INVALID_SIGN_IN, "this sign-in link is invalid, already used or expired; request a new one");
 
 async function known(sql: Queryable, orgId: string, userId: string): Promise<MemberRecord> {
   const member = await findMember(sql, orgId, userId);
-  if (!member) throw refuse(Reason.NOT_FOUND, "there is no member of this name");
+  if (!member) throw refuse(Reason.NOT_FOUND, "member not found");
   return member;
 }
 
-/** Where a member goes: to a workspace that the member reaches, or to the whole organisation. */
+/** The target of a sign-in: a workspace that the member can access, or the organization. */
 async function placeOf(
   tx: Tx,
   { orgId, workspaceIds }: MemberRecord,
@@ -315,11 +315,11 @@ async function placeOf(
   if (asked === undefined) return first;
   const isReached = asked === "" ? first === undefined : first === undefined || workspaceIds.includes(asked);
   if (!isReached || (asked !== "" && !(await findWorkspace(tx, orgId, asked, now()))))
-    throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: "workspace_id" });
+    throw refuse(Reason.NOT_FOUND, "workspace not found", {}, { param: "workspace_id" });
   return asked === "" ? undefined : asked;
 }
 
-/** Who calls by an API key. */
+/** Describes the caller of an API key. */
 async function shownKey(sql: Sql, key: KeyPrincipal): Promise<Session> {
   const { orgId, role, userId, workspaceId } = key;
   const org = await findOrg(sql, orgId);
@@ -338,7 +338,7 @@ async function shownKey(sql: Sql, key: KeyPrincipal): Promise<Session> {
   });
 }
 
-/** Who is signed in by a session. */
+/** Describes the signed-in user of a session. */
 async function shown(sql: Sql, session: SessionRecord): Promise<Session> {
   const { id, orgId, userId, browser, method, created, endsMs } = session;
   const [member, [place], organisations] = await Promise.all([
@@ -346,12 +346,12 @@ async function shown(sql: Sql, session: SessionRecord): Promise<Session> {
     sql<{ workspaceId: string | null }[]>`select workspace_id from key where id = ${session.keyId}`,
     sessionsOfBrowser(sql, browser),
   ]);
-  if (!member) throw refuse(Reason.SESSION_ENDED, "this session is over; sign in again");
+  if (!member) throw refuse(Reason.SESSION_ENDED, "this session has ended; sign in again");
   const { role, workspaceIds } = member;
   const all = await listWorkspaces(sql, orgId, { limit: MOST_WORKSPACES, after: undefined, atMs: now() });
   const reached = all.filter((each) => workspaceIds.length === 0 || workspaceIds.includes(each.id));
   const workspaceId = place?.workspaceId ?? undefined;
-  const key = { kind: "key", keyId: session.keyId, orgId, role, userId, workspaceId } as KeyPrincipal; // as far as it is shown
+  const key = { kind: "key", keyId: session.keyId, orgId, role, userId, workspaceId } as KeyPrincipal; // only the displayed fields
   return create(SessionSchema, {
     ...(await shownKey(sql, key)),
     id,
@@ -366,12 +366,12 @@ async function shown(sql: Sql, session: SessionRecord): Promise<Session> {
   });
 }
 
-// Who the person is that an issuer signed in: a member of the issuer's own organisation, and of nobody else's.
+// The member for an issuer's sign-in: always a member of the issuer's own organization.
 
 /**
- * The active member that an issuer's claims stand for: the one that it signed in as before, else the one whose SCIM `externalId` it names,
- * else the one with the e-mail that it has verified, else a new one where newcomers may join. Accepts an invite that waits. Refuses with
- * `sign_in_refused` all others: the e-mail of the person has to be of a domain of the issuer.
+ * Returns the active member that an issuer's claims identify. In order: the member with this subject, the member with this SCIM `externalId`,
+  * the member with the verified e-mail address, or a new member if the issuer lets users join. Accepts a pending invite. Refuses all others
+  * with `sign_in_refused`: the e-mail address must be in one of the issuer's domains.
  */
 async function memberFor(tx: Tx, issuer: IssuerRecord, claims: IssuerClaims, call: Call): Promise<MemberRecord> {
   const { id, orgId, domains, joinRole } = issuer;
@@ -392,7 +392,7 @@ async function memberFor(tx: Tx, issuer: IssuerRecord, claims: IssuerClaims, cal
   }
   if (!domains.includes(domainOf(before.email))) throw refused("email_domain");
   if (before.status === "deactivated") throw refused("deactivated");
-  // Whoever has the address of somebody who left is somebody else.
+  // A reused e-mail address of a deactivated member belongs to another user.
   const subject = await subjectOf(tx, id, before.id);
   if (subject !== undefined && subject !== claims.subject) throw refused("other_subject");
   if (subject === undefined) await addSubject(tx, id, claims.subject, before.id);
@@ -403,7 +403,7 @@ async function memberFor(tx: Tx, issuer: IssuerRecord, claims: IssuerClaims, cal
   return member;
 }
 
-/** Nobody where two could be meant. */
+/** Returns undefined if the match is ambiguous. */
 async function foundBy(
   tx: Tx,
   orgId: string,
@@ -423,13 +423,13 @@ async function joined(tx: Tx, member: MemberRecord, call: Call): Promise<void> {
   await audit(tx, { ...actOn(member, "member.joined", call), actor: userId });
 }
 
-/** Why an identity provider's claims match no member: the code for the sign-in page, and the sentence. */
+/** Why an identity provider's claims match no member: the code for the sign-in page, and its text. */
 const FAULTS = {
   email_malformed: "its e-mail address is not a plain address such as name@example.com",
   email_missing: "it names no known member and sends no e-mail address; map the claim `email`",
   email_unverified:
     "it does not say that the e-mail address is verified; map the claim `email_verified` (in Entra ID the optional claim `xms_edov`), or have the operator set the issuer's `emails_verified`",
-  email_domain: "the e-mail address belongs to none of the domains that it signs in",
+  email_domain: "the e-mail address is in none of the issuer's domains",
   not_a_member: "no member has this e-mail address; ask for an invite",
   deactivated: "the member is deactivated",
   other_subject: "it knew this member under another subject; remove the member and invite them again",
@@ -439,12 +439,12 @@ const FAULTS = {
 const refused = (fault: keyof typeof FAULTS): Refusal =>
   refuse(
     Reason.SIGN_IN_REFUSED,
-    `the identity provider can't sign this person in: ${FAULTS[fault]}`,
+    `the identity provider cannot sign this user in: ${FAULTS[fault]}`,
     {},
     { param: fault },
   );
 
-// The page that signs a person in by a token.
+// The page that signs a user in by token.
 
-/** The address of the page; the token stands behind the `#`, which browsers send to no server and name to no other page. */
+/** The address of the sign-in page. The token follows `#`, so browsers send it to no server and in no referrer. */
 export const signInLink = (home: string, token: string): string => `${home}/sign-in#token=${token}`;

@@ -117,7 +117,7 @@ export function supplyService(deps: SupplyDeps): Implementation<typeof SupplySer
     async verifyOffering({ offeringId }, call) {
       const known = await findOffering(sql, offeringId);
       if (!known || known.orgId !== keyOf(call).orgId)
-        throw refuse(Reason.NOT_FOUND, "there is no offering of this name");
+        throw refuse(Reason.NOT_FOUND, "offering not found");
       if (!PROBEABLE.some((status) => status === known.status)) {
         throw refuse(
           Reason.OFFERING_NOT_VERIFIABLE,
@@ -140,7 +140,7 @@ export function supplyService(deps: SupplyDeps): Implementation<typeof SupplySer
   };
 }
 
-// Providers as their own organisation keeps them.
+// Providers as their own organization keeps them.
 
 type ProviderRpcs = Pick<
   Implementation<typeof SupplyService>,
@@ -227,7 +227,7 @@ function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
       const orgId = whose.case === "orgId" ? whose.value : undefined;
       await tx(sql, async (tx) => {
         if (orgId !== undefined && !(await findOrg(tx, orgId)))
-          throw refuse(Reason.NOT_FOUND, `there is no organisation ${orgId}`);
+          throw refuse(Reason.NOT_FOUND, `there is no organization ${orgId}`);
         const before = await setOwner(tx, owner, orgId);
         for (const concerned of new Set([before, orgId]))
           if (concerned !== undefined)
@@ -245,7 +245,7 @@ function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
   };
 }
 
-// Offerings as their own organisation looks after them.
+// Offerings as their own organization looks after them.
 
 type OfferingRpcs = Pick<
   Implementation<typeof SupplyService>,
@@ -371,9 +371,9 @@ const PAUSE: Move = {
 };
 const RESUME: Move = { from: ["paused"], to: "live", event: "offeringResumed", action: "offering.resumed" };
 
-const notFound = () => refuse(Reason.NOT_FOUND, "there is no offering of this name");
+const notFound = () => refuse(Reason.NOT_FOUND, "offering not found");
 
-/** The operator's, and the organisation's that declared it. */
+/** The operator's, and the organization's that declared it. */
 const isOwn = ({ orgId }: OfferingRecord, { principal }: Call): boolean =>
   principal.kind === "admin" || (principal.kind === "key" && principal.orgId === orgId);
 
@@ -415,7 +415,7 @@ function basisOf({ hardware, costUsdPerSecond, scaledownS, timeoutS, coldTimeout
 
 // Supply as its messages.
 
-/** A provider; its address for people only for its own organisation. */
+/** A provider; its address for people only for its own organization. */
 const providerMessage = (provider: ProviderRecord, own = false) => {
   const { id, name, displayName, regions, retainsFrames, created, contactEmail, homepage } = provider;
   const { standing, standingNote, reviewedAt } = provider;

@@ -1,4 +1,4 @@
-/** Webhooks: the addresses at which an organisation receives events. */
+/** Webhooks: the addresses at which an organization receives events. */
 import { create } from "@bufbuild/protobuf";
 import {
   WebhookDeliverySchema,
@@ -68,7 +68,7 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookDeps): Imple
       const id = newId("wh");
       const sealed = vault.seal(secret, store.webhookContext(id));
       if (workspaceId !== undefined && !(await findWorkspace(sql, orgId, workspaceId, now())))
-        throw refuse(Reason.NOT_FOUND, "there is no workspace of this name", {}, { param: "workspace_id" });
+        throw refuse(Reason.NOT_FOUND, "workspace not found", {}, { param: "workspace_id" });
       const hook = await tx(sql, async (tx) => {
         const wanted = events.length === 0 ? ["*"] : events;
         const made = { id, orgId, url, events: wanted, description, workspaceId, enabled, secret: sealed };
@@ -169,13 +169,13 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookDeps): Imple
         if (again) await noted(tx, call, "webhook.redelivered", hookId, { delivery_id: deliveryId });
         return again;
       });
-      if (!delivery) throw refuse(Reason.NOT_FOUND, "there is no delivery of this name", {}, { param: "delivery_id" });
+      if (!delivery) throw refuse(Reason.NOT_FOUND, "delivery not found", {}, { param: "delivery_id" });
       return create(RedeliverWebhookResponseSchema, { delivery: deliveryOf(delivery) });
     },
   };
 }
 
-const unknown = () => refuse(Reason.NOT_FOUND, "there is no webhook of this name", {}, { param: "hook_id" });
+const unknown = () => refuse(Reason.NOT_FOUND, "webhook not found", {}, { param: "hook_id" });
 
 const newSecret = (): string => `whsec_${secretBytes(SECRET_BYTES).toString("base64")}`;
 
@@ -219,7 +219,7 @@ export function checkEvents(events: readonly string[]): void {
 const ping = (tx: Tx, { id: hookId, orgId, workspaceId }: store.WebhookRecord): Promise<store.DeliveryRecord> =>
   store.addDelivery(tx, hookId, eventOf(orgId, { case: "ping", value: { hookId } }, workspaceId));
 
-/** Tells an organisation that one of its webhooks was disabled; for the sender, in its transaction. */
+/** Tells an organization that one of its webhooks was disabled; for the sender, in its transaction. */
 export const tellDisabled = (tx: Tx, { id, orgId, workspaceId }: store.WebhookRecord, reason: string): Promise<void> =>
   emit(tx, orgId, { case: "webhookDisabled", value: { hookId: id, reason } }, workspaceId);
 

@@ -1,4 +1,4 @@
-/** Workspaces: parts of an organisation, each with a budget and settings of its own. */
+/** Workspaces: parts of an organization, each with a budget and settings of its own. */
 import { create } from "@bufbuild/protobuf";
 import { type Workspace, WorkspaceSchema } from "../../gen/limber/v1/workspace_pb.ts";
 import {
@@ -36,9 +36,9 @@ import { assertReachable, confinedTo, giverOf } from "./reach.ts";
 /** What workspaces depend on. */
 export interface WorkspaceDeps {
   sql: Sql;
-  /** Resolves when the ledger has what this replica knows of an organisation's calls. */
+  /** Resolves when the ledger has what this replica knows of an organization's calls. */
   settled(orgId: string): Promise<void>;
-  /** Applies a change of an organisation's keys at this replica at once; the others are notified. */
+  /** Applies a change of an organization's keys at this replica at once; the others are notified. */
   changed(orgId: string): void;
 }
 
@@ -152,7 +152,7 @@ async function found(sql: Queryable, orgId: string, id: string): Promise<Workspa
   return workspace;
 }
 
-const noSuchWorkspace = (): Refusal => refuse(Reason.NOT_FOUND, "there is no workspace of this name");
+const noSuchWorkspace = (): Refusal => refuse(Reason.NOT_FOUND, "workspace not found");
 
 const record = (tx: Tx, call: Call, orgId: string, action: string, subject: string, details: object) =>
   audit(tx, { ...byCall(call), orgId, action, subject, details: { ...details } });

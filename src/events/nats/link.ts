@@ -13,10 +13,10 @@ const MOST_REMEMBERED = 10_000;
 const namesIn = (domain: string | undefined): string =>
   domain === undefined ? "$JS.API.STREAM.NAMES" : `$JS.${domain}.API.STREAM.NAMES`;
 
-/** The part of a subject in place of the organisation, for an event that concerns none. */
+/** The part of a subject in place of the organization, for an event that concerns none. */
 const OPERATOR = "operator";
 
-/** The subject of the events of one organisation and one name. */
+/** The subject of the events of one organization and one name. */
 interface LinkState {
   /** `limber.v1.<org>.<event.name>`. */
   readonly subject: string;
@@ -47,7 +47,7 @@ export class NatsLink {
   readonly over: Promise<unknown>;
   #refusal: Error | undefined;
   #turns: RelayTurns | undefined;
-  /** By organisation, then by name. */
+  /** By organization, then by name. */
   readonly #ways = new Map<string, Map<string, LinkState>>();
   #remembered = 0;
 

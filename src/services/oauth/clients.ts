@@ -34,7 +34,7 @@ import { DEFAULT_SCOPES, grantOf, SCOPES } from "./scopes.ts";
 const DEFAULT_PAGE = 100;
 const AUTH_METHODS: readonly AuthMethod[] = ["none", "client_secret_basic", "client_secret_post"];
 
-export const NO_CLIENT = "there is no OAuth client of this name";
+export const NO_CLIENT = "OAuth client not found";
 
 /** The RPCs of an organization's applications, and of those that register themselves. */
 export function clientCalls({

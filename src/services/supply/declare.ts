@@ -48,11 +48,11 @@ const DEFAULT_TIMEOUT_S = 30;
 const DEFAULT_MAX_HORIZON = 256;
 const DEFAULT_DT_MS = 100;
 
-/** The calling organisation's provider of this name; 404 for any other's. */
+/** The calling organization's provider of this name; 404 for any other's. */
 export async function ownProvider(sql: Queryable, name: string, call: Call): Promise<ProviderRecord> {
   const provider = await findProvider(sql, name);
   if (provider && provider.orgId === keyOf(call).orgId) return provider;
-  throw refuse(Reason.NOT_FOUND, `this organisation has no provider named ${JSON.stringify(name)}`);
+  throw refuse(Reason.NOT_FOUND, `this organization has no provider named ${JSON.stringify(name)}`);
 }
 
 /** The wire of a declaration's runtime. */
@@ -89,7 +89,7 @@ export function checkDeclaration({ allowPrivate }: SupplyDeps, wire: Wire, reque
       throw violation("action_dim", `${request.actionSpaces[0]} has ${fixed} numbers per step`, "value_error");
     }
   }
-  // A misspelt body would keep it from every request that names its own.
+  // A misspelled body would keep it from every request that names its own.
   const bodies = Object.keys(EMBODIMENTS);
   const strange = request.embodiments.findIndex((word) => !bodies.includes(word));
   if (strange >= 0) throw violation(`embodiments.${strange}`, `must be one of ${bodies.join(", ")}`, "enum", bodies);

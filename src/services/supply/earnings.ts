@@ -1,4 +1,4 @@
-/** What a provider's organisation sees of its supply: how offerings did, what they earned, what is owed. Nothing of it tells who called. */
+/** What a provider's organization sees of its supply: how offerings did, what they earned, what is owed. Nothing of it tells who called. */
 import { create } from "@bufbuild/protobuf";
 import {
   BreakerMove,
@@ -72,7 +72,7 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
   return {
     async getOfferingStats({ offeringId, days = DEFAULT_DAYS }, call) {
       const known = await findOffering(sql, offeringId);
-      if (!known || !isOwn(known.orgId, call)) throw refuse(Reason.NOT_FOUND, "there is no offering of this name");
+      if (!known || !isOwn(known.orgId, call)) throw refuse(Reason.NOT_FOUND, "offering not found");
       const at = nowSeconds();
       const since = dayOf(at - (days - 1) * DAY_S);
       const [served, attempts, troubles, moves] = await Promise.all([
@@ -190,7 +190,7 @@ async function tell(
   }
 }
 
-/** The operator's, and the organisation's own. */
+/** The operator's, and the organization's own. */
 const isOwn = (orgId: string, { principal }: Call): boolean =>
   principal.kind === "admin" || (principal.kind === "key" && principal.orgId === orgId);
 
@@ -200,7 +200,7 @@ async function reachableProvider(sql: Queryable, name: string, call: Call): Prom
   throw refuse(Reason.NOT_FOUND, `there is no provider named ${JSON.stringify(name)}`);
 }
 
-/** The names of the providers that a list is about: of the caller's organisation, or of all for the operator. */
+/** The names of the providers that a list is about: of the caller's organization, or of all for the operator. */
 async function providersFor(
   sql: Queryable,
   name: string | undefined,
