@@ -1,4 +1,4 @@
-/** Sends spans of calls to the targets of their organizations, from bounded buffers; what is not taken in time is dropped and counted. */
+/** Sends call spans to organizations' targets from bounded buffers. Spans that a target does not accept in time are dropped and counted. */
 import type { Resource } from "@opentelemetry/resources";
 import type { ReadableSpan } from "@opentelemetry/sdk-trace";
 import { every, now, steadyNow } from "../clock.ts";
@@ -28,52 +28,52 @@ import {
   traceparentOf,
 } from "./spans.ts";
 
-/** The sender to one target. */
+/** The sender for one target. */
 interface SpanSender {
-  /** Rejects with an error of which `word` is the reason, `again` whether trying again may help, and `retryAfterMs` how long to wait at least. */
+  /** Rejects with an error: `word` is the reason, `again` whether a retry may help, `retryAfterMs` the minimum wait. */
   send(spans: ReadableSpan[]): Promise<void>;
   close(): void;
 }
 
-/** What broadcasting depends on. */
+/** Dependencies of the broadcaster. */
 interface BroadcasterDeps {
   readonly sql: Sql;
   readonly notifications: Notifications;
-  /** Opens the sender to a target. */
+  /** Opens the sender for a target. */
   open(target: TargetRecord): SpanSender;
   warn(text: string, cause: unknown): void;
 }
 
-/** What an organization with targets does with its calls. */
+/** Handles the calls of an organization with targets. */
 export interface CallWatch {
-  /** Takes in a call that ended. */
+  /** Adds a finished call. */
   ended(call: EndedCall): void;
-  /** The header that hands the trace of a call on to the server of an offering. */
+  /** The header that propagates a call's trace to the offering's server. */
   handOn(call: Pick<EndedCall, "requestId" | "sessionId" | "traceparent">, offeringId: string): string;
 }
 
-/** Spans that wait for one target, and how many travel together. */
+/** The most spans that are queued per target, and the batch size. */
 export const MOST_WAITING = 4_096;
 const BATCH = 512;
 const FLUSH_MS = 1_000;
-/** How often targets are read again without a notification, which may be lost. */
+/** How often to reload targets without a notification, which may be lost. */
 const RELOAD_MS = 30_000;
-/** How often one batch is tried. */
+/** Attempts per batch. */
 const TRIES = 5;
-/** Milliseconds between two tries of a target. */
+/** Milliseconds between two attempts. */
 const REST_MS = [1_000, 2_000, 5_000, 10_000] as const;
 
-/** The longest that a receiver may ask for: spans wait in memory. */
+/** The longest `retry-after` that is honored: spans are buffered in memory. */
 const MOST_REST_MS = 300_000;
 
-/** What a sender rejects with. */
+/** The error of a sender. */
 interface SpansNotTaken {
   readonly word?: string;
   readonly again?: boolean;
   readonly retryAfterMs?: number;
 }
 
-/** The targets of all organizations, and what waits for each. One for a replica. */
+/** The targets of all organizations and their queues. One per replica. */
 export class Broadcaster {
   readonly #deps: BroadcasterDeps;
   readonly #orgs = new Map<string, CallWatch>();
@@ -82,11 +82,10 @@ export class Broadcaster {
   #loading: Promise<void> | undefined;
   #stale = false;
 
-  /** Begins at once. */
+  /** Starts immediately. */
   constructor(deps: BroadcasterDeps) {
     this.#deps = deps;
-    const reload = (): void =>
-      void this.load().catch((cause) => deps.warn("targets of spans could not be read", cause));
+    const reload = (): void => void this.load().catch((cause) => deps.warn("could not read span targets", cause));
     this.#stops = [
       deps.notifications.on("broadcast_changed", reload, reload),
       every(RELOAD_MS, reload),
@@ -95,12 +94,12 @@ export class Broadcaster {
     reload();
   }
 
-  /** What an organization does with its calls; undefined for all those that have no target. */
+  /** The handler of an organization's calls; undefined if it has no target. */
   of(orgId: string): CallWatch | undefined {
     return this.#orgs.get(orgId);
   }
 
-  /** Reads the targets as they are now. */
+  /** Loads the current targets. */
   async load(): Promise<void> {
     this.#stale = true;
     this.#loading ??= this.#load().finally(() => {
@@ -109,7 +108,7 @@ export class Broadcaster {
     await this.#loading;
   }
 
-  /** Sends what waits once more, and ends. */
+  /** Sends queued spans once more, then closes. */
   async close(): Promise<void> {
     for (const stop of this.#stops) stop();
     await this.#loading?.catch(() => {});
@@ -158,7 +157,7 @@ const watchOf = (queues: readonly TargetQueue[]): CallWatch => ({
   },
 });
 
-/** What waits for one target, as its owner described it in one revision. */
+/** The queue of one target in one revision of its settings. */
 class TargetQueue {
   readonly id: string;
   readonly revision: number;
@@ -170,16 +169,16 @@ class TargetQueue {
   #sender: SpanSender | undefined;
   #waiting: ReadableSpan[];
   #flushing: Promise<void> | undefined;
-  /** How many of those that wait are being sent. */
+  /** How many of the queued spans are being sent. */
   #underWay = 0;
   #tries = 0;
   #restsUntil = 0;
   #dropped = 0;
   #error: string | undefined;
-  /** What was noted last; null before anything was. */
+  /** The last recorded outcome; null before the first. */
   #noted: string | undefined | null;
 
-  /** `waiting` is what the revision before has not sent. */
+  /** `waiting` has the unsent spans of the previous revision. */
   constructor(deps: BroadcasterDeps, target: TargetRecord, waiting: ReadableSpan[] = []) {
     this.#waiting = waiting;
     this.id = target.id;
@@ -208,7 +207,7 @@ class TargetQueue {
     if (this.#waiting.length >= BATCH) void this.flush();
   }
 
-  /** Sends what waits, one batch after the other; never rejects. */
+  /** Sends queued spans, one batch at a time. Never rejects. */
   flush(): Promise<void> {
     this.#flushing ??= this.#drain(false).finally(() => {
       this.#flushing = undefined;
@@ -216,7 +215,7 @@ class TargetQueue {
     return this.#flushing;
   }
 
-  /** Ends without sending what waits, and returns it; what is under way may still arrive. */
+  /** Stops and returns the unsent spans; spans in flight may still arrive. */
   leave(): ReadableSpan[] {
     const left = this.#waiting.slice(this.#underWay);
     this.#waiting = [];
@@ -226,7 +225,7 @@ class TargetQueue {
     return left;
   }
 
-  /** Sends what waits, each batch once more. */
+  /** Sends queued spans, one attempt per batch. */
   async close(): Promise<void> {
     await this.#flushing;
     await this.#drain(true);
@@ -240,7 +239,7 @@ class TargetQueue {
     await this.#note();
   }
 
-  /** Whether the next batch may go. */
+  /** Whether the next batch can be sent. */
   async #sendOne(last: boolean): Promise<boolean> {
     const queue = this.#waiting;
     const batch = queue.slice(0, BATCH);
@@ -283,7 +282,7 @@ class TargetQueue {
       this.#dropped -= dropped;
       this.#noted = lastError;
     } catch (cause) {
-      this.#deps.warn("what became of spans could not be written down; it is tried again", cause);
+      this.#deps.warn("could not record the outcome of spans; trying again", cause);
     }
   }
 
@@ -299,46 +298,46 @@ class TargetQueue {
 const isOwner = (pattern: string, model: string): boolean =>
   pattern.endsWith("/*") && model.startsWith(pattern.slice(0, -1));
 
-// Sends events to the targets of spans that ask for them: at least once each, as long as they are not given up like spans are.
+// Sends events to the span targets that request them: at least once each, until they are given up like spans.
 
-/** What exporting depends on. */
+/** Dependencies of the exporter. */
 export interface EventExporterDeps {
   readonly sql: Sql;
   readonly notifications: Notifications;
-  /** Opens the sender to a target. */
+  /** Opens the sender for a target. */
   open(target: TargetRecord): SpanSender;
   /** Reads an event message. */
   read(payload: Uint8Array): ToldEvent;
   warn(text: string, cause: unknown): void;
 }
 
-/** Targets that one process sends to at one time. */
+/** Concurrent targets per process. */
 const AT_ONCE = 16;
 
-/** An exporter; any number of them share the events of one database. */
+/** An event exporter. Any number of them share the events of one database. */
 export class EventExporter {
   readonly #deps: EventExporterDeps;
   readonly #rounds: Polling;
   readonly #running = new Map<string, Promise<void>>();
 
-  /** Begins at once. */
+  /** Starts immediately. */
   constructor(deps: EventExporterDeps) {
     this.#deps = deps;
     this.#rounds = new Polling({
       notifications: deps.notifications,
       channel: "broadcast_event",
       look: () => this.#fill(),
-      failed: (cause) => deps.warn("events for targets of spans wait until the database is back", cause),
+      failed: (cause) => deps.warn("event export is paused until the database is back", cause),
     });
   }
 
-  /** Takes no more, and waits for what is being sent. */
+  /** Stops accepting events and waits for those in flight. */
   async close(): Promise<void> {
     await this.#rounds.close();
     await Promise.all(this.#running.values());
   }
 
-  /** Sends what is due; returns in how many milliseconds the next is. */
+  /** Sends the due events. Returns the milliseconds until the next is due. */
   async #fill(): Promise<number | undefined> {
     while (!this.#rounds.over && this.#running.size < AT_ONCE) {
       const claimed = await claimTargetEvents(this.#deps.sql, [...this.#running.keys()]);
@@ -346,9 +345,7 @@ export class EventExporter {
       if (!first) break;
       const { targetId } = first;
       const running = this.#send(targetId, claimed)
-        .catch((cause) =>
-          this.#deps.warn("what became of events could not be written down; they are sent again", cause),
-        )
+        .catch((cause) => this.#deps.warn("could not record the outcome of events; sending them again", cause))
         .then(() => {
           this.#running.delete(targetId);
           this.#rounds.wake();

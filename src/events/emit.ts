@@ -1,4 +1,4 @@
-/** Emission of events: an event is written in the transaction of its cause, and published after that was committed. */
+/** Emits events: writes an event in the transaction of its cause; it is published after the commit. */
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { API_VERSION } from "../brand.ts";
@@ -9,25 +9,25 @@ import type { Notifications } from "../store/database/notifications.ts";
 import type { Tx } from "../store/database/tx.ts";
 import { appendEvents, type EventRecord } from "../store/events/outbox.ts";
 
-/** What happened: one member of `Event.data`. */
+/** The data of an event: one member of `Event.data`. */
 export type EventData = Extract<MessageInitShape<typeof EventSchema>["data"], { value: unknown }>;
 
-/** The name of every event on the wire, by its member of `Event.data`: `keyCreated` is `key.created`. */
+/** The published name of every event, by its member of `Event.data`: `keyCreated` is `key.created`. */
 export const EVENT_NAMES: ReadonlyMap<string, string> = new Map(
   EventSchema.oneofs[0]?.fields.map(({ localName, name }) => [localName, name.replace("_", ".")]),
 );
 
 /**
- * Emits an event of an organization, if the transaction is committed. Call it after the writes of the cause: the locks that
- * those took then give the events of one thing the order in which they happened. Name the workspace that the cause belongs to, if any.
+ * Emits an event of an organization if the transaction commits. Call it after the writes of the cause: their locks then order the events of
+ * one resource as they happened. Pass the workspace that the cause belongs to, if any.
  */
 export const emit = (tx: Tx, orgId: string, data: EventData, workspaceId?: string): Promise<void> =>
   appendEvents(tx, [eventOf(orgId, data, workspaceId)]);
 
-/** The same as a record, for writes that carry their events with them. */
+/** The event as a record, for statements that write it themselves. */
 export function eventOf(orgId: string, data: EventData, workspaceId?: string): EventRecord {
   const name = EVENT_NAMES.get(data.case);
-  if (name === undefined) throw new TypeError(`there is no event ${data.case}`);
+  if (name === undefined) throw new TypeError(`unknown event ${data.case}`);
   const event = create(EventSchema, {
     id: newId("evt"),
     apiVersion: API_VERSION,
@@ -39,12 +39,12 @@ export function eventOf(orgId: string, data: EventData, workspaceId?: string): E
   return { id: event.id, name, orgId, payload: toBinary(EventSchema, event) };
 }
 
-// Wakes those who watch events, when events were written on any replica.
+// Notifies watchers when any replica writes events.
 
-/** Where many events are written, it rings no more often. */
+/** The minimum time between two notifications. */
 const PACE_MS = 100;
 
-/** Hears of every event of the database, and rings for those who wait. */
+/** Listens to the database's event notifications and notifies local watchers. */
 export class EventBell {
   readonly #off: () => void;
   readonly #waiting = new Set<() => void>();
@@ -57,12 +57,12 @@ export class EventBell {
     this.#off = notifications.on("outbox", ring, ring);
   }
 
-  /** How often it has rung. */
+  /** The number of notifications so far. */
   get rings(): number {
     return this.#rings;
   }
 
-  /** Resolves when it has rung more often than `rings`, or after `ms` milliseconds. Rejects with the reason of the signal. */
+  /** Resolves once there were more than `rings` notifications, or after `ms` milliseconds. Rejects with the signal's reason. */
   wait(rings: number, ms: number, signal: Signal): Promise<void> {
     return new Promise((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason);
@@ -81,7 +81,7 @@ export class EventBell {
     });
   }
 
-  /** Hears no more. */
+  /** Stops listening. */
   close(): void {
     this.#off();
   }

@@ -1,4 +1,4 @@
-/** Sends mail: what people are told of events, and invites. At least once, tried again for a day, and never in the way of a call. */
+/** Sends mail for events and invites: at least once, with retries for a day, and never delaying a call. */
 
 import { fromBinary } from "@bufbuild/protobuf";
 import { createTransport } from "nodemailer";
@@ -25,18 +25,18 @@ import { type Vault, VaultError } from "../vault.ts";
 import { EVENT_NAMES } from "./emit.ts";
 import { Polling } from "./polling.ts";
 
-/** What sending depends on. */
+/** Dependencies of the mail sender. */
 interface MailSenderDeps {
   readonly sql: Sql;
   readonly notifications: Notifications;
   readonly mailer: Mailer;
   readonly vault: Vault;
-  /** By which address people's browsers reach the gateway. */
+  /** The address at which browsers reach the gateway. */
   readonly home: string;
   warn(text: string, cause: unknown): void;
 }
 
-/** What the mail of an invite says, as it is sealed. */
+/** The content of an invite mail, as sealed. */
 export interface InviteMail {
   readonly org: string;
   readonly url: string;
@@ -44,26 +44,26 @@ export interface InviteMail {
 }
 
 const AT_ONCE = 8;
-/** Waits before each try after the first; each is varied by a tenth. */
+/** Delays before each retry, each varied by ±10 %. */
 const RETRIES_MS = [60_000, 300_000, 1_800_000, 7_200_000, 21_600_000];
 
-/** A sender; any number of them share the mail of one database. */
+/** A mail sender. Any number of them share the mail of one database. */
 export class MailSender {
   readonly #deps: MailSenderDeps;
   readonly #rounds: Polling;
 
-  /** Begins at once. */
+  /** Starts immediately. */
   constructor(deps: MailSenderDeps) {
     this.#deps = deps;
     this.#rounds = new Polling({
       notifications: deps.notifications,
       channel: "mail",
       look: () => this.#look(),
-      failed: (cause) => deps.warn("mail waits until the database is back", cause),
+      failed: (cause) => deps.warn("mail is paused until the database is back", cause),
     });
   }
 
-  /** Takes no more, and waits for what is being sent. */
+  /** Stops accepting mail and waits for messages in flight. */
   close(): Promise<void> {
     return this.#rounds.close();
   }
@@ -75,9 +75,7 @@ export class MailSender {
       if (claimed.length === 0) break;
       await Promise.all(
         claimed.map((mail) =>
-          this.#send(mail).catch((cause) =>
-            warn("what became of mail could not be written down; it is sent again", cause),
-          ),
+          this.#send(mail).catch((cause) => warn("could not record the outcome of mail; sending it again", cause)),
         ),
       );
     }
@@ -103,13 +101,13 @@ export class MailSender {
       const isOver = waitMs === undefined || (thrown instanceof MailFailed && thrown.isLasting);
       if (isOver) await endMail(sql, mail.id, "failed");
       else await delayMail(sql, mail.id, waitMs * (0.9 + 0.2 * random()));
-      warn(isOver ? "mail was given up" : "mail is sent again later", thrown);
+      warn(isOver ? "mail could not be delivered" : "mail could not be delivered; trying again later", thrown);
       return;
     }
     await endMail(sql, mail.id, "sent");
   }
 
-  /** Where mail programs say that a person wants no more of it; undefined for what is always sent, and where the gateway is not reached by https. */
+  /** The unsubscribe address for mail programs; undefined for mandatory mail, and if the gateway has no https address. */
   async #unsubscribeUrl({ kind, orgId, recipient }: ClaimedMail): Promise<string | undefined> {
     const { sql, vault, home } = this.#deps;
     if (kind !== "event" || orgId === null || recipient === undefined || !home.startsWith("https://")) return undefined;
@@ -119,7 +117,7 @@ export class MailSender {
     return `${home}/v1/mail/unsubscribe/${token}`;
   }
 
-  /** Finds whom an event is told. */
+  /** Queues mail for the recipients of an event. */
   async #expand(mail: ClaimedMail): Promise<void> {
     const { payload, orgId } = mail;
     const event = payload && readEvent(payload);
@@ -139,7 +137,7 @@ export class MailSender {
     const keyId = event.data.case === "keyExpiring" ? event.data.value.keyId : jobKey;
     const own = keyId === undefined ? undefined : await ownerOfKey(sql, keyId, name);
     if (own !== undefined) return own.wants ? [own.email] : [];
-    // A key that ends takes robots along; work that a key of the organization asked for is fetched by who asked.
+    // Expiring keys concern robots in the field; results of an organization key's job are fetched by its caller.
     if (event.data.case !== "keyExpiring") return [];
     return peopleToTell(sql, orgId, { roles: OTHERS, ...around });
   }
@@ -161,7 +159,7 @@ export class MailSender {
   }
 }
 
-/** What an event is about, as far as it has a name. */
+/** The name of an event's subject, if it has one. */
 function subjectOf({ data }: Event): Parameters<typeof namesFor>[2] {
   switch (data.case) {
     case "budgetThreshold":
@@ -181,33 +179,33 @@ function subjectOf({ data }: Event): Parameters<typeof namesFor>[2] {
 
 // Mail by SMTP, by nodemailer.
 
-/** One mail to one person. */
+/** One mail to one recipient. */
 interface Mail {
-  /** The same however often it is sent. */
+  /** The message id, the same for every attempt. */
   readonly id: string;
   readonly to: string;
   readonly subject: string;
   readonly text: string;
   readonly html: string;
-  /** Where mail programs send a person's wish for no more of it (RFC 8058), by https. */
+  /** The https address for one-click unsubscribing (RFC 8058). */
   readonly unsubscribeUrl?: string;
 }
 
-/** Mail was not taken. */
+/** The mail server did not accept a message. */
 export class MailFailed extends Error {
   override readonly name = "MailFailed";
-  /** Trying again is of no use. */
+  /** Whether a retry is pointless. */
   readonly isLasting: boolean;
 
   constructor(isLasting: boolean, cause?: unknown) {
-    super("the mail server did not take it", { cause });
+    super("the mail server did not accept the message", { cause });
     this.isLasting = isLasting;
   }
 }
 
-/** A way to send mail. */
+/** A mail transport. */
 export interface Mailer {
-  /** Resolves when the server has taken it. Rejects with MailFailed. */
+  /** Resolves once the server has accepted the message. Rejects with MailFailed. */
   send(mail: Mail): Promise<void>;
   close(): void;
 }
@@ -216,10 +214,10 @@ const CONNECT_MS = 10_000;
 const SILENCE_MS = 30_000;
 const MOST_CONNECTIONS = 2;
 
-/** One address and nothing that a parser would take for more: no list, no name, no comment. */
+/** A single plain address: no list, no display name, no comment. */
 const ADDRESS = /^[^\s<>()[\]\\,;:"@\p{C}]{1,64}@[^\s<>()[\]\\,;:"@\p{C}]{1,190}$/u;
 
-/** Sends by the server at `url` (`smtp:` or `smtps:`, with user and password where it asks for them), from the address `from`. */
+/** Sends through the server at `url` (`smtp:` or `smtps:`, with user and password if required), from the address `from`. */
 export function openMailer(url: string, from: string): Mailer {
   const transport = createTransport({
     url,
@@ -228,7 +226,7 @@ export function openMailer(url: string, from: string): Mailer {
     connectionTimeout: CONNECT_MS,
     greetingTimeout: CONNECT_MS,
     socketTimeout: SILENCE_MS,
-    // Nothing is read from files or addresses, whatever stands in a text.
+    // Text can never cause a read of files or addresses.
     disableFileAccess: true,
     disableUrlAccess: true,
   });
@@ -255,33 +253,33 @@ export function openMailer(url: string, from: string): Mailer {
   };
 }
 
-/** A subject is one line, whatever it was made from. */
+/** A subject as a single line. */
 const oneLine = (text: string): string => text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]+/gu, " ").slice(0, 200);
 
-/** The server said that it will never take it. What is wrong with the connection may pass. */
+/** Whether the server rejected the message permanently. Connection errors are temporary. */
 function isLasting(thrown: unknown): boolean {
   const code = thrown instanceof Error && "responseCode" in thrown ? Number(thrown.responseCode) : 0;
   const isAboutMail = thrown instanceof Error && "code" in thrown && thrown.code === "EENVELOPE";
   return isAboutMail && code >= 500;
 }
 
-// What mails say: plain text, and the same as HTML. Names that tenants give stand in both; in HTML they are text and nothing else.
+// Mail content as plain text and HTML. Names that tenants choose appear in both; in HTML they are escaped.
 
-/** A mail's words. */
+/** The content of a mail. */
 interface MailText {
   readonly subject: string;
   readonly text: string;
   readonly html: string;
 }
 
-/** What a mail says, as lines, and where it leads. */
+/** The lines of a mail and its link. */
 interface MailWords {
   readonly subject: string;
   readonly lines: readonly string[];
   readonly link?: { readonly href: string; readonly text: string } | undefined;
 }
 
-/** What things are called. */
+/** The names of an event's resources. */
 interface MailNames {
   readonly org: string;
   readonly key?: string;
@@ -289,7 +287,7 @@ interface MailNames {
   readonly model?: string;
 }
 
-/** The names of the events that people are told of by mail, and who is: roles, or the member whose key or job it is. */
+/** The events that are sent by mail, with their recipients: roles, or the member who owns the key or job. */
 export const TOLD: Readonly<Partial<Record<NonNullable<Event["data"]["case"]>, readonly string[] | "member">>> = {
   balanceLow: ["owner", "admin", "billing"],
   balanceExhausted: ["owner", "admin", "billing"],
@@ -302,35 +300,35 @@ export const TOLD: Readonly<Partial<Record<NonNullable<Event["data"]["case"]>, r
   evaluationFailed: "member",
 };
 
-/** The roles that are told of what has no member of its own. */
+/** The roles that receive events without a member. */
 const OTHERS: readonly string[] = ["owner", "admin"];
 
 /** An event message. */
 const readEvent = (payload: Uint8Array): Event => fromBinary(EventSchema, payload);
 
-/** The mail about an event. Undefined for events that nobody is told of. */
+/** The mail for an event; undefined for events that are not sent by mail. */
 function textOfEvent({ data }: Event, names: MailNames, home: string): MailText | undefined {
   const words = wordsOf(data, names, home);
   return words && written(words);
 }
 
-/** The mail to somebody who is invited. */
+/** The mail for an invited user. */
 const textOfInvite = ({ org, url, days }: { org: string; url: string; days: number }): MailText =>
   written({
     subject: `You are invited to ${org}`,
     lines: [
       `You are invited to the organization ${org} at ${BRAND}.`,
-      `The link below accepts the invite and signs you in, once, within ${days} days. Whoever has it can do so: don't pass it on.`,
-      "If you don't know the organization, nothing happens unless you open it.",
+      `The link below accepts the invite and signs you in. It works once, within ${days} days. Anyone who has the link can use it, so don't share it.`,
+      "If you don't know the organization, ignore this mail: nothing happens unless you open the link.",
     ],
     link: { href: url, text: "Accept the invite" },
   });
 
-/** The mail by which people see that mail arrives. */
+/** The test mail. */
 export const textOfTest = (home: string): MailText =>
   written({
-    subject: `A test from ${BRAND}`,
-    lines: ["Mail from this gateway arrives."],
+    subject: `Test mail from ${BRAND}`,
+    lines: ["This gateway can send mail to you."],
     link: { href: home, text: "Open the console" },
   });
 
@@ -345,7 +343,7 @@ function wordsOf(data: Event["data"], names: MailNames, home: string): MailWords
     case "balanceLow":
       return {
         subject: `${org}: the balance is below ${usd(data.value.thresholdUsd)}`,
-        lines: [`The balance of ${org} is ${usd(data.value.balanceUsd)}. Calls are refused when it is used up.`],
+        lines: [`The balance of ${org} is ${usd(data.value.balanceUsd)}. When it is used up, calls are refused.`],
         link: page("/spend", "Add credit"),
       };
     case "balanceExhausted":
@@ -361,8 +359,8 @@ function wordsOf(data: Event["data"], names: MailNames, home: string): MailWords
         subject: `${org}: ${usd(amountUsd)} of credit was not bought`,
         lines: [
           isCeiling
-            ? `The balance of ${org} is below its threshold, and ${usd(amountUsd)} more would exceed the month's ceiling for automatic top-ups.`
-            : `The stored payment method was declined when ${usd(amountUsd)} of credit was to be bought: ${reason.replaceAll("_", " ")}.`,
+            ? `The balance of ${org} is below its threshold, but buying ${usd(amountUsd)} would exceed the month's ceiling for automatic top-ups.`
+            : `The stored payment method was declined for an automatic top-up of ${usd(amountUsd)}: ${reason.replaceAll("_", " ")}.`,
           ...(turnedOff ? ["Automatic top-up is off now. Turn it on again when the payment method works."] : []),
         ],
         link: page("/spend", "See automatic top-up"),
@@ -375,16 +373,16 @@ function wordsOf(data: Event["data"], names: MailNames, home: string): MailWords
         subject: `${org}: the budget of ${name} is used to ${percent} %`,
         lines: [
           `The budget of the ${scope} ${name} is used to ${percent} %: ${usd(usedUsd)} of ${usd(limitUsd)}.`,
-          ...(resetsAt === undefined ? [] : [`It is renewed on ${day(resetsAt)}.`]),
+          ...(resetsAt === undefined ? [] : [`It renews on ${day(resetsAt)}.`]),
         ],
         link: page("/spend", "See the spend"),
       };
     }
     case "keyExpiring":
       return {
-        subject: `${org}: the key ${names.key || data.value.keyId} ends soon`,
+        subject: `${org}: the key ${names.key || data.value.keyId} expires soon`,
         lines: [
-          `The API key ${names.key || data.value.keyId} ends on ${day(data.value.expiresAt)}. Calls by it are refused then.`,
+          `The API key ${names.key || data.value.keyId} expires on ${day(data.value.expiresAt)}. Calls with it are refused from then on.`,
         ],
         link: page("/keys", "See the keys"),
       };
@@ -396,7 +394,7 @@ function wordsOf(data: Event["data"], names: MailNames, home: string): MailWords
         subject: `${org}: the probe of ${model} failed`,
         lines: [
           `The conformance probe of the offering ${data.value.offeringId} of ${model} failed.`,
-          isSuspended ? "It gets no calls until a probe passes." : "It gets no calls.",
+          isSuspended ? "It receives no calls until a probe passes." : "It receives no calls.",
         ],
         link: page("/supply", "See the report"),
       };
@@ -423,7 +421,7 @@ const ESCAPED: Readonly<Record<string, string>> = {
   "'": "&#39;",
 };
 const escaped = (text: string): string => text.replaceAll(/[&<>"']/g, (letter) => ESCAPED[letter] ?? "");
-/** No name breaks a line or turns the direction of the letters around it. */
+/** Removes line breaks and direction overrides from names. */
 const plain = (text: string): string => text.replaceAll(/[\p{C}\p{Zl}\p{Zp}]+/gu, " ");
 
 function written({ subject, lines, link }: MailWords): MailText {

@@ -1,21 +1,21 @@
-/** Rounds over work that the database keeps: one at a time, and another where a notification came meanwhile. */
+/** Polls the database for work: one round at a time, and another if a notification arrived meanwhile. */
 import { after, every } from "../clock.ts";
 import type { NotificationChannel, Notifications } from "../store/database/notifications.ts";
 
 const SWEEP_MS = 10_000;
 
-/** What is looked for. */
+/** Parameters of polling. */
 export interface PollingDeps {
   readonly notifications: Notifications;
   /** The notifications of new work. */
   readonly channel: NotificationChannel;
-  /** Begins what there is to do; returns in how many milliseconds more is due, if any is. Called again after it rejected. */
+  /** Starts the due work. Returns the milliseconds until more is due, if any. Called again after a rejection. */
   look(): Promise<number | undefined>;
-  /** Called with the reason why a round failed. */
+  /** Called with the reason if a round fails. */
   failed(cause: unknown): void;
 }
 
-/** A round is made at a notification, when work is due, and every ten seconds for work whose notification was lost. */
+/** Runs a round on a notification, when work is due, and every ten seconds in case a notification was lost. */
 export class Polling {
   readonly #deps: PollingDeps;
   readonly #stops: (() => void)[];
@@ -24,7 +24,7 @@ export class Polling {
   #over = false;
   #forgetDue = (): void => {};
 
-  /** Starts in a microtask, when its owner is constructed. */
+  /** Starts in a microtask, after its owner's constructor. */
   constructor(deps: PollingDeps) {
     this.#deps = deps;
     const wake = (): void => this.wake();
@@ -32,12 +32,12 @@ export class Polling {
     queueMicrotask(wake);
   }
 
-  /** Whether no more should be begun. */
+  /** Whether to start no more work. */
   get over(): boolean {
     return this.#over;
   }
 
-  /** Makes a round now, or once more after the present one. */
+  /** Runs a round now, or again after the current one. */
   wake(): void {
     if (this.#over) return;
     this.#again = true;
@@ -49,7 +49,7 @@ export class Polling {
       });
   }
 
-  /** Makes no more rounds; resolves when the last one is over. */
+  /** Stops; resolves when the last round has ended. */
   async close(): Promise<void> {
     this.#over = true;
     for (const stop of this.#stops) stop();

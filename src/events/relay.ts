@@ -1,4 +1,4 @@
-/** Publishes events from the outbox to NATS: at least once each, under one id, and each organization's in their order. */
+/** Publishes events from the outbox to NATS: at least once, with a constant id, and in order per organization. */
 import { after, sleep } from "../clock.ts";
 import { random } from "../random.ts";
 import type { Notifications } from "../store/database/notifications.ts";
@@ -7,34 +7,34 @@ import { carryEvents } from "../store/events/outbox.ts";
 import type { RelayTurns } from "./nats/leadership.ts";
 import { NatsLink } from "./nats/link.ts";
 
-/** What a relay depends on. */
+/** Dependencies of a relay. */
 export interface RelayDeps {
   sql: Sql;
   notifications: Notifications;
-  /** Where NATS is. */
+  /** The address of NATS. */
   url: string;
-  /** Names this replica among all. */
+  /** The unique id of this replica. */
   replica: string;
-  /** Called once whenever events begin to wait. */
+  /** Called once each time that events start to queue up. */
   warn(text: string): void;
-  /** How long a relay that does not lead waits for word that events were relayed, in milliseconds; 250 unless given. */
+  /** How long a follower waits for the leader's report that events were relayed, in milliseconds; 250 by default. */
   patienceMs?: number;
 }
 
-/** Events that are published at a time. */
+/** Events per batch. */
 export const BATCH = 512;
-/** Milliseconds between two looks for events of which the notification was lost: of the relay that leads, and of others. */
+/** Milliseconds between two checks for events whose notification was lost: of the leader, and of followers. */
 const SWEEP_MS = { leader: 10_000, other: 60_000 };
-/** Milliseconds until the next look for events behind a transaction, which sends no notification when it is rolled back, or behind another relay. */
+/** Milliseconds until the next check for events behind an open transaction (a rollback sends no notification) or behind another relay. */
 const HELD_MS = 100;
 const PATIENCE_MS = 250;
 const RETRY_MS = { first: 250, most: 10_000 };
 
 /**
- * A running relay. Any number of them may share an outbox; one publishes at a time, and the next takes over when it ends. Events that were written
- * make the one that leads look at once. It says what it has relayed, by the mark of the last notification that it had heard before it looked:
- * notifications come in the order of commits everywhere. Another relay looks where it has heard a mark and waited in vain for that word, so that a
- * leader that died or stands still delays events by no more than that.
+ * A running relay. Any number of relays may share an outbox: one publishes at a time, and another takes over when it ends. Notifications of
+ * new events trigger the leader immediately. The leader reports what it relayed by the mark of the last notification that it received before
+ * it checked; notifications arrive in commit order everywhere. A follower that receives a mark but no report in time checks by itself, so a
+ * dead or stalled leader delays events by no more than that.
  */
 export class Relay {
   readonly #deps: RelayDeps;
@@ -44,26 +44,26 @@ export class Relay {
   #woken = Promise.withResolvers<void>();
   #failures = 0;
   #turns: RelayTurns | undefined;
-  /** Of the last notification: which transaction wrote events. */
+  /** Mark of the last notification: the transaction that wrote events. */
   #mark = "";
-  /** Up to which mark another relay has relayed everything. */
+  /** The mark up to which another relay has relayed everything. */
   #relayed = "";
-  /** Forgets that the word of another relay is waited for; undefined while it is not. */
+  /** Cancels the wait for another relay's report; undefined if there is none. */
   #waiting: (() => void) | undefined;
 
-  /** Starts. NATS need not be reachable: events wait in the outbox until it is. */
+  /** Starts. NATS need not be reachable: events stay in the outbox until it is. */
   constructor(deps: RelayDeps) {
     this.#deps = deps;
     this.#unlisten = deps.notifications.on("outbox", this.#ring, this.#wake);
     this.#work = this.#run();
   }
 
-  /** Events wait: NATS does not take them. */
+  /** Whether events queue up because NATS does not accept them. */
   get isWaiting(): boolean {
     return this.#failures > 0;
   }
 
-  /** Ends what is being published, no later than NATS has to answer, and stops. */
+  /** Stops after the current batch, at the latest after the NATS timeout. */
   close(): Promise<void> {
     this.#unlisten();
     this.#leaving.abort();
@@ -78,7 +78,7 @@ export class Relay {
 
   readonly #ring = (mark: string): void => {
     this.#mark = mark;
-    // The word of another relay may come before the database's.
+    // Another relay's report may arrive before the database's notification.
     if (mark === this.#relayed) this.#forget();
     else if (this.#turns?.leads) this.#wake();
     else this.#await();
@@ -109,13 +109,14 @@ export class Relay {
     while (!signal.aborted) {
       const cause = await this.#runOnce(signal).catch((error: unknown) => error);
       if (signal.aborted) return;
-      if (++this.#failures === 1) this.#deps.warn(`events wait in the outbox until NATS takes them: ${reason(cause)}`);
+      if (++this.#failures === 1)
+        this.#deps.warn(`events stay in the outbox until NATS accepts them: ${reason(cause)}`);
       const longest = Math.min(RETRY_MS.first * 2 ** (this.#failures - 1), RETRY_MS.most);
       await sleep(longest * (0.5 + random() / 2), signal).catch(() => {});
     }
   }
 
-  /** Publishes over one connection. Returns when that is over, rejects when it could not be made or failed. */
+  /** Publishes over one connection. Resolves when it has ended; rejects if it could not be made or failed. */
   async #runOnce(signal: AbortSignal): Promise<void> {
     const { url, sql, replica } = this.#deps;
     const link = await NatsLink.dial(url);
@@ -124,7 +125,7 @@ export class Relay {
     this.#turns = turns;
     try {
       while (!signal.aborted && !link.isOver) {
-        // Before looking, so that what comes meanwhile is looked for again.
+        // Clear the flag first, so that notifications during the check trigger another one.
         this.#woken = Promise.withResolvers();
         this.#forget();
         const mark = this.#mark;

@@ -1,4 +1,4 @@
-/** The spans of a call: `gateway.<contract>`, below it one for each attempt, below that `upstream`. */
+/** The spans of a call: `gateway.<contract>`, with a child for each attempt, each with a child `upstream`. */
 
 import { hash } from "node:crypto";
 import { type Attributes, type HrTime, SpanKind, SpanStatusCode, TraceFlags } from "@opentelemetry/api";
@@ -11,11 +11,11 @@ import type { TargetRecord } from "../store/events/broadcast.ts";
 
 const SCOPE = { name: BRAND, version: API_VERSION };
 
-/** The resource of a target's spans: this gateway, and the attributes that the target adds. */
+/** The resource of a target's spans: this gateway, and the target's own attributes. */
 export const resourceOf = ({ resourceAttributes }: Pick<TargetRecord, "resourceAttributes">): Resource =>
   resourceFromAttributes({ "service.name": BRAND, "service.version": API_VERSION, ...resourceAttributes });
 
-/** The spans of a call as a target gets them, the root first. `endedAt` is unix time in milliseconds. */
+/** The spans of a call for a target, root first. `endedAt` is Unix time in milliseconds. */
 export function spansOf(call: EndedCall, resource: Resource, privacy: boolean, endedAt: number): ReadableSpan[] {
   const { requestId } = call;
   const { traceId, parentId } = traceOf(call.traceparent, requestId);
@@ -38,7 +38,7 @@ export function spansOf(call: EndedCall, resource: Resource, privacy: boolean, e
   for (const { offeringId, model, provider, status, reason, latencyMs } of call.attempts) {
     const nth = seen.get(offeringId) ?? 0;
     seen.set(offeringId, nth + 1);
-    // One after the other, as fallbacks run. A hedge ran beside another one: it is drawn where it still fits.
+    // Sequential, as fallbacks run. A hedge ran in parallel with another attempt: it is placed where it still fits.
     const began = Math.max(startedAt, Math.min(at, endedAt - latencyMs));
     const ended = Math.min(endedAt, began + latencyMs);
     at = ended;
@@ -72,7 +72,7 @@ export function spansOf(call: EndedCall, resource: Resource, privacy: boolean, e
   return spans;
 }
 
-/** The span that a target has to take before it is saved. */
+/** The test span that a target must accept before it is saved. */
 export function testSpan(resource: Resource): ReadableSpan {
   const requestId = newId("req");
   const at = now();
@@ -89,18 +89,18 @@ export function testSpan(resource: Resource): ReadableSpan {
   });
 }
 
-/** An event as it is exported. */
+/** An event for export. */
 export interface ToldEvent {
   readonly id: string;
   /** Such as `batch.completed`. */
   readonly name: string;
   /** Unix seconds. */
   readonly createdAt: number;
-  /** Its data as JSON. */
+  /** The data as JSON. */
   readonly data: string;
 }
 
-/** An event as a span of no length in a trace of its own. Both have their names from the event, so that they are the same whenever it is sent again. */
+/** An event as a zero-length span in its own trace. Both ids derive from the event, so that a repeated export is identical. */
 export const eventSpan = (event: ToldEvent, resource: Resource, privacy: boolean): ReadableSpan =>
   spanOf(resource, {
     name: `event.${event.name}`,
@@ -114,7 +114,7 @@ export const eventSpan = (event: ToldEvent, resource: Resource, privacy: boolean
     attributes: {
       "limber.event.id": event.id,
       "limber.event.name": event.name,
-      // It may name users and keys.
+      // The data may contain names of users and keys.
       ...(!privacy && { "limber.event.data": event.data }),
     },
   });
@@ -204,20 +204,20 @@ function momentOf(ms: number): HrTime {
   return [seconds, Math.round((ms - seconds * 1000) * 1e6)];
 }
 
-// What is reported of a call that ended, and the ids of its spans, which are known before the call ends, so that other spans can refer to them.
+// The reported data of a finished call, and its span ids, which are known in advance so that other spans can refer to them.
 
-/** One try at one offering. */
+/** One attempt at one offering. */
 interface EndedAttempt {
   readonly offeringId: string;
   readonly model: string;
   readonly provider: string;
   readonly status: "ok" | "error" | "cancelled";
-  /** Why it failed, as the schema spells it. */
+  /** The reason of the failure, as the schema spells it. */
   readonly reason: string | undefined;
   readonly latencyMs: number;
 }
 
-/** A call that ended. */
+/** A finished call. */
 export interface EndedCall {
   readonly orgId: string;
   readonly requestId: string;
@@ -225,7 +225,7 @@ export interface EndedCall {
   readonly userId: string | undefined;
   readonly workspaceId: string | undefined;
   readonly sessionId: string | undefined;
-  /** The caller's `traceparent`, unread. */
+  /** The caller's `traceparent`, unparsed. */
   readonly traceparent: string | undefined;
   readonly contract: string;
   readonly modelRequested: string;
@@ -234,7 +234,7 @@ export interface EndedCall {
   readonly offeringId: string;
   readonly region: string | undefined;
   readonly httpStatus: number;
-  /** The code of the refusal; undefined where it was answered. */
+  /** The code of the refusal; undefined on success. */
   readonly errorCode: string | undefined;
   readonly latencyMs: number;
   readonly attempts: readonly EndedAttempt[];
@@ -250,30 +250,30 @@ export interface EndedCall {
   readonly metadata: object | undefined;
 }
 
-/** Where a trace goes on. */
+/** The parent of a trace's next span. */
 interface TraceContext {
   readonly traceId: string;
-  /** The caller's span; undefined where the trace begins here. */
+  /** The caller's span; undefined if the trace begins here. */
   readonly parentId: string | undefined;
 }
 
-/** Source: https://www.w3.org/TR/trace-context/#traceparent-header. Of later versions only the part that this one has is read. */
+/** Source: https://www.w3.org/TR/trace-context/#traceparent-header. Of later versions, only the fields of this version are read. */
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(?:-|$)/;
 
-/** The caller's trace, or one of the request's own where the caller sent none or a malformed one. */
+/** The caller's trace, or a new one for the request if the caller sent none or a malformed one. */
 export function traceOf(traceparent: string | undefined, requestId: string): TraceContext {
   const [, traceId, parentId] = TRACEPARENT.exec(traceparent ?? "") ?? [];
   return { traceId: traceId ?? digestOf(requestId).slice(0, 32), parentId };
 }
 
-/** The trace that a caller names; undefined where it names none that could be one. */
+/** The caller's trace; undefined if absent or malformed. */
 export const givenTraceOf = (traceparent: string): string | undefined => TRACEPARENT.exec(traceparent)?.[1];
 
-/** The name of a span of a request: of its root, or of its `nth` try at an offering. */
+/** The id of a request's span: of its root, or of its `nth` attempt at an offering. */
 export const spanIdOf = (requestId: string, role: "root" | "attempt" | "upstream", offeringId = "", nth = 0): string =>
   digestOf(`${requestId} ${role} ${offeringId} ${nth}`).slice(0, 16);
 
-/** Where a session lies between 0 and 1; the same on every replica. A call without a session is its own. */
+/** Maps a session to a number between 0 and 1, the same on every replica. A call without a session is its own. */
 export function shareOf(session: string): number {
   return Number.parseInt(digestOf(session).slice(0, 8), 16) / 2 ** 32;
 }
@@ -281,10 +281,10 @@ export function shareOf(session: string): number {
 /** SHA-256 in hexadecimal. */
 const digestOf = (text: string): string => hash("sha256", text, "hex");
 
-/** The value of the header by which a trace is handed on. */
+/** The `traceparent` value that propagates a trace. */
 export const traceparentOf = (traceId: string, spanId: string, sampled: boolean): string =>
   `00-${traceId}-${spanId}-${sampled ? "01" : "00"}`;
 
-/** What a caller sent, where it is a trace's; handed on as it is by a call that no target gets. */
+/** The caller's valid `traceparent`, propagated unchanged by calls that are sent to no target. */
 export const passedOn = (traceparent: string | undefined): string | undefined =>
   traceparent !== undefined && TRACEPARENT.test(traceparent) ? traceparent : undefined;

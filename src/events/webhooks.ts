@@ -1,4 +1,4 @@
-/** Sends events to webhooks: signed by Standard Webhooks, tried again seven times within some 31 hours, and never held up by a receiver that is slow or dead. */
+/** Sends events to webhooks: signed by Standard Webhooks, with seven retries within about 31 hours, and unaffected by slow or dead receivers. */
 
 import { createHmac, createSecretKey, type KeyObject } from "node:crypto";
 import { Webhook } from "standardwebhooks";
@@ -21,62 +21,62 @@ import {
 import { Polling } from "./polling.ts";
 import type { WorkMessage, WorkQueue, WorkTaking } from "./work-queue.ts";
 
-/** How a POST was answered. */
+/** The result of a POST. */
 interface HookAnswer {
   readonly status: number;
   readonly retryAfterS: number | undefined;
 }
 
-/** What sending depends on. */
+/** Dependencies of the webhook sender. */
 interface WebhookSenderDeps {
   readonly sql: Sql;
   readonly notifications: Notifications;
-  /** What brings deliveries by messages; without it, and while it is down, they are looked for in the database. */
+  /** Brings deliveries by messages. Without it, and while it is down, the database is polled. */
   readonly queue?: WorkQueue | undefined;
-  /** Posts through the guard; rejects with an error of which `failure` is the reason. */
+  /** Posts through the network guard. Rejects with an error whose `failure` is the reason. */
   post(url: string, headers: Readonly<Record<string, string>>, body: Buffer): Promise<HookAnswer>;
   /** The event as JSON. */
   textOf(payload: Uint8Array): string;
-  /** The secrets of a webhook that sign now, newest first. */
+  /** The current signing secrets of a webhook, newest first. */
   secretsOf(hook: WebhookRecord): string[];
-  /** Emits, in the transaction, that a webhook was disabled. */
+  /** Emits in the transaction that a webhook was disabled. */
   disabled(tx: Tx, hook: WebhookRecord, reason: "gone" | "failing"): Promise<void>;
   warn(text: string, cause: unknown): void;
 }
 
-/** Waits before each try after the first, up to a day; each is varied by a tenth, so that receivers are not stormed. */
+/** Delays before each retry, up to a day. Each is varied by ±10 %, so that receivers are not stormed. */
 const RETRIES_S = [5, 30, 120, 600, 3_600, 21_600, 86_400];
 const AT_ONCE = 128;
-/** Milliseconds that a round waits, while tries are under way, for others that end or begin: all of them are one statement. */
+/** How long a round waits for further attempts to end or begin, in milliseconds: one statement covers them all. */
 const GATHER_MS = 5;
 const GIVE_UP_DAYS = 5;
 const MOST_WAIT_S = 86_400;
-/** Webhooks whose secrets are kept ready to sign. */
+/** Webhooks whose signing keys are cached. */
 const MOST_SIGNERS = 1_000;
-/** Events whose JSON is kept: one goes to many webhooks. */
+/** Events whose JSON is cached: one event goes to many webhooks. */
 const MOST_BODIES = 256;
-/** Milliseconds between two looks into the database while messages bring deliveries. */
+/** Milliseconds between two database polls while messages bring deliveries. */
 const SLOW_SWEEP_MS = 60_000;
-/** A message stays in the queue while its delivery waits for the next try, unless that is longer: then it is sent anew when it is due. */
+/** A message stays in the queue until the delivery's next attempt. For longer delays, a new message is sent when the attempt is due. */
 const MOST_QUEUED_MS = 600_000;
 /**
- * Messages that wait here for a webhook that has as many tries under way as it may: of one webhook, and in all. So many are tried before they
- * come to another sender too.
+ * The most messages that wait here for a webhook with the maximum of concurrent attempts: per webhook, and in total. They are attempted here
+ * before another sender receives them.
  */
 const HELD = { ofOne: 4 * MOST_AT_ONE_HOOK, inAll: AT_ONCE / 2 };
-/** Others for that webhook come again after about as long, and so does a message that another sender is at. */
+/** Further messages for that webhook, and messages that another sender handles, are redelivered after about this time. */
 const CROWDED_MS = 1_000;
-/** What NATS was to bring again and did not for as long after its time is sent again: seconds. */
+/** Seconds after which a message that NATS was to redeliver, but did not, is sent again. */
 const QUEUED_S = 120;
 
-/** What signs for one webhook, as long as its sealed secrets are these. */
+/** The signer of one webhook, valid until its sealed secrets change. */
 interface Signers {
   readonly secret: Buffer;
   readonly oldSecret: Buffer | undefined;
   readonly each: readonly Signer[];
 }
 
-/** A sender; any number of them share the deliveries of one database. */
+/** A webhook sender. Any number of them share the deliveries of one database. */
 export class WebhookSender {
   readonly #deps: WebhookSenderDeps;
   readonly #rounds: Polling;
@@ -84,28 +84,28 @@ export class WebhookSender {
   readonly #running = new Set<Promise<void>>();
   readonly #signers = new Map<string, Signers>();
   readonly #bodies = new Map<string, Buffer>();
-  /** Deliveries that were taken and are not recorded yet. */
+  /** Accepted deliveries that are not recorded yet. */
   #taken: TakenDelivery[] = [];
   #underWay = 0;
-  /** The webhook that was visited last. */
+  /** The last webhook of the round robin. */
   #visited = "";
   readonly #taking: WorkTaking | undefined;
   readonly #off: () => void;
-  /** Messages that were given and are not looked at yet. */
+  /** Received messages that are not processed yet. */
   #given: WorkMessage[] = [];
-  /** Of deliveries that are being tried, or that were taken and are not recorded yet. */
+  /** Messages of deliveries that are being attempted, or accepted but not recorded yet. */
   readonly #messages = new Map<string, WorkMessage>();
   #sweepAt = 0;
   #endGathering = (): void => {};
 
-  /** Begins at once. */
+  /** Starts immediately. */
   constructor(deps: WebhookSenderDeps) {
     this.#deps = deps;
     this.#rounds = new Polling({
       notifications: deps.notifications,
       channel: "webhook",
       look: () => this.#fill(),
-      failed: (cause) => deps.warn("webhooks wait until the database is back", cause),
+      failed: (cause) => deps.warn("webhooks are paused until the database is back", cause),
     });
     this.#off = deps.queue?.onChange(() => this.#rounds.wake()) ?? (() => {});
     this.#taking = deps.queue?.take(
@@ -118,7 +118,7 @@ export class WebhookSender {
     );
   }
 
-  /** Takes no more, and waits for what is being sent. */
+  /** Stops accepting deliveries and waits for those in flight. */
   async close(): Promise<void> {
     this.#off();
     await this.#taking?.close();
@@ -132,15 +132,15 @@ export class WebhookSender {
       await noteDelivered(this.#deps.sql, this.#taken);
       this.#ended(this.#taken);
     } catch (cause) {
-      this.#deps.warn("what was delivered last could not be written down; it is sent again", cause);
+      this.#deps.warn("could not record the last deliveries; sending them again", cause);
     }
   }
 
-  /** Records what was taken, and sends what is due; returns in how many milliseconds the next is. */
+  /** Records accepted deliveries and sends the due ones. Returns the milliseconds until the next is due. */
   async #fill(): Promise<number | undefined> {
     await this.#gather();
     if (!this.#deps.queue?.isUp) {
-      // NATS brings them again.
+      // NATS redelivers them.
       this.#given = [];
       return this.#fillFromDatabase();
     }
@@ -151,7 +151,7 @@ export class WebhookSender {
     return undefined;
   }
 
-  /** Tries what messages name. */
+  /** Attempts the deliveries of received messages. */
   async #fillFromQueue(): Promise<void> {
     for (;;) {
       const asked = this.#choose();
@@ -174,7 +174,7 @@ export class WebhookSender {
     }
   }
 
-  /** Those of the given messages that may be tried now, by the ids of their deliveries. The others wait, or are given back. */
+  /** The messages that can be attempted now, by delivery id. The others wait, or are returned to the queue. */
   #choose(): Map<string, WorkMessage> {
     const chosen = new Map<string, WorkMessage>();
     const counts = new Map(this.#busy);
@@ -192,7 +192,7 @@ export class WebhookSender {
     return chosen;
   }
 
-  /** What was recorded needs its message no more. */
+  /** Acknowledges the messages of recorded deliveries. */
   #ended(taken: readonly TakenDelivery[]): void {
     for (const { delivery } of taken) {
       this.#messages.get(delivery.id)?.done();
@@ -217,7 +217,7 @@ export class WebhookSender {
     );
   }
 
-  /** A statement that records what was taken. */
+  /** Records accepted deliveries in one statement. */
   async #withTaken<T>(record: (taken: readonly TakenDelivery[]) => Promise<T>): Promise<T> {
     const taken = this.#taken;
     this.#taken = [];
@@ -236,9 +236,7 @@ export class WebhookSender {
     this.#underWay += 1;
     this.#busy.set(id, (this.#busy.get(id) ?? 0) + 1);
     const running = this.#try(delivery)
-      .catch((cause) =>
-        this.#deps.warn("what became of a delivery could not be written down; it is tried again", cause),
-      )
+      .catch((cause) => this.#deps.warn("could not record the outcome of a delivery; trying again", cause))
       .then(() => {
         this.#running.delete(running);
         this.#underWay -= 1;
@@ -268,7 +266,7 @@ export class WebhookSender {
     try {
       body = this.#bodyOf(delivery);
     } catch (cause) {
-      this.#deps.warn(`delivery ${delivery.id} can't be written as JSON`, cause);
+      this.#deps.warn(`delivery ${delivery.id} cannot be encoded as JSON`, cause);
       return this.#failed(delivery, "unreadable");
     }
     const seconds = nowSeconds();
@@ -334,7 +332,7 @@ export class WebhookSender {
 const isSame = (a: Buffer | undefined, b: Buffer | undefined): boolean =>
   a === undefined || b === undefined ? a === b : a.equals(b);
 
-/** Milliseconds until the next try, at least what the receiver asked for; undefined after the last. */
+/** Milliseconds until the next attempt, at least the receiver's `retry-after`; undefined after the last. */
 function waitOf(tries: number, askedS: number | undefined): number | undefined {
   const usualS = RETRIES_S[tries - 1];
   if (usualS === undefined) return undefined;
@@ -345,8 +343,8 @@ function waitOf(tries: number, askedS: number | undefined): number | undefined {
 // Signatures of webhooks, by Standard Webhooks.
 
 /**
- * Signs with one secret (`whsec_…`), byte for byte as `standardwebhooks` does; throws where that package refuses the secret. The hash is
- * Node's own: the package's, in plain JavaScript, took a third of what a delivery costs.
+ * Signs with one secret (`whsec_…`), byte for byte like `standardwebhooks`. Throws if that package rejects the secret. Uses Node's own
+ * hash, because the package's plain JavaScript hash took a third of a delivery's CPU time.
  */
 export class Signer extends Webhook {
   readonly #key: KeyObject;
@@ -355,7 +353,7 @@ export class Signer extends Webhook {
     super(secret);
     // The package has no accessor for the decoded key.
     const { key }: { key?: unknown } = this as object;
-    if (!(key instanceof Uint8Array)) throw new TypeError("this version of standardwebhooks shows no key");
+    if (!(key instanceof Uint8Array)) throw new TypeError("this version of standardwebhooks does not expose its key");
     this.#key = createSecretKey(key);
   }
 

@@ -1,6 +1,6 @@
 /**
- * Work that waits, as messages of JetStream: each goes to one worker, and comes again where that one was not heard of. A message entitles to
- * nothing: the row in PostgreSQL does, by a claim that is fenced. Any message may be lost or come twice.
+ * Queued work as JetStream messages. Each goes to one worker, and is redelivered if that worker sends no sign of life. Only a fenced claim on
+ * the row in PostgreSQL entitles a worker to the work, so any message may be lost or duplicated.
  */
 import {
   AckPolicy,
@@ -26,66 +26,66 @@ import { ANSWER_MS, dial, natsAddress } from "./nats/connect.ts";
 import { Leadership } from "./nats/leadership.ts";
 import { Polling } from "./polling.ts";
 
-/** Who takes it: senders of webhooks, and the workers of two kinds of jobs. */
+/** The consumers: webhook senders, and the workers of two kinds of jobs. */
 export type WorkKind = "webhook" | "batch" | "evaluation";
 
-/** A message that a worker was given. What it says of it may be lost: then the message comes again. */
+/** A received message. Its acknowledgments may be lost; then it is redelivered. */
 export interface WorkMessage {
-  /** What was sent: ids, with spaces between. */
+  /** The payload: ids, separated by spaces. */
   readonly text: string;
-  /** It never comes again. */
+  /** Prevents a redelivery. */
   done(): void;
-  /** It comes again after so many milliseconds, here or elsewhere. */
+  /** Requests a redelivery after this many milliseconds, to any worker. */
   later(ms: number): void;
-  /** It is being worked on: it comes to no other for a while. */
+  /** Extends the processing time before a redelivery. */
   working(): void;
 }
 
-/** A message that is sent. */
+/** A message to send. */
 interface WorkToSend {
   readonly kind: WorkKind;
   readonly text: string;
-  /** A message of the same name within two minutes is the same message. */
+  /** Messages with the same name within two minutes are duplicates. */
   readonly name: string;
 }
 
-/** What a queue depends on. */
+/** Dependencies of a queue. */
 interface WorkQueueDeps {
   readonly url: string;
-  /** Names this replica among all. */
+  /** The unique id of this replica. */
   readonly replica: string;
-  /** Copies that a cluster keeps of each message. */
+  /** Replicas that a cluster keeps of each message. */
   readonly copies: number;
-  /** Told once whenever work begins to go over the database although there is a NATS. */
+  /** Called once each time that work falls back to the database although NATS is configured. */
   warn(text: string, cause: unknown): void;
 }
 
 const STREAM = `${BRAND.toUpperCase()}_WORK`;
 const SUBJECT = `${BRAND}.work.v1`;
 const NANOS_PER_MS = 1_000_000;
-/** Longer than any message waits for its next try: what NATS forgets is sent again. */
+/** Longer than any message waits for its next attempt: messages that NATS drops are sent again. */
 const MAX_AGE_MS = 3_600_000;
-/** When a message comes again whose worker said nothing: later than its claim in the database ends. */
+/** When an unacknowledged message is redelivered: after its claim in the database expires. */
 const SILENCE_MS: Readonly<Record<WorkKind, number>> = { webhook: 75_000, batch: 45_000, evaluation: 45_000 };
-/** How long a request for messages waits; the server has a sign of life for it twice in that time. */
+/** How long a pull request waits; the server sends two heartbeats in that time. */
 const ASK_MS = 20_000;
-/** What a message says: anything else is from no gateway, and would fail the statement in which it is looked for. */
+/** The valid payload. Anything else is not from a gateway, and would fail the statement that looks it up. */
 const TEXT = /^[\w-]{1,64}(?: [\w-]{1,64})?$/;
-/** Requests that wait at one time, of all workers. */
+/** The most pending pull requests of all workers. */
 const MOST_ASKING = 8_192;
 const REDIAL_MS = { first: 500, most: 30_000 };
 
-/** A connection on which work travels. */
+/** A connection that carries work. */
 interface QueueSession {
   readonly manager: JetStreamManager;
   readonly client: JetStreamClient;
   readonly leadership: Leadership;
   readonly consumers: Map<WorkKind, Promise<Consumer>>;
-  /** Gives the connection up: something of it does not work. */
+  /** Gives the connection up after a failure. */
   broke(cause: unknown): void;
 }
 
-/** The queue as one replica sees it. */
+/** One replica's view of the queue. */
 export class WorkQueue {
   readonly #deps: WorkQueueDeps;
   readonly #leaving = new AbortController();
@@ -100,30 +100,30 @@ export class WorkQueue {
     this.#running = this.#run();
   }
 
-  /** Work comes by messages at the moment; while it does not, it is looked for in the database. */
+  /** Whether work currently arrives by messages. Otherwise the database is polled. */
   get isUp(): boolean {
     return this.#session !== undefined;
   }
 
-  /** This replica is the one that sends messages for what waits. */
+  /** Whether this replica sends the messages for queued work. */
   get leads(): boolean {
     return this.#session?.leadership.leads ?? false;
   }
 
-  /** Calls `changed` whenever it comes up, goes down or this replica begins to lead; the returned function ends that. */
+  /** Calls `changed` when the queue goes up or down, or this replica becomes leader. Returns a function that unsubscribes. */
   onChange(changed: () => void): () => void {
     this.#changed.add(changed);
     return () => this.#changed.delete(changed);
   }
 
-  /** When the stream was made, which no other stream was: one that is lost is replaced by an empty one. Rejects where NATS does not answer. */
+  /** The stream's creation time, which identifies it: a lost stream is replaced by an empty one. Rejects if NATS does not respond. */
   async born(): Promise<string> {
     const session = this.#open();
     const { created } = await session.manager.streams.info(STREAM).catch((cause) => this.#give(session, cause));
     return created;
   }
 
-  /** Sends messages; resolves when the stream has them all. Rejects where it may lack one. */
+  /** Sends messages. Resolves when the stream has stored them all; rejects if it may lack one. */
   async send(work: readonly WorkToSend[]): Promise<void> {
     const session = this.#open();
     const sent = work.map(({ kind, text, name }) =>
@@ -137,7 +137,7 @@ export class WorkQueue {
     if (failed?.status === "rejected") this.#give(session, failed.reason);
   }
 
-  /** Takes messages as long as there are places. */
+  /** Receives messages while there is free capacity. */
   take(kind: WorkKind, places: () => number, handle: (message: WorkMessage) => void): WorkTaking {
     return new WorkTaking({
       places,
@@ -167,7 +167,7 @@ export class WorkQueue {
   }
 
   #open(): QueueSession {
-    if (this.#session === undefined) throw new Error("NATS carries no work at the moment");
+    if (this.#session === undefined) throw new Error("NATS is not available for work");
     return this.#session;
   }
 
@@ -181,13 +181,14 @@ export class WorkQueue {
     while (!signal.aborted) {
       const cause = await this.#runOnce(signal).catch((error: unknown) => error);
       if (signal.aborted) return;
-      if (++this.#failures === 1) this.#deps.warn("work goes over the database until NATS carries it", cause);
+      if (++this.#failures === 1)
+        this.#deps.warn("NATS is not available for work; using the database until it is", cause);
       const longest = Math.min(REDIAL_MS.first * 2 ** (this.#failures - 1), REDIAL_MS.most);
       await sleep(longest * (0.5 + random() / 2), signal).catch(() => {});
     }
   }
 
-  /** Carries work over one connection. Answers why it ended; rejects where it could not begin. */
+  /** Carries work over one connection. Resolves with the reason why it ended; rejects if it could not begin. */
   async #runOnce(signal: AbortSignal): Promise<unknown> {
     const connection = await dial(this.#deps.url);
     let leadership: Leadership | undefined;
@@ -221,12 +222,12 @@ export class WorkQueue {
   }
 }
 
-/** What is refused on a connection is told nowhere else: a user without the permission waits for ever otherwise. */
+/** Reports permission errors, which NATS reports only on the connection: without this, a request would wait forever. */
 async function watch(connection: NatsConnection, broke: (cause: unknown) => void): Promise<void> {
   for await (const status of connection.status()) if (status.type === "error") broke(status.error);
 }
 
-/** Makes the stream and its consumers where they are not there. Rejects where they can't be as they have to. */
+/** Creates the stream and its consumers if they are missing. Rejects if their configuration cannot be made to match. */
 async function prepare(manager: JetStreamManager, copies: number): Promise<void> {
   const wanted = {
     subjects: [`${SUBJECT}.>`],
@@ -242,7 +243,7 @@ async function prepare(manager: JetStreamManager, copies: number): Promise<void>
     await manager.streams.add({ name: STREAM, ...wanted, num_replicas: copies });
   } else {
     if (known.config.retention !== RetentionPolicy.Workqueue)
-      throw new Error(`the stream ${STREAM} is no work queue: delete it, and it is made anew`);
+      throw new Error(`the stream ${STREAM} is not a work queue; delete it, so that it is created again`);
     if (known.config.num_replicas < copies)
       await manager.streams.update(STREAM, { ...known.config, num_replicas: copies });
   }
@@ -252,7 +253,7 @@ async function prepare(manager: JetStreamManager, copies: number): Promise<void>
       filter_subject: `${SUBJECT}.${kind}`,
       ack_policy: AckPolicy.Explicit,
       ack_wait: ms * NANOS_PER_MS,
-      // What waits for its next try counts as given out: a limit would let some slow receivers stop all work.
+      // Messages that await a retry count as pending: with a limit, a few slow receivers could stop all work.
       max_ack_pending: -1,
       max_deliver: -1,
       max_waiting: MOST_ASKING,
@@ -262,7 +263,7 @@ async function prepare(manager: JetStreamManager, copies: number): Promise<void>
 
 const isNotFound = (cause: unknown): boolean => cause instanceof Error && /stream not found/.test(cause.message);
 
-/** What a taking depends on. */
+/** Dependencies of a receiver. */
 interface WorkTakingDeps {
   places(): number;
   handle(message: WorkMessage): void;
@@ -271,7 +272,7 @@ interface WorkTakingDeps {
   onChange(changed: () => void): () => void;
 }
 
-/** Messages that are taken, one request after the other, each for as many as there are places. */
+/** Receives messages by successive pull requests, each for the free capacity. */
 export class WorkTaking {
   readonly #deps: WorkTakingDeps;
   readonly #off: () => void;
@@ -280,19 +281,19 @@ export class WorkTaking {
   #woken = Promise.withResolvers<void>();
   #isOver = false;
 
-  /** Begins at once. */
+  /** Starts immediately. */
   constructor(deps: WorkTakingDeps) {
     this.#deps = deps;
     this.#off = deps.onChange(() => this.wake());
     this.#running = this.#run();
   }
 
-  /** There may be places again. */
+  /** Reports that capacity may be free. */
   wake(): void {
     this.#woken.resolve();
   }
 
-  /** Takes no more; resolves when what had come is given back. */
+  /** Stops; resolves when all received messages are returned. */
   async close(): Promise<void> {
     this.#isOver = true;
     this.#off();
@@ -303,7 +304,7 @@ export class WorkTaking {
 
   async #run(): Promise<void> {
     while (!this.#isOver) {
-      // Before looking, so that what is freed meanwhile is looked for again.
+      // Clear the flag first, so that capacity that becomes free meanwhile triggers another check.
       this.#woken = Promise.withResolvers();
       const most = this.#deps.places();
       const asked = most > 0 ? await this.#deps.ask(most) : undefined;
@@ -333,7 +334,7 @@ function messageOf(message: JsMsg): WorkMessage {
     try {
       word();
     } catch {
-      // The connection is lost: the message comes again.
+      // The connection is lost; the message is redelivered.
     }
   };
   return {
@@ -344,9 +345,9 @@ function messageOf(message: JsMsg): WorkMessage {
   };
 }
 
-// Sends messages for work that waits in the database, from the one replica that leads.
+// Sends messages for queued work in the database, from the leading replica only.
 
-/** What it depends on. */
+/** Dependencies of the sender. */
 interface WorkFeederDeps {
   readonly sql: Sql;
   readonly notifications: Notifications;
@@ -354,7 +355,7 @@ interface WorkFeederDeps {
   warn(text: string, cause: unknown): void;
 }
 
-/** Which workers take which jobs. */
+/** The consumer of each kind of job. */
 const KIND_OF_JOB: Readonly<Partial<Record<JobKind, WorkKind>>> = {
   batch: "batch",
   export: "batch",
@@ -362,22 +363,22 @@ const KIND_OF_JOB: Readonly<Partial<Record<JobKind, WorkKind>>> = {
 };
 
 const LIMIT = 512;
-/** Of one webhook: so many stand before another's at most. */
+/** The most consecutive messages of one webhook while another has some. */
 const AT_ONE_HOOK = 128;
-/** Milliseconds until more is sent for a webhook of which as much is due as may have a message. */
+/** Milliseconds until more is sent for a webhook whose due deliveries reached the message limit. */
 const BEHIND_MS = 25;
-/** What NATS had and did not bring for as long is sent again: seconds. */
+/** Seconds after which a message that NATS had, but did not deliver, is sent again. */
 const [JOB_S, DELIVERY_S] = [300, 90];
 
-/** The sender of one replica; it does something while that one leads. */
+/** The sender of one replica. Idle unless the replica leads. */
 export class WorkFeeder {
   readonly #deps: WorkFeederDeps;
   readonly #rounds: Polling;
   readonly #stops: (() => void)[];
-  /** The webhook that was visited last. */
+  /** The last webhook of the round robin. */
   #visited = "";
 
-  /** Begins at once. */
+  /** Starts immediately. */
   constructor(deps: WorkFeederDeps) {
     this.#deps = deps;
     const { notifications, queue, warn } = deps;
@@ -386,25 +387,25 @@ export class WorkFeeder {
       channel: "webhook",
       look: () => this.#feed(),
       failed: (cause) => {
-        if (queue.isUp) warn("work that waits can't be sent at the moment", cause);
+        if (queue.isUp) warn("could not send queued work; trying again", cause);
       },
     });
     const wake = (): void => this.#rounds.wake();
     this.#stops = [notifications.on("job", wake, wake), queue.onChange(wake)];
   }
 
-  /** Sends no more. */
+  /** Stops sending. */
   close(): Promise<void> {
     for (const stop of this.#stops) stop();
     return this.#rounds.close();
   }
 
-  /** Sends what waits; returns in how many milliseconds more is due. */
+  /** Sends queued work. Returns the milliseconds until more is due. */
   async #feed(): Promise<number | undefined> {
     const { sql, queue } = this.#deps;
     while (queue.leads && !this.#rounds.over) {
       const born = await queue.born();
-      const kinds = Object.keys(KIND_OF_JOB) as JobKind[]; // the table's own keys
+      const kinds = Object.keys(KIND_OF_JOB) as JobKind[]; // the keys of the table
       const round = {
         born,
         kinds,
@@ -415,7 +416,7 @@ export class WorkFeeder {
         after: this.#visited,
       };
       const done = await beginSending(sql, round);
-      // Another replica is at it, or the last one has not left yet.
+      // Another replica is sending, or the previous leader has not left yet.
       if (done === undefined) return BEHIND_MS;
       await queue.send(messagesOf(done)).catch(async (cause) => {
         await noteUnsent(sql, done);

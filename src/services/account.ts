@@ -1,4 +1,4 @@
-/** Organizations, their keys, their credit and what they used. */
+/** Organizations, their keys, credit and usage. */
 import { create, type JsonObject } from "@bufbuild/protobuf";
 import {
   type Commitment,
@@ -54,7 +54,7 @@ import { appPolicyIn, byokWordOf, type KeyParts, keyCalls, keyMessage, makeKey, 
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { assertReachable, confinedTo, giverOf, workspaceFor } from "./reach.ts";
 
-/** What accounts depend on. */
+/** Dependencies of the account RPCs. */
 export type AccountDeps = KeyParts;
 
 /** The account RPCs. */
@@ -78,10 +78,10 @@ export function accountService(deps: AccountDeps): Implementation<typeof Account
           subject: made.id,
           details: { name },
         });
-        // A new account has no other member that could make its first key.
+        // A new organization has no other member that could create its first key.
         const signedUp =
           call.principal.kind === "public"
-            ? // Nothing narrows the first key: what it does not have, nobody of the organisation could ever give.
+            ? // The first key is unrestricted: no later key of the organization can have more authority.
               await makeKey(tx, { orgId: made.id, role: "owner", userId: owner?.id, environment: "hardware" }, call)
             : undefined;
         return { ...made, signedUp };
@@ -112,7 +112,7 @@ export function accountService(deps: AccountDeps): Implementation<typeof Account
   };
 }
 
-// What an organization settles for all its calls.
+// Settings for all calls of an organization.
 
 /** The RPCs about settings. */
 function settingsCalls({
@@ -137,7 +137,7 @@ function settingsCalls({
 
     async getSettings({ orgId }, call) {
       await assertReachable(sql, orgId, call);
-      // A key of a workspace is shown what holds for its calls.
+      // A workspace key sees the settings that apply to its calls.
       const settings = await orgSettings(sql, orgId, confinedTo(call));
       return create(GetSettingsResponseSchema, { settings: settingsMessage(settings) });
     },
@@ -162,7 +162,7 @@ function settingsCalls({
   };
 }
 
-/** Whether settings let more happen than others: more regions or suppliers may serve, frames may be retained, or what callers send is kept longer. */
+/** Whether settings allow more than others: more regions or suppliers, frame retention, or longer retention of caller data. */
 export const isWider = (after: OrgSettings, before: OrgSettings): boolean =>
   !attenuates(authorityUnder(after), authorityUnder(before)) ||
   after.retentionDays > before.retentionDays ||
@@ -176,7 +176,7 @@ const reachUnder = ({ trust }: OrgSettings): Reach => reachOfTier(trust);
 const authorityUnder = (settings: OrgSettings): Authority =>
   authorityOfStanding({ role: "owner", workspaceIds: [] }, settings);
 
-/** Refuses a key that is narrowed in any dimension to widen what all keys of an organization or a workspace may do. */
+/** Refuses a restricted key that would extend the authority of all keys of an organization or workspace. */
 export function refuseNarrowed(giver: Authority | undefined, after: OrgSettings, before: OrgSettings): void {
   if (!giver) return;
   const { permissions, regions, zdr, trust } = giver;
@@ -201,11 +201,12 @@ function storedOf(request: UpdateSettingsRequest): StoredSettings {
     ...(selfRegisteredApps !== undefined && { self_registered_apps: appPolicyIn(selfRegisteredApps) }),
   };
   for (const field of clear)
-    if (Object.hasOwn(given, field)) throw violation("clear", `${field} is set and cleared at once`, "value_error");
+    if (Object.hasOwn(given, field))
+      throw violation("clear", `must not name ${field}, which the request also sets`, "value_error");
   return { ...given, ...Object.fromEntries(clear.map((field) => [field, null])) };
 }
 
-/** A default that isn't there would fail every request that names no preset. */
+/** An unknown default preset would fail every request that names none. */
 export async function refuseUnknownPreset(
   sql: Queryable,
   orgId: string,
@@ -214,16 +215,10 @@ export async function refuseUnknownPreset(
   if (name === null || name === undefined) return;
   const presets = await loadPresets(sql, orgId);
   const known = presets.some((preset) => name === preset.name || name === `${preset.name}@${preset.version}`);
-  if (!known)
-    throw refuse(
-      Reason.PRESET_NOT_FOUND,
-      "this organization has no preset of this name",
-      {},
-      { param: "default_preset" },
-    );
+  if (!known) throw refuse(Reason.PRESET_NOT_FOUND, "preset not found", {}, { param: "default_preset" });
 }
 
-// What was used, what it cost, and what it brought in.
+// Usage, costs and margin.
 
 const DEFAULT_LINES = 200;
 const DEFAULT_SPAN_S = 30 * 86_400;
@@ -323,7 +318,7 @@ const marginMessage = (row: MarginRow): Margin => {
   });
 };
 
-// What an organization promises to spend each month.
+// Monthly commitments of an organization.
 
 /** The RPC about commitments. */
 function commitmentCalls({
@@ -354,23 +349,24 @@ function commitmentCalls({
   };
 }
 
-/** A month that is over can't be promised any more, and what is far away is a slip. */
+/** Refuses past months, and dates more than a year ahead, which are most likely mistakes. */
 function refuseBadDay(day: string): void {
   const at = Date.parse(`${day}T00:00:00Z`);
   const thisMonth = new Date(now()).toISOString().slice(0, 7);
   const isDay = !Number.isNaN(at) && new Date(at).toISOString().slice(0, 10) === day;
-  if (!isDay) throw violation("starts_on", "is no day of the calendar", "date");
-  if (day.slice(0, 7) < thisMonth) throw violation("starts_on", "lies before the running month", "greater_than_equal");
-  if (at > now() + 366 * 86_400_000) throw violation("starts_on", "lies more than a year ahead", "less_than_equal");
+  if (!isDay) throw violation("starts_on", "must be a calendar date", "date");
+  if (day.slice(0, 7) < thisMonth)
+    throw violation("starts_on", "must not be before the current month", "greater_than_equal");
+  if (at > now() + 366 * 86_400_000) throw violation("starts_on", "must be at most a year ahead", "less_than_equal");
 }
 
-/** What the running period is promised; a first month counts by its days. */
+/** The commitment of the current period; a partial first month counts by days. */
 const shareOf = (promised: CommitmentRecord | undefined) => ({
   dueUsd: toUsd(promised?.dueMicro ?? 0),
   prorated: promised !== undefined && promised.dueMicro < promised.minMicro,
 });
 
-/** A promise as the balance shows it. */
+/** A commitment as the balance shows it. */
 export const commitmentMessage = (promised: CommitmentRecord): Commitment =>
   create(CommitmentSchema, {
     minMonthlyUsd: toUsd(promised.minMicro),
@@ -382,11 +378,11 @@ export const commitmentMessage = (promised: CommitmentRecord): Commitment =>
     ...shareOf(promised),
   });
 
-// Leaving: everything of an organization as files, and its end.
+// Exports and deletion of an organization.
 
-/** An export that did not come about within a day is given up. */
+/** An export fails after a day. */
 const LIFE_S = 86_400;
-/** Lines that are read between two looks at the event loop. */
+/** Lines per batch before the reader yields to the event loop. */
 const LINES_AT_ONCE = 100;
 
 type LeavingCalls = Pick<
@@ -394,7 +390,7 @@ type LeavingCalls = Pick<
   "deleteOrg" | "exportOrg" | "getOrgExport" | "downloadOrgExport"
 >;
 
-/** The RPCs by which an organization takes its data along, and ends. */
+/** The RPCs to export and delete an organization. */
 function leavingCalls({ sql, settled }: Pick<KeyParts, "sql" | "settled">): LeavingCalls {
   const exportOf = async (orgId: string, jobId: string): Promise<JobRecord> => {
     const job = await findJob(sql, { orgId, workspaceId: undefined }, "export", jobId);
@@ -405,8 +401,8 @@ function leavingCalls({ sql, settled }: Pick<KeyParts, "sql" | "settled">): Leav
   return {
     async deleteOrg({ orgId, confirm, force }, call) {
       await assertReachable(sql, orgId, call);
-      if (confirm !== orgId) throw violation("confirm", "must be the organisation's id again", "missing");
-      // Credit that this replica holds for running calls counts as what is left.
+      if (confirm !== orgId) throw violation("confirm", "must repeat the organization's id", "missing");
+      // Credit that this replica holds for running calls counts as balance.
       await settled(orgId);
       const forfeitedMicro = await tx(sql, async (tx) => {
         const contents = await contentsOfOrg(tx, orgId);
@@ -454,7 +450,12 @@ function leavingCalls({ sql, settled }: Pick<KeyParts, "sql" | "settled">): Leav
       const item = items.find(({ customId }) => customId === file);
       if (item === undefined) throw refuse(Reason.NOT_FOUND, "this export has no such file", {}, { param: "file" });
       if (item.state !== "completed")
-        throw refuse(Reason.NOT_FOUND, "this file is not whole yet; look at the export", {}, { param: "file" });
+        throw refuse(
+          Reason.NOT_FOUND,
+          "the file is still being written; check the export's status",
+          {},
+          { param: "file" },
+        );
       let read = 0;
       for (let part = 0; ; part++) {
         const lines = await findPart(sql, job.id, item.index, part);
@@ -471,7 +472,7 @@ function leavingCalls({ sql, settled }: Pick<KeyParts, "sql" | "settled">): Leav
   };
 }
 
-/** Refuses to delete what still has something to lose, unless it is forced; a promise to pay is the operator's to give up. */
+/** Refuses to delete an organization with remaining assets unless forced. Only the operator can waive a commitment. */
 function assertMayGo(contents: OrgContents, { force, isOperator }: { force: boolean; isOperator: boolean }): void {
   const { balanceMicro, hasCommitment, openJobs, pendingPayments, liveOfferings } = contents;
   const left = [
@@ -483,9 +484,9 @@ function assertMayGo(contents: OrgContents, { force, isOperator }: { force: bool
   ];
   if (left.length === 0 || (force && (isOperator || !hasCommitment))) return;
   const way = hasCommitment
-    ? "only the operator gives up a commitment, with ?force=true"
-    : "send ?force=true to give it up";
-  const text = `this organisation still has ${left.join(", ")}: ${way}`;
+    ? "only the operator can waive a commitment, with ?force=true"
+    : "send ?force=true to delete it anyway";
+  const text = `this organization still has ${left.join(", ")}; ${way}`;
   throw refuse(Reason.ORG_NOT_EMPTY, text, { availableUsd: toUsd(balanceMicro) });
 }
 
@@ -499,7 +500,7 @@ async function shown(sql: Sql, job: JobRecord): Promise<OrgExport> {
       create(ExportFileSchema, {
         name: customId ?? "",
         ready: state === "completed",
-        ...(state === "completed" && { records: (response as { records: number }).records }), // as the work wrote it
+        ...(state === "completed" && { records: (response as { records: number }).records }), // written by the export worker
       }),
     ),
     createdAt: job.created,

@@ -79,8 +79,7 @@ export function armingService({ sql, stops, robots }: ArmingDeps): Implementatio
     async armRobot({ robotId, agent, models, bounds, maxSeconds, expiresIn }, call) {
       const key = keyOf(call);
       // An application that could arm robots could move them without a user's consent.
-      if (key.permissions !== undefined)
-        throw refuse(Reason.PERMISSION_DENIED, "application keys cannot arm robots");
+      if (key.permissions !== undefined) throw refuse(Reason.PERMISSION_DENIED, "application keys cannot arm robots");
       if (key.robotId !== undefined && key.robotId !== robotId)
         throw refuse(Reason.SCOPE_DENIED, "this key is for another robot", { needed: [robotId] });
       if (key.scopes.length > 0 && !key.scopes.includes("act"))
@@ -90,7 +89,11 @@ export function armingService({ sql, stops, robots }: ArmingDeps): Implementatio
           throw refuse(Reason.MODEL_NOT_IN_SCOPE, `this key cannot use ${model}`, {}, { param: `models.${at}` });
       assertBounds(bounds, undefined, "bounds");
       if (bounds && key.bounds && !equals(SafetyBoundsSchema, bounds, key.bounds))
-        throw violation("bounds", "must not be set by a key that has safety bounds; the key's own bounds apply", "value_error");
+        throw violation(
+          "bounds",
+          "must not be set by a key that has safety bounds; the key's own bounds apply",
+          "value_error",
+        );
       const held = bounds ?? key.bounds;
       const { agentKey, clientId } = await agentOf(sql, agent, call);
       const createdMs = now();
@@ -182,8 +185,7 @@ export function armingService({ sql, stops, robots }: ArmingDeps): Implementatio
   };
 }
 
-const noSuch = (what: "arming" | "run" | "key" | "client"): Refusal =>
-  refuse(Reason.NOT_FOUND, `${what} not found`);
+const noSuch = (what: "arming" | "run" | "key" | "client"): Refusal => refuse(Reason.NOT_FOUND, `${what} not found`);
 
 /** Whether a key may use a model. */
 const mayUse = ({ models }: KeyPrincipal, model: string): boolean =>
@@ -227,7 +229,10 @@ async function assertSameBounds(sql: Sql, { createdBy, bounds }: store.ArmingRec
   const own = (await findKey(sql, createdBy))?.bounds;
   if (own === undefined) return;
   if (bounds === undefined || !equals(SafetyBoundsSchema, boundsOf(own), boundsOf(bounds)))
-    throw refuse(Reason.ROBOT_NOT_ARMED, "the safety bounds of the key that armed this robot have changed; arm the robot again");
+    throw refuse(
+      Reason.ROBOT_NOT_ARMED,
+      "the safety bounds of the key that armed this robot have changed; arm the robot again",
+    );
 }
 
 const aborted = ({ signal }: Call): Promise<void> =>

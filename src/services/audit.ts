@@ -1,4 +1,4 @@
-/** Who did what: reading the audit log, and checking that it is whole. */
+/** Reads the audit log and verifies that it is complete. */
 import type { JsonObject } from "@bufbuild/protobuf";
 import { create } from "@bufbuild/protobuf";
 import { AuditFaultSchema, AuditRecordSchema } from "../../gen/limber/v1/audit_pb.ts";
@@ -41,11 +41,11 @@ export function auditService({ sql }: { sql: Sql }): Implementation<typeof Audit
   };
 }
 
-/** The organization that is meant: a key's own, or the one that the operator names. */
+/** The organization of a request: the key's own, or the one that the operator names. */
 async function orgOf(sql: Sql, named: string | undefined, call: Call): Promise<string> {
   const orgId = named ?? (call.principal.kind === "key" ? call.principal.orgId : undefined);
-  if (orgId === undefined) throw violation("org_id", "is required from the operator", "missing");
-  // What is left of the record of an organization that was deleted is the operator's to read.
+  if (orgId === undefined) throw violation("org_id", "is required for operator calls", "missing");
+  // Only the operator can read the remaining records of a deleted organization.
   if (call.principal.kind !== "admin" || !(await wasOrg(sql, orgId))) await assertReachable(sql, orgId, call);
   return orgId;
 }

@@ -1,6 +1,6 @@
 /**
- * Authority: all that a key may do, in every dimension, and the one order by which authorities are compared. Nothing here reads a clock or
- * a database. A key gives away, changes or takes over only what is within its own authority; `refuseBeyond` is the only place that says so.
+ * Authority: everything that a key may do, in every dimension, and the one order that compares authorities. Pure: reads no clock and no
+ * database. A key can grant, change or take over only what is within its own authority. Only `refuseBeyond` enforces this.
  */
 import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
 import type { OrgSettings, Reach } from "../call.ts";
@@ -18,10 +18,10 @@ import {
 } from "../store/account/keys.ts";
 import { PERMISSIONS, reachOf } from "./permissions.ts";
 
-/** A set of words; undefined stands for all words, an empty set for none. */
+/** A set of words; undefined means all words, an empty set none. */
 type AuthorityWords = ReadonlySet<string> | undefined;
 
-/** Safety bounds in one form: the numbers of the first dimensions of an action, and what holds for every dimension after them. */
+/** Safety bounds in a canonical form: the values of the first dimensions of an action, and those of every later dimension. */
 interface BoundsRange {
   readonly lowest: readonly number[];
   readonly lowestRest: number;
@@ -33,38 +33,38 @@ interface BoundsRange {
 
 type AuthorityBudget = NonNullable<KeyRecord["budget"]>;
 
-/** The whole authority of a key or a member. */
+/** The complete authority of a key or a member. */
 export interface Authority {
-  /** How far each permission reaches: `all`, or the user whose own things alone it reaches. A permission that is not held is not there. */
+  /** The reach of each permission: `all`, or the id of the one user whose own resources it covers. A missing permission is not held. */
   readonly permissions: ReadonlyMap<string, string>;
-  /** Contracts that may be called. */
+  /** Contracts that the key may call. */
   readonly scopes: AuthorityWords;
-  /** Models that may be used: `owner/name`, or `owner/*` for all of an owner. */
+  /** Models that the key may use: `owner/name`, or `owner/*` for all models of an owner. */
   readonly models: AuthorityWords;
-  /** Regions that may serve. */
+  /** Regions that may serve the calls. */
   readonly regions: AuthorityWords;
-  /** Providers that retain frames may not serve. */
+  /** Excludes providers that retain frames. */
   readonly zdr: boolean;
   readonly workspaces: AuthorityWords;
   readonly environment: KeyRecord["environment"];
-  /** Robots that it is for. */
+  /** Robots that the key is limited to. */
   readonly robots: AuthorityWords;
   readonly bounds: BoundsRange;
-  /** Every budget that limits it; it spends no more than any of them allows. */
+  /** Every budget that limits the key; each one applies. */
   readonly budget: readonly AuthorityBudget[];
   readonly rateLimit: RateLimit;
-  /** Whose supply may serve, by the keys alone: the settings narrow it for all keys alike. */
+  /** The trust levels of supply that may serve, by the keys alone. The settings narrow this for all keys. */
   readonly trust: Reach;
-  /** Only signed checkpoints may serve, by the keys alone. */
+  /** Whether only signed checkpoints may serve, by the keys alone. */
   readonly requireSigned: boolean;
-  /** In unix seconds; Infinity for no end. */
+  /** Expiry in Unix seconds; Infinity for none. */
   readonly expiresAt: number;
 }
 
 /** A dimension of authority. */
 export type Dimension = keyof Authority;
 
-/** How values of one dimension compare. `meet` is what both allow: the largest value that is within either. */
+/** Comparison of the values of one dimension. `meet` returns what both allow: the largest value within either. */
 interface Order<T> {
   within(inner: T, outer: T): boolean;
   meet(one: T, other: T): T;
@@ -75,7 +75,7 @@ const words: Order<AuthorityWords> = {
   meet: (one, other) => (one && other ? one.intersection(other) : (one ?? other)),
 };
 
-/** Whether every model that `inner` names is one that `outer` names. */
+/** Whether `outer` covers every model of `inner`. */
 const covers = (outer: string, inner: string): boolean =>
   outer === inner || outer === "*" || (outer.endsWith("/*") && inner.startsWith(outer.slice(0, -1)));
 
@@ -112,7 +112,7 @@ const lengthOf = (...ranges: readonly BoundsRange[]): number =>
 
 const range: Order<BoundsRange> = {
   within(inner, outer) {
-    // One more than the longest, for what holds after it.
+    // One more than the longest, for all later dimensions.
     for (let i = 0; i <= lengthOf(inner, outer); i++) {
       if (at(inner.lowest, inner.lowestRest, i) < at(outer.lowest, outer.lowestRest, i)) return false;
       if (at(inner.highest, inner.highestRest, i) > at(outer.highest, outer.highestRest, i)) return false;
@@ -143,7 +143,7 @@ const NO_BOUNDS: BoundsRange = {
   maxStartJump: Number.POSITIVE_INFINITY,
 };
 
-/** How many intervals of one kind a single interval of another kind may touch: a month touches six weeks at most. */
+/** How many intervals of one kind an interval of another kind can overlap: a month overlaps at most six weeks. */
 const TOUCHED: Readonly<Record<AuthorityBudget["interval"], Readonly<Record<AuthorityBudget["interval"], number>>>> = {
   daily: { daily: 1, weekly: 7, monthly: 31, lifetime: Number.POSITIVE_INFINITY },
   weekly: { daily: 1, weekly: 1, monthly: 6, lifetime: Number.POSITIVE_INFINITY },
@@ -151,7 +151,7 @@ const TOUCHED: Readonly<Record<AuthorityBudget["interval"], Readonly<Record<Auth
   lifetime: { daily: 1, weekly: 1, monthly: 1, lifetime: 1 },
 };
 
-/** Whether spending up to one budget can never exceed another, in any interval of that one. */
+/** Whether spending within one budget can never exceed another, in any of its intervals. */
 export const allowsNoMore = (inner: AuthorityBudget, outer: AuthorityBudget): boolean =>
   inner.limitMicro === 0 || inner.limitMicro * TOUCHED[inner.interval][outer.interval] <= outer.limitMicro;
 
@@ -178,7 +178,7 @@ const rates: Order<RateLimit> = {
   },
 };
 
-/** The order of every dimension: one that has none does not compile. */
+/** The order of every dimension; a dimension without one does not compile. */
 export const ORDERS: { readonly [D in Dimension]: Order<Authority[D]> } = {
   permissions,
   scopes: words,
@@ -200,7 +200,7 @@ export const ORDERS: { readonly [D in Dimension]: Order<Authority[D]> } = {
 };
 
 /** Every dimension. */
-export const DIMENSIONS = Object.keys(ORDERS) as readonly Dimension[]; // the table's own keys
+export const DIMENSIONS = Object.keys(ORDERS) as readonly Dimension[]; // the keys of the table
 
 const orderOf = <D extends Dimension>(dimension: D): Order<Authority[D]> => ORDERS[dimension];
 
@@ -211,21 +211,21 @@ export const exceeding = (inner: Authority, outer: Authority): readonly Dimensio
 const isWithin = <D extends Dimension>(dimension: D, inner: Authority, outer: Authority): boolean =>
   orderOf(dimension).within(inner[dimension], outer[dimension]);
 
-/** Whether one authority allows nothing that the other does not. */
+/** Whether one authority is within the other. */
 export const attenuates = (inner: Authority, outer: Authority): boolean => exceeding(inner, outer).length === 0;
 
-/** What two authorities both allow. */
+/** The authority that both allow. */
 export function meet(one: Authority, other: Authority): Authority {
   const met = <D extends Dimension>(dimension: D): [D, Authority[D]] => [
     dimension,
     orderOf(dimension).meet(one[dimension], other[dimension]),
   ];
-  return Object.fromEntries(DIMENSIONS.map(met)) as unknown as Authority; // every dimension has its own order
+  return Object.fromEntries(DIMENSIONS.map(met)) as unknown as Authority; // each dimension keeps its type
 }
 
 /**
- * What each field of a key's record is: a dimension of its authority, `name` for what only names the key and its place, `standing` for
- * whether it works at all. A new field does not compile until it has its place here.
+ * The kind of each field of a key record: a dimension of its authority, `name` for labels and placement, or `standing` for whether the key
+ * works at all. A new field does not compile until it is listed here.
  */
 export const FIELDS = {
   id: "name",
@@ -258,7 +258,7 @@ export const FIELDS = {
   expiresAt: "expiresAt",
 } as const satisfies { readonly [F in keyof KeyRecord]-?: Dimension | "name" | "standing" };
 
-/** The fields of a key that say what it may do. */
+/** The fields of a key that determine its authority. */
 export type AuthorityGrant = Pick<
   KeyRecord,
   { [F in keyof KeyRecord]-?: (typeof FIELDS)[F] extends Dimension ? F : never }[keyof KeyRecord]
@@ -273,7 +273,7 @@ function permissionsOf({ role, permissions, userId }: Pick<AuthorityGrant, "role
   for (const { id } of PERMISSIONS) {
     if (permissions !== undefined && !permissions.includes(id)) continue;
     const reach = reachOf(role, id);
-    // Who is no member has nothing of its own.
+    // Without a member, a key has no own resources.
     if (reach === "all") held.set(id, "all");
     else if (reach === "own" && userId !== undefined) held.set(id, userId);
   }
@@ -283,7 +283,7 @@ function permissionsOf({ role, permissions, userId }: Pick<AuthorityGrant, "role
 function rangeOf(bounds: Partial<SafetyBounds> | undefined): BoundsRange {
   if (bounds === undefined) return NO_BOUNDS;
   const { lowest = [], highest = [], maxChange, maxStartJump } = bounds;
-  // One number stands for every dimension.
+  // A single number applies to every dimension.
   const rest = (numbers: readonly number[], none: number): number => (numbers.length === 1 ? numbers[0]! : none);
   return {
     lowest,
@@ -295,7 +295,7 @@ function rangeOf(bounds: Partial<SafetyBounds> | undefined): BoundsRange {
   };
 }
 
-/** What these fields of a key allow by themselves, whatever its ancestors do. */
+/** The authority of a key's own fields, before its ancestors narrow it. */
 export function authorityOfGrant(grant: AuthorityGrant): Authority {
   const { scopes, models, settings, workspaceId, environment, robotId, bounds, budget, rateLimit, trust, expiresAt } =
     grant;
@@ -308,7 +308,7 @@ export function authorityOfGrant(grant: AuthorityGrant): Authority {
     workspaces: only(workspaceId),
     environment,
     robots: only(robotId),
-    bounds: rangeOf(bounds as Partial<SafetyBounds> | undefined), // ProtoJSON of bounds has the names of the message
+    bounds: rangeOf(bounds as Partial<SafetyBounds> | undefined), // the ProtoJSON of bounds has the message's field names
     budget: budget ? [budget] : [],
     rateLimit,
     trust: reachOfKey(trust, environment),
@@ -317,13 +317,13 @@ export function authorityOfGrant(grant: AuthorityGrant): Authority {
   };
 }
 
-/** What a key may do: its own fields, narrowed by every ancestor's. */
+/** The authority of a key: its own fields, narrowed by every ancestor's. */
 export const authorityOf = (key: KeyRecord): Authority =>
   [key, ...key.ancestors].map(authorityOfGrant).reduce((inner, outer) => meet(inner, outer));
 
 /**
- * What a key may give away: what it may do. A person who is signed in and holds `keys.write` over all keys gives keys that drive hardware
- * too, where the operator lets people of the organization make these; the session itself drives simulations.
+ * The authority that a key can grant: its own. If the operator allows it for the organization, a signed-in user with `keys.write` for all
+ * keys can also grant keys that drive hardware, although the session itself drives only simulations.
  */
 export function givingAuthorityOf(key: KeyRecord): Authority {
   const own = authorityOf(key);
@@ -331,24 +331,24 @@ export function givingAuthorityOf(key: KeyRecord): Authority {
   return isGranted ? { ...own, environment: "hardware" } : own;
 }
 
-/** Whose supply may serve the calls of a key: what its line and its settings both leave open. */
+/** The trust levels of supply that may serve a key's calls: the intersection of its ancestors' and its settings'. */
 export const reachOfCalls = (key: KeyRecord): Reach =>
   narrower(authorityOf(key).trust, reachOfTier(key.settings.trust));
 
-/** Whether only signed checkpoints may serve the calls of a key: by its line, or by its settings. */
+/** Whether only signed checkpoints may serve a key's calls, by its ancestors or its settings. */
 export const requiresSigned = (key: KeyRecord): boolean => authorityOf(key).requireSigned || key.settings.requireSigned;
 
-/** What a new key leaves out it has of its maker. Its maker's budget is not copied: what it spends counts in that one. */
+/** Fills missing fields of a new key from its parent. The budget is not copied: the new key's spending counts against the parent's. */
 export function inherited<K extends NewKey>(asked: K, maker: KeyRecord | undefined): K {
   if (!maker) return asked;
   if (maker.ancestors.length >= MOST_ANCESTORS)
-    throw refuse(Reason.KEY_LINE_TOO_LONG, `a key descends from ${MOST_ANCESTORS} keys at most`);
+    throw refuse(Reason.KEY_LINE_TOO_LONG, `a key can have at most ${MOST_ANCESTORS} ancestors`);
   const own = effective(maker);
   const { id, permissions, scopes, models, workspaceId, robotId, bounds, expiresAt } = own;
   const { environment = own.environment } = asked;
   return {
     ...asked,
-    // What a person makes at the console outlives the sign-in, and shares no rate limit with it.
+    // A key that a user creates in the console outlives the session, and has its own rate limit.
     parentId: maker.kind === "member" ? undefined : id,
     permissions,
     scopes: asked.scopes?.length ? asked.scopes : scopes,
@@ -358,20 +358,20 @@ export function inherited<K extends NewKey>(asked: K, maker: KeyRecord | undefin
     workspaceId: asked.workspaceId ?? workspaceId,
     robotId: asked.robotId ?? robotId,
     bounds: asked.bounds ?? bounds,
-    // A key for simulations reaches further than its maker for hardware unless it says how far; one for hardware no further than others of its kind.
+    // Without an explicit trust level, a simulation key gets more supply than its hardware parent; a hardware key gets its kind's default.
     trust: asked.trust ?? trustSaid(reachGiven(environment, maker), environment),
     requireSigned: asked.requireSigned ?? authorityOf(maker).requireSigned,
     expiresAt: asked.expiresAt ?? expiresAt,
   };
 }
 
-/** How far a new key reaches that does not say so. */
+/** The trust level of a new key without an explicit one. */
 function reachGiven(environment: KeyRecord["environment"], maker: KeyRecord): Reach {
   const own = authorityOf(maker);
   return environment === own.environment ? own.trust : narrower(own.trust, reachOfKey(undefined, environment));
 }
 
-/** What a new key of `maker` may do, under the settings of its workspace. Without a budget of its own it has those of its maker's line. */
+/** The authority of a new key of `maker` under its workspace's settings. Without a budget of its own, its parent's and ancestors' budgets apply. */
 export function authorityOfNew(wanted: NewKey, settings: OrgSettings, maker: KeyRecord): Authority {
   const { role = DEFAULT_ROLE, permissions, scopes = [], models = [], environment = "simulation", rateLimit } = wanted;
   const given = authorityOfGrant({
@@ -394,7 +394,7 @@ export function authorityOfNew(wanted: NewKey, settings: OrgSettings, maker: Key
   return wanted.budget ? given : { ...given, budget: authorityOf(maker).budget };
 }
 
-/** A change as it is kept: a key for hardware that becomes one for simulations reaches no further by that. */
+/** A change as stored: a hardware key that becomes a simulation key does not gain trust levels by it. */
 export const unwidened = (before: KeyRecord, changes: KeyChanges): KeyChanges =>
   changes.environment === "simulation" &&
   before.environment === "hardware" &&
@@ -403,35 +403,35 @@ export const unwidened = (before: KeyRecord, changes: KeyChanges): KeyChanges =>
     ? { ...changes, trust: trustOf(authorityOfGrant(before).trust) }
     : changes;
 
-/** A key's authority as a change makes it: what is changed as it is said, whatever the keys that it descends from leave of it. */
+/** A key's authority after a change: the changed fields as given, before its ancestors narrow them. */
 export function changedAuthority(before: Authority, after: KeyRecord, changes: KeyChanges): Authority {
   const said = authorityOfGrant(after);
-  // Without a budget of its own it spends from those of its line.
+  // Without a budget of its own, its ancestors' budgets apply.
   const line = after.ancestors.flatMap(({ budget }) => budget ?? []);
   const own = after.budget ? said : { ...said, budget: line };
   const named = Object.entries(changes).filter(([, value]) => value !== undefined);
-  const dimensions = new Set<string>(named.map(([field]) => FIELDS[field as keyof KeyChanges])); // the fields of its type
-  // How far a key reaches that names no tier depends on what it drives.
+  const dimensions = new Set<string>(named.map(([field]) => FIELDS[field as keyof KeyChanges])); // the field names of the type
+  // The default trust level depends on the environment.
   if (dimensions.has("environment")) dimensions.add("trust");
   const moved = DIMENSIONS.filter((dimension) => dimensions.has(dimension));
   return { ...before, ...Object.fromEntries(moved.map((dimension) => [dimension, own[dimension]])) };
 }
 
-/** The authority of a member that signs in and makes keys: a role, in some workspaces or in all. */
+/** The authority of a member who signs in and creates keys: a role, in some or all workspaces. */
 export interface StandingAuthority {
   readonly role: string;
-  /** All when empty. */
+  /** Empty means all. */
   readonly workspaceIds: readonly string[];
   readonly userId?: string | undefined;
-  /** All that is held within the role; undefined: all of it. */
+  /** The held permissions within the role; undefined means all of them. */
   readonly permissions?: readonly string[];
-  /** All when absent. */
+  /** Absent means all. */
   readonly scopes?: readonly string[];
 }
 
 /**
- * The authority of a member, or of an application that a member may consent to. It has no more dimensions than these: nothing narrows its
- * models, robot, bounds, budget or end. What it makes has the usual rate limit and drives simulations.
+ * The authority of a member, or of an application that a member may consent to. These are its only dimensions: models, robots, bounds,
+ * budgets and expiry are unrestricted. The keys it creates have the default rate limit and drive simulations.
  */
 export const authorityOfStanding = (standing: StandingAuthority, settings: OrgSettings): Authority => ({
   ...authorityOfGrant({
@@ -454,15 +454,15 @@ export const authorityOfStanding = (standing: StandingAuthority, settings: OrgSe
   workspaces: standing.workspaceIds.length === 0 ? undefined : new Set(standing.workspaceIds),
 });
 
-/** Stands for a user without a name. */
+/** Placeholder for a user without a name. */
 const NEW_USER = "new";
 
-/** What nothing matches, where a list has to say that nothing is left. */
+/** Matches nothing; used in a list to express that nothing is allowed. */
 const NOTHING = "-";
 
 const listOf = (set: AuthorityWords): string[] => (set === undefined ? [] : set.size === 0 ? [NOTHING] : [...set]);
 
-/** The key as it acts, with its ancestors' limits. One that is left without a robot to be for is disabled. */
+/** The key's effective record, with its ancestors' limits. A key whose robots exclude each other is disabled. */
 export function effective(key: KeyRecord): KeyRecord {
   if (key.ancestors.length === 0) return key;
   const known = narrowed.get(key);
@@ -487,10 +487,10 @@ export function effective(key: KeyRecord): KeyRecord {
   return made;
 }
 
-/** By the record as it was read: keys in memory are asked about again and again. */
+/** Cached by record, because keys in memory are checked repeatedly. */
 const narrowed = new WeakMap<KeyRecord, KeyRecord>();
 
-/** The words of dimensions, as callers know them. */
+/** The public names of dimensions. */
 const wordOf = (dimension: Dimension): string => WORDS[dimension] ?? dimension;
 
 const WORDS: Readonly<Partial<Record<Dimension, string>>> = {
@@ -501,11 +501,11 @@ const WORDS: Readonly<Partial<Record<Dimension, string>>> = {
   expiresAt: "expires_at",
 };
 
-/** Refuses what exceeds the giver's authority in any dimension, and names the dimensions. Nothing exceeds the operator's, which is undefined. */
+/** Refuses what exceeds the giver's authority in any dimension, and names the dimensions. An undefined giver is the operator, without limits. */
 export function refuseBeyond(given: Authority, giver: Authority | undefined): void {
   const beyond = giver ? exceeding(given, giver) : [];
   if (beyond.length === 0) return;
   const exceeds = beyond.map(wordOf);
   const reason = beyond.includes("permissions") ? Reason.PERMISSION_DENIED : Reason.SCOPE_DENIED;
-  throw refuse(reason, `this key may not give away more than it has: ${exceeds.join(", ")}`, { exceeds });
+  throw refuse(reason, `this key cannot grant more than its own authority: ${exceeds.join(", ")}`, { exceeds });
 }

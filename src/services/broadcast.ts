@@ -1,4 +1,4 @@
-/** Broadcast: where an organization wants spans of its calls. */
+/** Broadcast: the targets to which an organization exports spans of its calls. */
 import { create } from "@bufbuild/protobuf";
 import {
   type BroadcastFilter,
@@ -37,7 +37,7 @@ import type { Vault } from "../vault.ts";
 import { pageIn } from "./pages.ts";
 import { isNear, workspaceFor } from "./reach.ts";
 
-/** What broadcast depends on. */
+/** Dependencies of broadcast. */
 export interface BroadcastDeps {
   sql: Sql;
   vault: Vault;
@@ -99,7 +99,7 @@ export function broadcastService(deps: BroadcastDeps): Implementation<typeof Bro
       const isTried = facts.enabled && isOtherWay(before, facts);
       const taken = isTried ? await tryOut(deps.reach, facts, headersOf(vault, { ...facts, id })) : undefined;
       const target = await tx(sql, async (tx) => {
-        // Who else changed it meanwhile keeps what this request does not name.
+        // Fields that this request does not name keep concurrent changes.
         const now = nearby(call, factsOf(await targetOf(tx, call, id), request, sealed));
         if (taken !== undefined && now.endpoint === facts.endpoint) now.endpoint = taken;
         const target = await store.replaceTarget(tx, { ...now, id, orgId });
@@ -123,7 +123,7 @@ export function broadcastService(deps: BroadcastDeps): Implementation<typeof Bro
   };
 }
 
-/** Refuses a filter by keys or a workspace that the organization does not have: it would let nothing through. */
+/** Refuses a filter by keys or a workspace that the organization does not have: it would match nothing. */
 async function assertOwn(sql: Sql, orgId: string, { keyIds, workspaceId }: store.SpanFilter): Promise<void> {
   for (const [at, id] of keyIds.entries())
     if ((await findKey(sql, id))?.orgId !== orgId)
@@ -132,11 +132,11 @@ async function assertOwn(sql: Sql, orgId: string, { keyIds, workspaceId }: store
     throw refuse(Reason.NOT_FOUND, "workspace not found", {}, { param: "filter.workspace_id" });
 }
 
-/** The headers that are sent to a target. */
+/** The headers sent to a target. */
 export const headersOf = (vault: Vault, { id, headers }: Pick<store.TargetRecord, "id" | "headers">): Headers =>
   headers === undefined ? {} : JSON.parse(vault.open(headers, store.broadcastContext(id)));
 
-const unknown = () => refuse(Reason.NOT_FOUND, "target of spans not found", {}, { param: "target_id" });
+const unknown = () => refuse(Reason.NOT_FOUND, "span target not found", {}, { param: "target_id" });
 
 const FRESH: store.TargetFacts = {
   name: "",
@@ -152,7 +152,7 @@ const FRESH: store.TargetFacts = {
   events: false,
 };
 
-/** What was known of a target, and what a request says otherwise. */
+/** Merges a target with the fields of a request. */
 function factsOf(
   before: store.TargetFacts,
   request: CreateBroadcastRequest | UpdateBroadcastRequest,
@@ -181,7 +181,7 @@ const filterOf = ({ contracts, models, keyIds, workspaceId }: BroadcastFilter): 
   workspaceId,
 });
 
-/** Headers that say how a message is framed; they are the gateway's own. */
+/** Framing headers, which only the gateway sets. */
 const FRAMING = new Set([
   "connection",
   "content-encoding",
@@ -197,7 +197,7 @@ const FRAMING = new Set([
   "user-agent",
 ]);
 
-/** Headers as they are kept; undefined where the request names none. */
+/** Headers for storage; undefined if the request has none. */
 function headersFor(
   vault: Vault,
   id: string,
@@ -207,14 +207,14 @@ function headersFor(
   if (names.length === 0) return undefined;
   for (const name of names) {
     if (FRAMING.has(name.toLowerCase()) || name.toLowerCase().startsWith("grpc-"))
-      throw violation(`headers.${name}`, "is a header that the gateway sets itself", "reserved");
+      throw violation(`headers.${name}`, "must not be set; the gateway sets this header", "reserved");
   }
   const small = names.map((name) => name.toLowerCase());
-  if (new Set(small).size < small.length) throw violation("headers", "names one header twice", "unique");
+  if (new Set(small).size < small.length) throw violation("headers", "must not repeat a header name", "unique");
   return { headers: vault.seal(JSON.stringify(headers), store.broadcastContext(id)), headerNames: names.sort() };
 }
 
-/** Whether spans take another way than before. */
+/** Whether the change affects how spans are sent. */
 const isOtherWay = (before: store.TargetFacts, { endpoint, protocol, headers, enabled }: store.TargetFacts): boolean =>
   endpoint !== before.endpoint ||
   protocol !== before.protocol ||
@@ -222,8 +222,8 @@ const isOtherWay = (before: store.TargetFacts, { endpoint, protocol, headers, en
   enabled !== before.enabled;
 
 /**
- * Sends a test span and returns the address that took it, or refuses: the address is none that we go to, or the span was not taken. A
- * receiver that has nothing at the likeliest address is tried at the one that was given.
+ * Sends a test span and returns the address that accepted it. Refuses a prohibited address or a rejected span. If the receiver has nothing
+ * at the conventional path, the given address is used unchanged.
  */
 async function tryOut(reach: OtlpReach, facts: store.TargetFacts, headers: Headers): Promise<string> {
   const addresses = otlpAddresses(facts);
@@ -235,17 +235,17 @@ async function tryOut(reach: OtlpReach, facts: store.TargetFacts, headers: Heade
     if (!NOWHERE.has(failure.status ?? 0)) break;
   }
   const tried = failures.map((failure, i) => `${whyOf(failure)}${at(addresses[i]!)}`);
-  const text = `a test span was not taken, so the target was not saved: ${tried.join("; ")}`;
+  const text = `the target was not saved because it did not accept a test span: ${tried.join("; ")}`;
   throw refuse(Reason.BROADCAST_TEST_FAILED, text, {}, { param: "endpoint", cause: failures[0] });
 }
 
-/** The answers of a server that has nothing at a path. */
+/** Status codes of a server that has nothing at a path. */
 const NOWHERE: ReadonlySet<number> = new Set([404, 405]);
 
-/** Queries may hold keys. */
+/** Removes the query, which may contain keys. */
 const at = (address: string): string => ` at ${address.replace(/[?#].*$/s, "")}`;
 
-/** Why a test span was not taken at one address; undefined where it was. */
+/** Why a test span was rejected at an address; undefined if it was accepted. */
 async function triedAt(reach: OtlpReach, facts: store.TargetFacts, headers: Headers): Promise<OtlpFailed | undefined> {
   const sender = openedFor(reach, { ...facts, headers });
   try {
@@ -278,14 +278,14 @@ const addressRefused = ({ allowPrivate }: OtlpReach, cause: AddressRefused) =>
   );
 
 const WHY: Readonly<Record<string, string>> = {
-  timed_out: "no answer came within 10 seconds",
-  unreachable: "nobody can be reached there",
-  too_large: "the answer is longer than any that OTLP has",
-  bad_status: "it was refused; look at the address, the protocol and the headers",
+  timed_out: "no response within 10 s",
+  unreachable: "the server is unreachable",
+  too_large: "the response is too long for OTLP",
+  bad_status: "the server rejected it; check the address, the protocol and the headers",
 };
 
 const whyOf = ({ word, status }: OtlpFailed): string =>
-  status === undefined ? (WHY[word] ?? word) : `the answer was HTTP ${status}`;
+  status === undefined ? (WHY[word] ?? word) : `the response was HTTP ${status}`;
 
 const PROTOCOLS: Readonly<Partial<Record<BroadcastProtocol, store.SpanProtocol>>> = {
   [BroadcastProtocol.HTTP_PROTOBUF]: "http/protobuf",

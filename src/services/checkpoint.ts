@@ -1,4 +1,4 @@
-/** Signed checkpoints: keys of makers, and the statements that they sign. */
+/** Signed checkpoints: the keys of model makers, and their signed statements. */
 import { create, toJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
 import { type MakerKey, MakerKeySchema } from "../../gen/limber/v1/checkpoint_pb.ts";
@@ -19,10 +19,10 @@ import { type Queryable, tx } from "../store/database/tx.ts";
 import { addMakerKey, deleteMakerKey, type MakerKeyRecord, makerKeys, ownerOrg } from "../store/supply/supply.ts";
 import type { SupplyDeps } from "../supply/withdraw.ts";
 
-/** Keys of one name. */
+/** The most keys per owner name. */
 const MOST_KEYS = 8;
 
-/** The RPCs on signed checkpoints. */
+/** The RPCs for signed checkpoints. */
 export function checkpointService({
   sql,
   refresh,
@@ -30,14 +30,14 @@ export function checkpointService({
   return {
     async addMakerKey({ owner, publicKey, name = "" }, call) {
       const key = ed25519Key(publicKey);
-      if (!key) throw violation("public_key", "must be a public key of Ed25519 as PEM", "value_error");
+      if (!key) throw violation("public_key", "must be an Ed25519 public key in PEM", "value_error");
       const { orgId } = keyOf(call);
       const added = await tx(sql, async (tx) => {
         await assertOwn(tx, owner, call, { lock: true });
         const pem = pemOf(key);
         const known = await makerKeys(tx, owner);
         if (known.length >= MOST_KEYS && !known.some((each) => each.publicKey === pem))
-          throw violation("owner", `has ${MOST_KEYS} keys, and no name has more`, "too_long");
+          throw violation("owner", `already has ${MOST_KEYS} keys, the maximum; delete one first`, "too_long");
         const added = await addMakerKey(tx, { owner, orgId, name, publicKey: pem });
         const details = { owner, public_key: pem };
         await audit(tx, { ...byCall(call), orgId, action: "maker_key.added", subject: added.id, details });
@@ -80,10 +80,10 @@ export function checkpointService({
   };
 }
 
-/** Refuses with 404 what is another organization's name, or nobody's. With `lock` the name stays whose it is until the transaction ends. */
+/** Refuses with 404 a name that the organization does not own. `lock` keeps the ownership until the transaction ends. */
 async function assertOwn(sql: Queryable, owner: string, call: Call, { lock = false } = {}): Promise<void> {
   if ((await ownerOrg(sql, owner, { lock })) !== keyOf(call).orgId)
-    throw refuse(Reason.NOT_FOUND, "this organization owns no such name");
+    throw refuse(Reason.NOT_FOUND, "owner name not found in this organization");
 }
 
 const messageOf = ({ id, owner, name, publicKey, created }: MakerKeyRecord): MakerKey =>

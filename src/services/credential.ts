@@ -1,4 +1,4 @@
-/** Bring your own key: an organization's own keys at providers. */
+/** Bring your own key (BYOK): an organization's keys at providers. */
 import { create } from "@bufbuild/protobuf";
 import {
   ByokMode as ByokModeWord,
@@ -34,7 +34,7 @@ import { type Sql, tx } from "../store/database/tx.ts";
 import { type Vault, VaultError } from "../vault.ts";
 import { cursorOfName, DEFAULT_PAGE, nameOfCursor, readPage } from "./pages.ts";
 
-/** What credentials depend on. */
+/** Dependencies of credentials. */
 interface CredentialDeps {
   sql: Sql;
   vault: Vault;
@@ -107,7 +107,7 @@ export function credentialService({ sql, vault, book }: CredentialDeps): Impleme
   };
 }
 
-/** Why a stored key doesn't open, or opens to something else than what was stored; undefined when all is well. */
+/** Why a stored key cannot be opened or differs from what was stored; undefined if it is intact. */
 function faultOf(vault: Vault, record: CredentialRecord): CredentialFault | undefined {
   try {
     const secret = vault.open(record.sealed, credentialContext(record));
@@ -120,7 +120,7 @@ function faultOf(vault: Vault, record: CredentialRecord): CredentialFault | unde
 
 const SHOWN_LETTERS = 4;
 
-/** The last letters of a key, never more than a third of it. */
+/** The last characters of a key, at most a third of it. */
 const fingerprintOf = (secret: string): string =>
   secret.slice(secret.length - Math.min(SHOWN_LETTERS, Math.floor(secret.length / 3)));
 
@@ -165,27 +165,27 @@ function notFound(provider: string, all: readonly CredentialRecord[]): Refusal {
     provider,
     all.map((each) => each.provider),
   );
-  const hint = near.length > 0 ? `; near names are ${near.join(", ")}` : "";
-  const text = `this organization has no key at ${JSON.stringify(provider)}${hint}`;
+  const hint = near.length > 0 ? `; similar names are ${near.join(", ")}` : "";
+  const text = `this organization has no key for ${JSON.stringify(provider)}${hint}`;
   return refuse(Reason.NOT_FOUND, text, { near }, { param: "provider" });
 }
 
-// A change of the master key: every sealed secret is wrapped again under the current one, while the gateway runs.
+// Rotation of the master key: wraps every sealed secret under the current key while the gateway runs.
 
-/** What became of the secrets of one kind. */
+/** The rotation's result for one kind of secret. */
 interface Rotation {
   name: string;
-  /** Wrapped under the current key now. */
+  /** Now wrapped under the current key. */
   rewrapped: number;
-  /** Names of those that do not open, and were left as they are. */
+  /** Secrets that cannot be opened, and were left unchanged. */
   faulty: string[];
 }
 
 const BATCH = 200;
 
 /**
- * Wraps everything under the vault's current key, a batch at a time; `tell` is called after each. It may be ended at any moment and run
- * again, by several at a time: a secret is replaced only where it is still the one that was read.
+ * Wraps everything under the vault's current key, in batches. Calls `tell` after each batch. Can be interrupted, repeated and run
+ * concurrently: a secret is replaced only if it is still the one that was read.
  */
 export async function rotate(
   sql: Sql,

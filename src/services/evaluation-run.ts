@@ -1,4 +1,4 @@
-/** What an evaluation is made of, as its job keeps it. */
+/** The parts of an evaluation as its job stores them. */
 
 import { createHash } from "node:crypto";
 import { create, fromJson, type JsonObject } from "@bufbuild/protobuf";
@@ -25,56 +25,56 @@ import { WHOLE_CHUNK } from "../upstream/payload/actions.ts";
 import { type FrameOptions, FrameSet, frameSources } from "../upstream/pictures/frames.ts";
 import type { JobSeal } from "./job.ts";
 
-/** What was asked for, every default filled in. */
+/** The request with every default filled in. */
 export interface EvaluationRequest {
   policyEndpoint: string;
-  /** The runtime whose wire reaches the address; `gateway` for a model of the gateway, `external` where a runner outside reaches it. */
+  /** The runtime for the address; `gateway` for a model of the gateway, `external` for an external runner. */
   protocol: string;
-  /** Of a server at an address: the JSON of a `WireProfile`, and how its secret is sent. */
+  /** For a server at an address: the JSON of a `WireProfile`, and how its secret is sent. */
   profile?: object | undefined;
   authType?: "bearer" | "api_key" | undefined;
   scenario: string;
-  /** The scenario as it was when the evaluation was asked for; undefined where a runner outside has its own. */
+  /** The scenario at the time of the request; undefined for an external runner, which has its own. */
   world?: EvaluatedWorld | undefined;
   actionSpace: string;
   episodes: number;
   seed: number;
-  /** Undefined: as many steps as the server at the address gives. */
+  /** Undefined: as many steps as the server returns. */
   horizon?: number | undefined;
-  /** Undefined: a quarter of what the server gives. */
+  /** Undefined: a quarter of the steps that the server returns. */
   replanSteps?: number | undefined;
-  /** The offering that every call goes to, where the policy is a model of the gateway. */
+  /** The offering for every call, if the policy is a model of the gateway. */
   offering?: { id: string; provider: string } | undefined;
   mode: "sync" | "realtime";
   policyTimeoutMs: number;
   media: "none" | "gif" | "strip";
   pictures: boolean;
-  /** Seconds that the episodes may take in all; waits for other evaluations are not counted. */
+  /** Time limit of all episodes in seconds, without waits for other evaluations. */
   wallBudgetS: number;
-  /** Episodes in a row that end by one and the same fault, after which no more is run. */
+  /** How many consecutive episodes with the same fault end the evaluation. */
   stopAfterFaults: number;
   metadata?: object | undefined;
-  /** Micro-dollars for each episode that runs to its end. */
+  /** Micro-dollars per completed episode. */
   priceMicro: number;
 }
 
-/** What of a scenario is told with its scores. */
+/** The scenario data that accompanies its scores. */
 interface EvaluatedWorld {
   version: string;
-  /** Nothing that has another digest is run in its name. */
+  /** A scenario with another digest must not run under this name. */
   digest: string;
   actionDim: number;
   dtMs: number;
   maxSteps: number;
 }
 
-/** Whether a runner outside runs the episodes. */
+/** Whether an external runner runs the episodes. */
 export const isExternal = ({ protocol }: EvaluationRequest): boolean => protocol === EXTERNAL;
 
-/** The protocol of evaluations whose policy a runner outside reaches by itself. */
+/** The protocol name for policies that an external runner calls directly. */
 export const EXTERNAL = "external";
 
-/** What an episode came to, as its part of the job keeps it: all but its actions, which are base64 of 64-bit floats where pictures are wanted. */
+/** An episode's result, as the job stores it. Actions are left out, except as base64 of 64-bit floats if frames were requested. */
 export interface EpisodeFacts {
   seed: number;
   success: boolean;
@@ -90,28 +90,28 @@ export interface EpisodeFacts {
   clippedSteps: number;
   staleSteps: number;
   meanActionDelta: number;
-  /** What the calls of the policy cost in micro-dollars; 0 of a policy at an address. */
+  /** Cost of the policy's calls in micro-dollars; 0 for a policy at an address. */
   policyMicro: number;
-  /** Milliseconds that it took, waits for other evaluations not counted; of those that a runner outside ran, 0. */
+  /** Duration in milliseconds without waits for other evaluations; 0 for external runners. */
   wallMs: number;
   initialStateSha256: string;
   trajectorySha256: string;
   actions?: string | undefined;
 }
 
-/** How often a policy was asked, and what that cost in micro-dollars. */
+/** Number of policy calls, and their cost in micro-dollars. */
 export interface PolicyCalls {
   count: number;
   micro: number;
 }
 
-/** The calls of the policy in these episodes. */
+/** The policy calls of these episodes. */
 export const callsOf = (episodes: readonly Pick<EpisodeFacts, "policyCalls" | "policyMicro">[]): PolicyCalls => ({
   count: episodes.reduce((sum, { policyCalls }) => sum + policyCalls, 0),
   micro: episodes.reduce((sum, { policyMicro }) => sum + policyMicro, 0),
 });
 
-/** What the job as a whole came to. */
+/** The result of the complete job. */
 export interface EvaluationResult {
   scores?: Scores;
   /** Data URLs by episode. */
@@ -119,48 +119,48 @@ export interface EvaluationResult {
   replayVerified?: boolean | undefined;
   hash?: string;
   runtime?: string;
-  /** The model that answered last. */
+  /** The model that served the last call. */
   model?: string | undefined;
   simulated?: boolean;
-  /** Calls of the policy in the episodes that ended. */
+  /** The policy calls of the finished episodes. */
   calls?: PolicyCalls;
-  /** What the runner outside calls itself. */
+  /** The external runner's name for itself. */
   harness?: string;
   error?: { code: string; message: string };
 }
 
-// The policy of an evaluation: a model of the gateway, called like any caller calls it, or a server at an address, over its wire.
+// The policy of an evaluation: a model of the gateway, called as any caller would, or a server at an address, called over its wire.
 
-/** How a call of the gateway's own model is made, and how it was answered. */
+/** Makes a call of the gateway's own model, and reports its outcome. */
 export type CallGateway = (call: { request: object; requestId: string; signal: Signal }) => Promise<
   (
     | { readonly kind: "answer"; readonly body: object; readonly costMicro: number }
     | { readonly kind: "refusal"; readonly body: object }
   ) & {
-    /** How long it waited for its key's limits before it was made, in milliseconds. */
+    /** Wait for the key's limits before the call, in milliseconds. */
     readonly waitedMs: number;
   }
 >;
 
-/** What policies are reached with. */
+/** Dependencies of policies. */
 export interface PolicyDeps {
   upstream: Upstream;
   agent: FrameOptions["agent"];
   allowPrivate: boolean;
 }
 
-/** A policy, and what is known of it by its last answer. */
+/** A policy, and the facts known from its last response. */
 export interface EvaluatedPolicy {
-  /** Throws `PolicyFailure`, and `PolicyUnusable` where no later episode could go better. */
+  /** Throws `PolicyFailure`, or `PolicyUnusable` if later episodes would fail too. */
   act(shown: Shown, signal: Signal): Promise<Chunk>;
-  /** The model that answered last, where it is one of the gateway. */
+  /** The model that served the last call, if it is one of the gateway's. */
   readonly model: string | undefined;
   readonly simulated: boolean;
-  /** What its calls have cost since this was asked last, in micro-dollars. */
+  /** Cost of the calls since this method was last called, in micro-dollars. */
   spentMicro(): number;
 }
 
-/** The gateway itself refuses the calls of this evaluation: it ends, with this reason. */
+/** The gateway itself refuses this evaluation's calls, which ends it with this reason. */
 export class PolicyUnusable extends Error {
   override readonly name = "PolicyUnusable";
   readonly code: string;
@@ -171,35 +171,35 @@ export class PolicyUnusable extends Error {
   }
 }
 
-/** The policy's server has no room: another robot has it, or as many as it serves. */
+/** The policy's server is at capacity: another robot uses it, or it serves as many as it can. */
 class PolicyBusy extends PolicyFailure {}
 
-/** What policies are told of the evaluation, and what the scenario says of itself to those that read words. */
+/** The evaluation's context for the policy, and the scenario's instruction for language-conditioned models. */
 interface About {
   readonly jobId: string;
-  /** How often the evaluation was taken by a worker, from 1 on. */
+  /** How many workers have claimed the evaluation, from 1. */
   readonly epoch: number;
   readonly instruction: string;
   readonly actionDim: number;
   readonly dtMs: number;
 }
 
-/** More episodes than an evaluation has. */
+/** More episodes than any evaluation has. */
 const MOST_EPISODES = 10_000;
 
 /**
- * Number of an episode in the session of its evaluation, from 1 on. An episode that a worker left in the middle begins anew under another
- * number, so that nothing that the policy's server kept of it is shown.
+ * Number of an episode in the evaluation's session, from 1. If a worker abandons an episode, it restarts under another number, so state
+ * that the policy's server still holds has no effect.
  */
 const numberOf = ({ epoch }: About, episode: number): number => (epoch - 1) * MOST_EPISODES + episode + 1;
 
-/** Longer than a server for one robot at a time is kept for a session that is silent. */
+/** Longer than a single-robot server keeps an idle session. */
 const BUSY_MS = 45_000;
 const AGAIN_MS = 1_000;
 
 type Act = EvaluatedPolicy["act"];
 
-/** Before the policy's first answer, a server that is busy is asked again for a while: what has it may be over already. */
+/** How long to retry a busy server before the policy's first response: its current session may be ending. */
 function waiting(act: Act): Act {
   let until: number | undefined;
   let isKnown = false;
@@ -221,7 +221,7 @@ function waiting(act: Act): Act {
 
 const dataUrl = (png: Uint8Array): string => `data:image/png;base64,${Buffer.from(png).toString("base64")}`;
 
-/** A model or an alias of the gateway: each call is planned, tried and billed as a call of its own; the evaluation is one session, for a server may serve one at a time. */
+/** A model or an alias of the gateway. Each call is planned, attempted and charged separately; the evaluation is one session, for servers that serve one at a time. */
 export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, about: About): EvaluatedPolicy {
   const { policyEndpoint: model, actionSpace, horizon, policyTimeoutMs, offering } = request;
   const known: { model: string | undefined; simulated: boolean; micro: number } = {
@@ -229,7 +229,7 @@ export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, abo
     simulated: false,
     micro: 0,
   };
-  // Two offerings of a model need not answer the same to the last bit.
+  // Two offerings of a model need not return bit-identical results.
   const offerings = offering && [offering.id];
   return {
     spentMicro() {
@@ -283,7 +283,7 @@ interface RefusalJson {
   readonly route?: { readonly attempts?: readonly { readonly reason?: string }[] };
 }
 
-/** Refusals of one call that say something of the policy; all others would meet every later call too. */
+/** Refusals of one call that concern the policy; all others would recur on every later call. */
 const POLICY_FAULTS: Readonly<Record<string, PolicyFailure["termination"]>> = {
   deadline_exceeded: "policy_timeout",
   all_attempts_failed: "policy_error",
@@ -291,7 +291,7 @@ const POLICY_FAULTS: Readonly<Record<string, PolicyFailure["termination"]>> = {
   capacity_exhausted: "policy_disconnected",
 };
 
-/** Attempts whose reason says more than that they failed. */
+/** Failed attempts whose reason gives more detail. */
 const BY_REASON: Readonly<Record<string, PolicyFailure["termination"]>> = {
   timeout: "policy_timeout",
   deadline: "policy_timeout",
@@ -320,7 +320,7 @@ const BY_ATTEMPT: Readonly<Partial<Record<AttemptFailure, PolicyFailure["termina
   [AttemptFailure.NON_FINITE_ACTION]: "invalid_action",
 };
 
-/** A server at an address. The wire's own guard looks at where the address leads, at every connection. */
+/** A server at an address. The wire's guard checks the resolved address on every connection. */
 export function serverPolicy(
   deps: PolicyDeps,
   request: EvaluationRequest,
@@ -354,7 +354,7 @@ export function serverPolicy(
       const leave = (): void => cancel.abort(signal.reason);
       signal.addEventListener("abort", leave, { once: true });
       const late = processClock.after(policyTimeoutMs, () =>
-        cancel.abort(new PolicyFailure("policy_timeout", `the policy did not answer within ${policyTimeoutMs} ms`)),
+        cancel.abort(new PolicyFailure("policy_timeout", `the policy did not respond within ${policyTimeoutMs} ms`)),
       );
       const input = {
         observations: [observation],
@@ -379,7 +379,7 @@ export function serverPolicy(
         const options = { signal: cancel, requestId: newId("req"), budgetMs: policyTimeoutMs };
         const { steps } = await Promise.race([wire.act(target, input, set, options), abortOf(cancel)]);
         if (horizon !== undefined && steps.length < horizon)
-          throw new UpstreamFailure(AttemptFailure.WRONG_STEP_COUNT, `${steps.length} steps, of ${horizon} asked for`);
+          throw new UpstreamFailure(AttemptFailure.WRONG_STEP_COUNT, `${steps.length} steps, expected ${horizon}`);
         return { rows: steps.map(({ values }) => values), latencyMs: steadyNow() - startedAt };
       } catch (thrown) {
         if (cancel.aborted && cancel.reason instanceof PolicyFailure) throw cancel.reason;
@@ -396,41 +396,40 @@ export function serverPolicy(
   };
 }
 
-// Nothing of what the server said reaches the caller: it may hold anything.
+// Server responses can contain anything, so none of their text reaches the caller.
 const SENTENCES: Readonly<Record<PolicyFailure["termination"], string>> = {
-  policy_timeout: "the policy did not answer in time",
-  policy_disconnected: "the policy could not be reached, or hung up",
-  policy_error: "the policy answered with an error, or with what its protocol does not have",
-  action_dim_mismatch: "the policy answered actions of another dimension than the scenario's",
-  invalid_action: "the policy answered a number that is not finite",
+  policy_timeout: "the policy did not respond in time",
+  policy_disconnected: "the policy could not be reached, or closed the connection",
+  policy_error: "the policy returned an error or violated its protocol",
+  action_dim_mismatch: "the policy returned actions with another dimension than the scenario's",
+  invalid_action: "the policy returned a number that is not finite",
 };
 
-const BUSY = "the policy's server has no room: it serves another robot, or as many as it can";
-const TOO_SHORT =
-  "the policy answered fewer actions than the horizon asks for; without a horizon as many are taken as it answers";
+const BUSY = "the policy's server is at capacity; try again later";
+const TOO_SHORT = "the policy returned fewer actions than `horizon`; omit `horizon` to use as many as it returns";
 
 function abortOf(cancel: Cancel): Promise<never> {
   return new Promise((_, reject) => cancel.addEventListener("abort", () => reject(cancel.reason)));
 }
 
-// What an episode costs: held before it begins, charged once when it has run to its end, however often its worker dies.
+// The cost of an episode: reserved before it begins, charged once when it completes, even if its worker dies.
 
-/** Whose episode it is. */
+/** The owner of an episode. */
 interface EpisodeOwner {
   readonly payer: Pick<KeyPrincipal, "orgId" | "keyId" | "workspaceId" | "ancestors">;
   readonly jobId: string;
   readonly index: number;
 }
 
-/** The bill of one episode; it ends once. */
+/** The charge of one episode. It ends once. */
 export interface EpisodeBill {
-  /** Charges it; resolves when the charge is durable. Answers what it cost in micro-dollars. */
+  /** Charges the episode. Resolves with its cost in micro-dollars when the charge is durable. */
   charge(): Promise<number>;
-  /** Ends it without a charge. */
+  /** Ends the episode without a charge. */
   free(): Promise<void>;
 }
 
-/** Holds the price of an episode, or refuses with 402. An episode that was charged before its record was written is not charged again. */
+/** Reserves the price of an episode, or refuses with 402. An episode that was charged before its record was written is not charged again. */
 export async function openEpisodeBill(
   { sql, leaser }: { sql: Sql; leaser: Leaser },
   owner: EpisodeOwner,
@@ -500,19 +499,19 @@ export async function openEpisodeBill(
   }
 }
 
-/** Refusals that end an evaluation rather than wait: money is short. */
+/** Refusals that end an evaluation immediately instead of waiting: insufficient credit. */
 export const IS_SHORT: ReadonlySet<Reason> = new Set([
   Reason.INSUFFICIENT_CREDITS,
   Reason.KEY_BUDGET_EXHAUSTED,
   Reason.WORKSPACE_BUDGET_EXHAUSTED,
 ]);
 
-// The end of an evaluation, by any runner: what never began is dropped, the result is kept, and the event is emitted.
+// Ends an evaluation, for any runner: drops episodes that never began, stores the result and emits the event.
 
-/** How an evaluation may end. */
+/** The possible outcomes of an evaluation. */
 export type EvaluationEnd = "completed" | "failed" | "cancelled" | "expired";
 
-/** Ends a held evaluation; of a fenced holder nothing is kept. */
+/** Ends a held evaluation. Writes nothing for a fenced holder. */
 export function endEvaluation(
   sql: Sql,
   { orgId, ...hold }: JobHold & { readonly orgId: string },
@@ -534,6 +533,6 @@ const EVENTS: Readonly<Record<EvaluationEnd, (jobId: string) => EventData>> = {
   completed: (jobId) => ({ case: "evaluationCompleted", value: { jobId } }),
   failed: (jobId) => ({ case: "evaluationFailed", value: { jobId } }),
   cancelled,
-  // Its time called it off.
+  // Its time limit canceled it.
   expired: cancelled,
 };

@@ -1,4 +1,4 @@
-/** Evaluation: a policy in a simulated scenario, as a job. */
+/** Evaluations of a policy in a simulated scenario, as jobs. */
 import { create, type JsonObject, type MessageInitShape, toJson } from "@bufbuild/protobuf";
 import { Contract } from "../../gen/limber/v1/contract_pb.ts";
 import {
@@ -61,7 +61,7 @@ import { type JobSeal, type JobSeals, statusOf } from "./job.ts";
 import { assertMayCall } from "./permissions.ts";
 import { checkProfile } from "./supply/declare.ts";
 
-/** What evaluations depend on to be taken. */
+/** Dependencies of evaluation requests. */
 interface EvaluationServiceDeps {
   sql: Sql;
   seals: JobSeals;
@@ -70,11 +70,11 @@ interface EvaluationServiceDeps {
   upstream: Upstream;
   allowPrivate: boolean;
   scenarios: ReadonlyMap<string, Scenario>;
-  /** The names of scenarios that are only cataloged. */
+  /** The names of scenarios that are cataloged but cannot run here. */
   catalogued(): Iterable<string>;
-  /** Steps that an offering gives in one answer at most. */
+  /** The most steps that an offering returns per call. */
   maxHorizonOf(offeringId: string): number | undefined;
-  /** Where a call of the policy would go: what it refuses, the evaluation would too. */
+  /** Previews the route of the policy's calls. The evaluation is refused if the route would be. */
   preview: ReturnType<typeof inferenceService>["previewRoutes"];
 }
 
@@ -83,7 +83,7 @@ const DEFAULT_TIMEOUT_MS = 5_000;
 const DEFAULT_FAULTS = 5;
 const LOOK_MS = 250;
 
-/** Seconds: a minute for each episode, ten for a few, a day for many. */
+/** A job's time limit in seconds: 60 per episode, between 10 minutes and a day. */
 const wallBudgetOf = (episodes: number): number => Math.min(LIFE_S, Math.max(600, 60 * episodes));
 
 /** The evaluation RPCs. */
@@ -104,10 +104,10 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
       const { request, callsMicro } = await requestOf(deps, asked, call);
       const episodeMicro = request.priceMicro + callsMicro;
       const estimate = { unit: "episode", units: asked.episodes, priceNano: episodeMicro * 1000, wakeUpMicro: 0 };
-      // The same words ask for the same evaluation, wherever they would be routed by now.
+      // An equal request is the same evaluation, even if its route has changed since.
       const { offering: _, world: __, ...said } = request;
       const idempotency = seals.idempotent(keyOf(call), asked.idempotencyKey, said);
-      // All of it has to be there at the beginning; each episode, and each call of the policy, holds its own when it runs. A repetition costs nothing.
+      // The complete price must be available at the start; each episode and policy call reserves its own when it runs. A replay costs nothing.
       const payer = { orgId, keyId, workspaceId, ancestors };
       if (!idempotency || (await store.jobOfKey(sql, keyOf(call), idempotency)) === undefined)
         await (await deps.leaser.hold(payer, episodeMicro * request.episodes, estimate)).release();
@@ -137,7 +137,7 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
     async getEvaluation({ jobId }, call) {
       const job = await jobOf(call, jobId);
       const evaluation = await shown(job);
-      // Where no data is retained, this was the time to read it.
+      // With zero data retention, this read was the only one.
       if (store.hasEnded(job.status)) await seals.fetched(job);
       return create(GetEvaluationResponseSchema, { evaluation });
     },
@@ -146,10 +146,8 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
       const { orgId } = keyOf(call);
       await tx(sql, async (tx) => {
         const how = await store.cancelJob(tx, keyOf(call), "evaluation", jobId);
-        if (how === undefined)
-          throw refuse(Reason.NOT_FOUND, "evaluation not found", {}, { param: "job_id" });
-        if (how === "ended")
-          throw refuse(Reason.JOB_FINISHED, "this evaluation has ended: there is nothing to call off");
+        if (how === undefined) throw refuse(Reason.NOT_FOUND, "evaluation not found", {}, { param: "job_id" });
+        if (how === "ended") throw refuse(Reason.JOB_FINISHED, "this evaluation has already ended");
         if (how === "cancelled") {
           const happening = { case: "evaluationCancelled", value: { jobId } } as const;
           await emit(tx, orgId, happening, await store.workspaceOf(tx, jobId));
@@ -183,7 +181,7 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
   };
 }
 
-/** The scenario's variant that is asked for, or the refusal that says what could be had instead. */
+/** The requested variant of the scenario. Otherwise refuses and lists the alternatives. */
 function variantOf(
   { scenarios, catalogued }: EvaluationServiceDeps,
   asked: EvaluateRequest,
@@ -194,11 +192,11 @@ function variantOf(
     const known = [...catalogued()];
     if (known.includes(id)) {
       const text =
-        "this benchmark is cataloged only: it needs its makers' own harness, which does not run here; GET /v1/scenarios names its code. A runner of yours can run it: ask with runner external, and take it by POST /v1/evaluate/claims";
+        "this benchmark is cataloged only: it needs its own harness, which does not run here (GET /v1/scenarios names its code); set `runner` to external and claim it with your own runner at POST /v1/evaluate/claims";
       throw refuse(Reason.SCENARIO_NOT_RUNNABLE, text, {}, { param: "scenario" });
     }
     const near = nearNames(id, [...scenarios.keys(), ...known]);
-    const text = `scenario not found; these run here: ${[...scenarios.keys()].join(", ")}`;
+    const text = `scenario not found; available scenarios: ${[...scenarios.keys()].join(", ")}`;
     throw refuse(
       Reason.NOT_FOUND,
       near.length > 0 ? `${text}; did you mean ${near.join(" or ")}?` : text,
@@ -228,7 +226,7 @@ async function insideOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, cal
   };
 }
 
-/** Where a runner outside reaches the policy, and in which action space: nothing of it is looked at here. */
+/** The policy's address and action space for an external runner. The gateway validates neither. */
 function outsideOf({ scenarios, catalogued }: EvaluationServiceDeps, asked: EvaluateRequest) {
   const { scenario, actionSpace = "", mode, pictures, media, wallBudgetS, stopAfterFaults } = asked;
   if (scenarios.has(scenario))
@@ -236,26 +234,26 @@ function outsideOf({ scenarios, catalogued }: EvaluationServiceDeps, asked: Eval
   const known = [...catalogued()];
   if (!known.includes(scenario)) {
     const near = nearNames(scenario, known);
-    const text = `there is no benchmark of this name in the catalog${near.length > 0 ? `; did you mean ${near.join(" or ")}?` : ""}`;
+    const text = `benchmark not found in the catalog${near.length > 0 ? `; did you mean ${near.join(" or ")}?` : ""}`;
     throw refuse(Reason.NOT_FOUND, text, {}, { param: "scenario" });
   }
   const limited = wallBudgetS !== undefined || stopAfterFaults !== undefined;
-  refuseWire(asked, "a policy that a runner outside reaches");
+  refuseWire(asked, "a policy of an external runner");
   if (mode === EvaluationMode.REALTIME || pictures || media > EvaluationMedia.NONE || limited) {
-    const text = "an external one takes no mode, pictures, media or limits: its harness has its own";
+    const text = "must not be external with a mode, pictures, media or limits, which the external harness sets";
     throw violation("runner", text, "runner");
   }
   return { protocol: EXTERNAL, actionSpace, ...stepsOf(asked, DEFAULT_HORIZON), callMicro: 0 };
 }
 
-/** Steps of a chunk, and how many of them are carried out. Refuses more than there are. */
+/** The steps per chunk, and how many of them run. Refuses more than the policy returns. */
 function stepsOf({ replanSteps }: EvaluateRequest, horizon: number) {
   const taken = replanSteps ?? quarterOf(horizon);
-  if (taken > horizon) throw violation("replan_steps", "must be at most the horizon", "less_than_equal");
+  if (taken > horizon) throw violation("replan_steps", "must be at most `horizon`", "less_than_equal");
   return { horizon, replanSteps: taken };
 }
 
-/** What was asked for, and the most that the calls of the policy may cost in one episode, in micro-dollars. */
+/** The complete request, and the most that one episode's policy calls can cost, in micro-dollars. */
 async function requestOf(
   deps: EvaluationServiceDeps,
   asked: EvaluateRequest,
@@ -286,13 +284,13 @@ async function requestOf(
   return { request, callsMicro: calls * callMicro };
 }
 
-/** How a policy is reached, and what one call of it may cost, in micro-dollars. */
+/** How the policy is called, and the most that one call can cost, in micro-dollars. */
 type Reached = Pick<
   EvaluationRequest,
   "protocol" | "profile" | "authType" | "actionSpace" | "world" | "horizon" | "replanSteps" | "offering"
 > & { readonly callMicro: number };
 
-/** The last episode's seed too is one that records can hold. */
+/** The last episode's seed must also fit into records. */
 const MOST_SEED = 2 ** 32 - 1;
 
 const MEDIA: Readonly<Partial<Record<EvaluationMedia, EvaluationRequest["media"]>>> = {
@@ -300,7 +298,7 @@ const MEDIA: Readonly<Partial<Record<EvaluationMedia, EvaluationRequest["media"]
   [EvaluationMedia.STRIP]: "strip",
 };
 
-/** The runtimes of servers at addresses. */
+/** The runtimes that serve policies at addresses. */
 const RUNTIMES: readonly string[] = [
   "openpi-ws",
   "limber-policy",
@@ -322,13 +320,13 @@ const AUTH_TYPES: Readonly<Partial<Record<ProviderAuthType, "bearer" | "api_key"
   [ProviderAuthType.API_KEY]: "api_key",
 };
 
-/** Refuses what says how a server at an address is spoken to. */
+/** Refuses fields that configure the wire of an address. */
 function refuseWire({ runtime, profile, auth }: EvaluateRequest, what: string): void {
   for (const [field, value] of Object.entries({ runtime, profile, auth }))
     if (value !== undefined) throw violation(field, `must be absent for ${what}`, "value_error");
 }
 
-/** The runtime that an address has where none is named, by its scheme. */
+/** The default runtime of an address, by its scheme. */
 const BY_SCHEME: Readonly<Record<string, string>> = {
   "ws:": "openpi-ws",
   "wss:": "openpi-ws",
@@ -341,16 +339,16 @@ const reasonOf = (code: string): Reason =>
 
 const isUnpaid = (code: string): boolean => factsOf(reasonOf(code)).status === 402;
 
-/** The refusal that each call of the policy would meet. */
+/** The refusal that every call of the policy would get. */
 function asPreviewed(code: string, { actionSpace }: ScenarioVariant, dropped: readonly DroppedOffering[]): Refusal {
   const reason = reasonOf(code);
   const unread = dropped.find(({ reason }) => reason === DropReason.INPUT);
-  const why = unread ? `: of what the scenario shows, ${unread.detail}` : "; POST /v1/routes/preview says why";
+  const why = unread ? `: of the scenario's observation, ${unread.detail}` : "; POST /v1/routes/preview explains it";
   const text = `calls of this policy for ${actionSpace} would be refused with ${code}${why}`;
   return refuse(reason, text, {}, { param: "policy_endpoint" });
 }
 
-/** How the policy is reached. An address passes the guard, a model the router: what could never be called is refused at once. */
+/** How the policy is called. Addresses pass the network guard, models the router, so a policy that cannot be called is refused now. */
 async function reachedBy(
   deps: EvaluationServiceDeps,
   asked: EvaluateRequest,
@@ -370,17 +368,17 @@ async function reachedBy(
   return { ...about, ...(horizon === undefined ? { replanSteps } : stepsOf(asked, horizon)) };
 }
 
-/** A model or an alias: the offering that all calls go to, and what one call costs there. */
+/** A model or an alias: the offering for all calls, and the price of one call. */
 async function modelOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, variant: ScenarioVariant, call: Call) {
   refuseWire(asked, "a model of the gateway");
-  // Its episodes call the model as the key itself would.
+  // The episodes call the model with the key's own authority.
   assertMayCall(keyOf(call), InferenceService.method.act);
   const { policyEndpoint: model, horizon } = asked;
   const previewed = (units: number, offerings: string[] = []): Promise<PreviewRoutesResponse> => {
     const request = create(PreviewedRequestSchema, {
       model,
       actionSpace: variant.actionSpace,
-      // What an episode shows, but for what is in it.
+      // An episode's observation, without its values.
       instruction: variant.instruction,
       observations: [
         {
@@ -397,7 +395,7 @@ async function modelOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, vari
   let units = horizon ?? DEFAULT_HORIZON;
   let found = await previewed(units);
   if (found.wouldRefuse && horizon === undefined) {
-    // Those that give fewer steps in one answer.
+    // Offerings that return fewer steps per call.
     const [shorter] = (await previewed(1)).plan;
     const most = shorter && deps.maxHorizonOf(shorter.offeringId);
     if (shorter && most !== undefined) {
@@ -406,7 +404,7 @@ async function modelOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, vari
     }
   }
   const chosen = offeringOf(found.plan, model);
-  // Whether it can be paid, the hold of a new evaluation says.
+  // The hold of a new evaluation checks the credit.
   if (!chosen || (found.wouldRefuse && !isUnpaid(found.wouldRefuse.code)))
     throw asPreviewed(found.wouldRefuse?.code ?? "no_route_available", variant, found.dropped);
   const { offeringId: id, provider, estimatedCostUsd } = chosen;
@@ -414,7 +412,7 @@ async function modelOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, vari
   return { protocol: "gateway", offering: { id, provider }, callMicro, ...stepsOf(asked, units) };
 }
 
-/** A picture of a scenario's camera, without its pixels. */
+/** A frame of a scenario's camera, without pixels. */
 const shownBy = ({ name, width, height }: ScenarioVariant["cameras"][number]) => ({
   camera: name,
   url: "data:,",
@@ -426,15 +424,15 @@ const shownBy = ({ name, width, height }: ScenarioVariant["cameras"][number]) =>
 const MICRO_PER_USD = 1_000_000;
 
 /**
- * The offering that an evaluation goes to: of a model that is named itself the one that was declared first, so that the next evaluation
- * goes there too; else the first of the plan, whose order is what was asked for.
+ * The offering for an evaluation. For a model named directly, the offering declared first, so that the next evaluation uses it too; otherwise
+ * the first of the plan, which has the requested order.
  */
 function offeringOf(plan: readonly PlanStep[], model: string): PlanStep | undefined {
   const own = plan.filter((step) => step.model === model);
   return own.toSorted((a, b) => (a.offeringId < b.offeringId ? -1 : 1))[0] ?? plan[0];
 }
 
-/** The runtime that reaches an address. Refuses one that doesn't, profiles that it can't fill, and addresses that are not public. */
+/** The runtime for an address. Refuses mismatched runtimes, profiles that it cannot use, and non-public addresses. */
 function addressOf(
   deps: EvaluationServiceDeps,
   asked: EvaluateRequest,
@@ -445,12 +443,12 @@ function addressOf(
   const reaching = RUNTIMES.filter((each) => deps.upstream.wireOf(each)?.schemes.includes(scheme));
   if (reaching.length === 0) {
     const known = new Set(RUNTIMES.flatMap((each) => deps.upstream.wireOf(each)?.schemes ?? []));
-    const text = `must be a model, an alias, or an address that begins with ${[...known].map((each) => `${each}//`).join(" or ")}`;
+    const text = `must be a model, an alias, or an address with ${[...known].map((each) => `${each}//`).join(" or ")}`;
     throw violation("policy_endpoint", text, "url_scheme");
   }
   const wire = runtime !== undefined && reaching.includes(runtime) ? deps.upstream.wireOf(runtime) : undefined;
   if (!wire) {
-    const text = `must be one of those that reach ${scheme}// addresses: ${reaching.join(", ")}`;
+    const text = `must be a runtime for ${scheme}// addresses: ${reaching.join(", ")}`;
     throw violation("runtime", text, runtime === undefined ? "missing" : "enum", reaching);
   }
   checkProfile(wire, { profile, contracts: [Contract.ACT], actionSpaces: [actionSpace], actionDim: fields.length });
@@ -465,9 +463,9 @@ function addressOf(
   return wire.id;
 }
 
-// How an evaluation is shown, from what its job keeps.
+// Evaluation messages, from the job's records.
 
-/** An evaluation with the episodes that have ended; of one whose results are gone, only how many. */
+/** An evaluation with its finished episodes; only their number if the results were deleted. */
 export function shownEvaluation(kept: JobRecord, parts: readonly ItemRecord[], seal: JobSeal): Evaluation {
   const job = seal.job(kept);
   const items = parts.map((part) => seal.item(part));
@@ -578,7 +576,7 @@ function shownScores(scores: Scores, realtime: boolean): MessageInitShape<typeof
 
 const roundMs = (ms: number): number => Math.round(ms * 1000) / 1000;
 
-/** One episode that has ended. */
+/** A finished episode. */
 function shownEpisode({ index, response }: ItemRecord, { pictures }: EvaluationResult = {}): EpisodeRecord {
   const facts = response as EpisodeFacts as EpisodeScore & EpisodeFacts;
   const { latenciesMs, policyCalls } = facts;

@@ -1,4 +1,4 @@
-/** The events of an organization as they happen. */
+/** Live events of an organization. */
 import { create, fromBinary } from "@bufbuild/protobuf";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import {
@@ -18,28 +18,28 @@ import { type Vault, VaultError } from "../vault.ts";
 import { isNear } from "./reach.ts";
 import { checkEvents } from "./webhook.ts";
 
-/** What the event RPCs depend on. */
+/** Dependencies of the event RPCs. */
 export interface EventDeps {
   sql: Sql;
   vault: Vault;
   bell: EventBell;
 }
 
-/** A watcher hears something at least this often, in milliseconds; it is also how long a notification that was lost matters. */
+/** Longest interval between messages to a watcher, in milliseconds; also the longest delay if a notification is lost. */
 const CHECKPOINT_MS = 15_000;
-/** Events that are read at one time. */
+/** Events per database read. */
 const AT_ONCE = 100;
-/** How soon events are looked for again that wait for a transaction to end, and how often before a stream begins without knowing its end. */
+/** How soon to look again for events that await the end of a transaction, and how often before a stream begins without that end. */
 const HELD_MS = 25;
 const MOST_LOOKS = 20;
-/** Events of the last so many seconds may be of transactions that were open when a stream began. */
+/** Events of this many recent seconds may belong to transactions that were open when a stream began. */
 const LONGEST_TRANSACTION_S = 30;
-/** A cursor expires an hour before what is behind it is forgotten. */
+/** A cursor expires one hour before the events after it are deleted. */
 const CURSOR_S = EVENT_DAYS * 86_400 - 3_600;
-/** What is shown only where it is named. */
+/** Events that are shown only if the request names them. */
 const BY_NAME: ReadonlySet<string> = new Set(["request.failed", "route.fallback_used"]);
 
-/** A position among the events of an organization: all up to `position` were shown at `at`, in unix seconds. */
+/** A position in an organization's events: all up to `position` had been shown at `at`, in Unix seconds. */
 interface EventPosition {
   readonly position: number;
   readonly at: number;
@@ -87,7 +87,7 @@ export function eventService({ sql, vault, bell }: EventDeps): Implementation<ty
   };
 }
 
-/** Whether an event of a name is asked for. */
+/** Whether an event name is requested. */
 function wanting(names: readonly string[]): (name: string) => boolean {
   const wanted = new Set(names);
   const isAll = wanted.size === 0 || wanted.has("*");
@@ -95,7 +95,7 @@ function wanting(names: readonly string[]): (name: string) => boolean {
     wanted.has(name) || wanted.has(`${name.slice(0, name.indexOf("."))}.*`) || (isAll && !BY_NAME.has(name));
 }
 
-/** The position behind which everything is of now: where transactions stay open, that before what they may have written. */
+/** The position of the present. If transactions are open, the position before what they may have written. */
 async function endOf(sql: Sql, orgId: string, signal: Signal): Promise<number> {
   for (let look = 0; look < MOST_LOOKS; look++) {
     const end = await outboxEnd(sql, orgId);
@@ -107,16 +107,16 @@ async function endOf(sql: Sql, orgId: string, signal: Signal): Promise<number> {
 
 const contextOf = (orgId: string): string => JSON.stringify(["event_cursor", orgId]);
 
-// Sealed: how fast positions grow is nobody's business but the operator's.
+// Sealed, because only the operator may learn how fast positions grow.
 const cursorOf = (vault: Vault, orgId: string, { position, at }: EventPosition): string =>
   `evc_${vault.seal(`${position} ${at}`, contextOf(orgId)).toString("base64url")}`;
 
-/** The place that a cursor of an organization stands for. Refuses one that is none of it (422) or too old (410). */
+/** Decodes an organization's cursor. Refuses foreign (422) and expired (410) cursors. */
 function placeIn(vault: Vault, orgId: string, cursor: string, field: string): EventPosition {
   const [position = "", at = ""] = opened(vault, orgId, cursor, field).split(" ");
   const place = { position: Number(position), at: Number(at) };
   if (nowSeconds() - place.at <= CURSOR_S) return place;
-  const text = `events are kept for ${EVENT_DAYS} days, and this cursor is older: some behind it may be forgotten`;
+  const text = `this cursor has expired; events are kept for ${EVENT_DAYS} days, so some may be missing`;
   throw refuse(Reason.CURSOR_EXPIRED, text, {}, { param: field });
 }
 
@@ -125,6 +125,6 @@ function opened(vault: Vault, orgId: string, cursor: string, field: string): str
     return vault.open(Buffer.from(cursor.slice("evc_".length), "base64url"), contextOf(orgId));
   } catch (thrown) {
     if (!(thrown instanceof VaultError)) throw thrown;
-    throw violation(field, "is no cursor of this organization's events", "value_error");
+    throw violation(field, "must be a cursor of this organization's events", "value_error");
   }
 }

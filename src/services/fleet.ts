@@ -1,4 +1,4 @@
-/** Robots that an organization has written down, and what can drive them. */
+/** The robots that an organization registered, and the models that can drive them. */
 import { create, fromJson, toJson } from "@bufbuild/protobuf";
 import { type Robot, type RobotConfig, RobotConfigSchema, RobotSchema } from "../../gen/limber/v1/fleet_pb.ts";
 import {
@@ -22,7 +22,7 @@ import { deleteRobot, findRobot, listRobots, putRobot, type RobotName, type Robo
 import { cursorOfName, DEFAULT_PAGE, nameOfCursor, readPage } from "./pages.ts";
 import { workspaceFor } from "./reach.ts";
 
-/** What the robot RPCs depend on. */
+/** Dependencies of the robot RPCs. */
 export interface FleetDeps {
   sql: Sql;
   inference: RobotCheckDeps;
@@ -30,7 +30,7 @@ export interface FleetDeps {
 
 const DEFAULT_CHECKED = 100;
 
-/** The RPCs of robots that are written down. */
+/** The RPCs of registered robots. */
 export function fleetService({ sql, inference }: FleetDeps): Implementation<typeof FleetService> {
   const robotOf = async (name: RobotName): Promise<RobotRecord> => {
     const robot = await findRobot(sql, name);
@@ -65,7 +65,7 @@ export function fleetService({ sql, inference }: FleetDeps): Implementation<type
       const { records, ...page } = await readPage(
         limit,
         (most) => listRobots(sql, orgId, { workspaceId, after: [id, workspace], limit: most }),
-        // No name of a robot has a control character.
+        // Robot names contain no control characters.
         (last) => cursorOfName(`${last.id}\n${last.workspaceId ?? ""}`),
       );
       return create(ListRobotsResponseSchema, { ...page, data: records.map((robot) => messageOf(orgId, robot)) });
@@ -106,21 +106,21 @@ const nameOf = (id: string, workspaceId: string | undefined, call: Call): RobotN
   id,
 });
 
-/** A configuration that contradicts nothing. */
+/** Validates a configuration for contradictions. */
 function soundConfig(config: RobotConfig): RobotConfig {
   const { actionSpace, cameras, bounds, proprio } = config;
   knownActionSpace(actionSpace);
   assertBounds(bounds, dimensionOf(actionSpace, undefined), "bounds");
   cameras.forEach(({ name }, place) => {
     if (cameras.findIndex((each) => each.name === name) < place)
-      throw violation(`cameras.${place}.name`, "is another camera's", "value_error");
+      throw violation(`cameras.${place}.name`, "must be unique; another camera has this name", "value_error");
   });
   if (proprio?.dimension !== undefined && proprio.names.length > 0 && proprio.names.length !== proprio.dimension)
-    throw violation("proprio.dimension", `differs from the number of names, ${proprio.names.length}`, "value_error");
+    throw violation("proprio.dimension", `must equal the number of names, ${proprio.names.length}`, "value_error");
   return config;
 }
 
-/** What was written down; fields of a newer version are left out. */
+/** Decodes a stored configuration, ignoring fields of newer versions. */
 const configOf = ({ config }: RobotRecord): RobotConfig =>
   fromJson(RobotConfigSchema, config as Parameters<typeof fromJson>[1], { ignoreUnknownFields: true }); // only toJson wrote it
 

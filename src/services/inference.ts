@@ -1,4 +1,4 @@
-/** Inference: the only place that knows the whole story of a call, from the request to the record. */
+/** Inference: the only module that handles a complete call, from the request to its record. */
 import { create, type DescMethod } from "@bufbuild/protobuf";
 import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
 import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
@@ -83,7 +83,7 @@ export function inferenceService(given: InferenceServiceDeps): Implementation<ty
   };
 }
 
-/** Act: plan, hold, attempt, settle. */
+/** Act: plan, reserve, attempt, settle. */
 async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Promise<ActResponse> {
   const { request, ownKeys, session } = await prepareInTime(deps, ActRequestSchema, asked, call);
   const intent = act.intentOf(request);
@@ -115,7 +115,7 @@ async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Pr
     });
     call.work?.back();
     const attempted = await owed(outcome);
-    // A stop that was ordered meanwhile stops this action too.
+    // A stop during the call also blocks this action.
     deps.stops.assertMayMove(mover);
     const { answer, step } = attempted;
     const charge = inferenceCall.charge(step, act.unitsOf(answer), attempted, answer.gpuSeconds);
@@ -127,7 +127,7 @@ async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Pr
   });
 }
 
-/** What an offering's and a key's bounds ask of an answer; nothing is made where neither has any. */
+/** Applies the bounds of the offering and of the key to a chunk. Returns the input if neither has any. */
 const limitsOf = (
   offering: SafetyBounds | undefined,
   key: SafetyBounds | undefined,
@@ -151,7 +151,7 @@ function actResponse(
   const dtMs = answer.dtMs || usualMs;
   const { gpuSeconds } = answer;
   const units = act.unitsOf(answer);
-  // Written out: calls in a control loop don't pay for `create`, which asks the schema about every field.
+  // Plain objects: `create` reads the schema for every field, too slow for calls in a control loop.
   return {
     $typeName: "limber.v1.ActResponse",
     id: inferenceCall.named("act"),
@@ -173,7 +173,7 @@ function actResponse(
   };
 }
 
-/** Predict, whole: the frames of one model, all of them or none. */
+/** Predict: all frames of one model, or none. */
 async function answerPredict(deps: InferenceDeps, asked: PredictRequest, call: Call): Promise<PredictResponse> {
   const { request, ownKeys, session } = await prepareInTime(deps, PredictRequestSchema, asked, call);
   predict.refuseStream(request);
@@ -222,12 +222,12 @@ async function collect(deps: AsyncIterable<PredictAnswerPart>, most: number): Pr
   for await (const part of deps) {
     if (part.kind === "summary") Object.assign(answer, { gpuSeconds: part.gpuSeconds, note: part.note });
     else answer.frames.push(part.frame);
-    if (answer.frames.length > most) break; // more than was asked for is refused; there is no need to hear it all
+    if (answer.frames.length > most) break; // too many frames are refused; stop reading early
   }
   return answer;
 }
 
-/** Ground: called directly, so that there is one provider and no attempts to list. */
+/** Ground: called directly, with one provider and no list of attempts. */
 async function answerGround(deps: InferenceDeps, asked: GroundRequest, call: Call): Promise<GroundResponse> {
   const { request, ownKeys, session } = await prepareInTime(deps, GroundRequestSchema, asked, call);
   const wanted = { intent: ground.intentOf(request), ownKeys, session };
@@ -256,7 +256,7 @@ async function answerGround(deps: InferenceDeps, asked: GroundRequest, call: Cal
     call.work?.back();
     const { answer, step } = await owed(attempted);
     const asked = inferenceCall.charge(step, ground.unitsOf(answer));
-    // Tokens are counted by the provider: what it counts beyond what was held is its own affair.
+    // The provider counts tokens; tokens beyond the reservation are not charged.
     const isBeyond = asked.costMicro > bill.ceilingMicro;
     const charge = isBeyond ? { ...asked, costMicro: bill.ceilingMicro, restNano: 0 } : asked;
     const response = create(GroundResponseSchema, {
@@ -275,7 +275,7 @@ async function answerGround(deps: InferenceDeps, asked: GroundRequest, call: Cal
   });
 }
 
-/** Shows the plan; nothing runs, nothing is held. */
+/** Returns the plan without a call or a reservation. */
 async function preview(
   deps: InferenceDeps,
   { contract, request: asked }: PreviewRoutesRequest,
@@ -283,7 +283,8 @@ async function preview(
 ): Promise<PreviewRoutesResponse> {
   if (!asked) throw new Error("the schema requires the request of a preview");
   const { request, ownKeys, session } = await prepareInTime(deps, PreviewedRequestSchema, asked, call);
-  if (contract === Contract.GROUND) throw violation("contract", "ground is called directly and has no plan", "enum");
+  if (contract === Contract.GROUND)
+    throw violation("contract", "must not be ground, which is called directly and has no plan", "enum");
   const planned = contract ?? contractOf(request.model, deps.supply.snapshot);
   assertMayCall(keyOf(call), PREVIEWED[planned] ?? InferenceService.method.act);
   const intent = intentOf(planned, request, deps.evaluated);
@@ -293,7 +294,7 @@ async function preview(
   return withSizes(deps, purse ? explain(args, purse) : answer);
 }
 
-/** The size of pictures that a server announced is known to its wire alone. */
+/** Only the wire knows the frame size that a server announced. */
 function withSizes({ supply }: InferenceDeps, answer: PreviewRoutesResponse): PreviewRoutesResponse {
   for (const step of answer.plan) {
     const live = step.input && supply.find(step.offeringId);
@@ -303,7 +304,7 @@ function withSizes({ supply }: InferenceDeps, answer: PreviewRoutesResponse): Pr
   return answer;
 }
 
-/** What there is to pay a previewed plan with; undefined where that covers it, or is not known. Nothing is held when it answers. */
+/** The available credit for a previewed plan; undefined if it suffices or is unknown. Reserves nothing. */
 async function purseOf(
   { leaser }: InferenceDeps,
   call: Call,
@@ -320,28 +321,28 @@ async function purseOf(
   } catch (thrown) {
     const refusal = asRefusal(thrown);
     const availableMicro = availableOf(refusal);
-    // A ledger that is away hides no plan.
+    // The plan is returned even if the ledger is unavailable.
     return availableMicro === undefined ? undefined : { availableMicro, code: factsOf(refusal.reason).code };
   }
 }
 
-/** The call that a preview of a contract is about. */
+/** The call that a preview of a contract describes. */
 const PREVIEWED: Readonly<Partial<Record<Contract, DescMethod>>> = {
   [Contract.ACT]: InferenceService.method.act,
   [Contract.PREDICT]: InferenceService.method.predict,
   [Contract.EVALUATE]: EvaluationService.method.evaluate,
 };
 
-/** What a preview plans for. An evaluation is one episode, in the action space that is asked for or in any that it can be tried in. */
+/** The input of a preview's plan. An evaluation is one episode, in the requested action space or any supported one. */
 function intentOf(contract: Contract, request: PreviewedRequest, evaluated: ReadonlySet<string>): Intent {
   if (contract === Contract.PREDICT) return predict.intentOf(request);
   const intent = act.intentOf(request);
   if (contract === Contract.ACT) return intent;
   const { actionSpace } = request;
   if (actionSpace !== undefined && !evaluated.has(actionSpace)) {
-    const list = `no scenario here is for ${actionSpace}; there are some for ${[...evaluated].sort().join(", ")}`;
+    const list = `has no scenario for ${actionSpace}; available: ${[...evaluated].sort().join(", ")}`;
     throw violation("action_space", list, "enum", nearNames(actionSpace, evaluated));
   }
-  // What a policy is shown is the scenario's.
+  // The scenario determines the policy's observation.
   return { ...intent, contract, actionSpace, units: 1, extent: undefined, given: undefined };
 }

@@ -1,4 +1,4 @@
-/** Identity providers that sign people in, and e-mail domains. */
+/** Identity providers for sign-in, and e-mail domains. */
 import { create } from "@bufbuild/protobuf";
 import * as oidc from "openid-client";
 import {
@@ -39,14 +39,14 @@ import type { Vault } from "../vault.ts";
 import { pageIn } from "./pages.ts";
 import { assertReachable, giverOf, refuseStandingBeyond } from "./reach.ts";
 
-/** What issuers depend on. */
+/** Dependencies of issuers. */
 interface IssuerDeps {
   sql: Sql;
   vault: Vault;
   clients: OidcClients;
-  /** By which address people's browsers reach the gateway. */
+  /** The address at which browsers reach the gateway. */
   home: string;
-  /** Applies a change of an organization's sessions at this replica at once; the others are notified. */
+  /** Applies a change to an organization's sessions on this replica immediately; others are notified. */
   changed(id: string): void;
 }
 
@@ -84,23 +84,23 @@ export function issuerService({
     ) {
       await assertReachable(sql, orgId, call);
       await tx(sql, async (tx) => {
-        // Whom it says to be an owner is let in as one.
+        // An issuer can sign in owners, so only a holder of that authority can set it.
         await refuseStandingBeyond(tx, orgId, { role: "owner", workspaceIds: [] }, await giverOf(tx, call));
         const all = await listIssuers(tx, orgId);
         if (all.length >= MOST_ISSUERS && !all.some((each) => each.name === name))
-          throw refuse(Reason.TOO_MANY, `an organization has ${MOST_ISSUERS} issuers at most`);
+          throw refuse(Reason.TOO_MANY, `an organization can have at most ${MOST_ISSUERS} issuers`);
       });
-      // Outside of a transaction: the issuer may be slow.
+      // Outside a transaction, because the issuer may be slow.
       const asked = { id: "", issuer: given, clientId, sealed: undefined, version: 0, emailsVerified: mark === true };
       const issuer = await clients.check(asked);
       const made = await tx(sql, async (tx) => {
         const { id: kept, known } = await nextIssuer(tx, orgId, name);
-        // As whom another issuer knew its people says nothing of this one's.
+        // Subjects of the previous issuer mean nothing to the new one.
         const isOther = known !== undefined && known.issuer !== issuer;
         const id = isOther ? newId("iss") : kept;
         const marked = !isOther && known?.emailsVerified === true;
         const emailsVerified = mark ?? marked;
-        // Without it an owner depends on what the issuer says of each address.
+        // Otherwise an owner's account depends on whatever address the issuer claims.
         if (emailsVerified && !marked && call.principal.kind !== "admin")
           throw refuse(
             Reason.PERMISSION_DENIED,
@@ -114,12 +114,12 @@ export function issuerService({
           if (!isFree)
             throw refuse(
               Reason.DOMAIN_NOT_VERIFIED,
-              "the operator has not verified this domain for the organization, or another of its issuers signs it in",
+              "the operator has not verified this domain for the organization, or another of its issuers already uses it",
               {},
               { param: `domains.${at}` },
             );
         }
-        // A secret goes nowhere but to the issuer and the client that it was given for.
+        // A secret is sent only to the issuer and client that it was stored for.
         const before = !isOther && known?.clientId === clientId ? known.sealed : undefined;
         const given = clientSecret ? vault.seal(clientSecret, issuerContext(id)) : undefined;
         const sealed = clientSecret === undefined ? before : given;
@@ -168,9 +168,14 @@ export function issuerService({
       const made = await tx(sql, async (tx) => {
         const known = await listDomains(tx, orgId);
         if (known.length >= MOST_DOMAINS && !known.some((each) => each.domain === domain))
-          throw refuse(Reason.TOO_MANY, `an organization has ${MOST_DOMAINS} e-mail domains at most`);
+          throw refuse(Reason.TOO_MANY, `an organization can have at most ${MOST_DOMAINS} e-mail domains`);
         if (!(await addDomain(tx, orgId, domain)))
-          throw refuse(Reason.DOMAIN_NOT_VERIFIED, "this domain is another organization's", {}, { param: "domain" });
+          throw refuse(
+            Reason.DOMAIN_NOT_VERIFIED,
+            "this domain belongs to another organization",
+            {},
+            { param: "domain" },
+          );
         await audit(tx, { ...byCall(call), orgId, action: "domain.verified", subject: domain });
         return (await listDomains(tx, orgId)).find((each) => each.domain === domain)!;
       });
@@ -186,8 +191,7 @@ export function issuerService({
     async deleteDomain({ orgId, domain }, call) {
       await assertReachable(sql, orgId, call);
       await tx(sql, async (tx) => {
-        if (!(await dropDomain(tx, orgId, domain)))
-          throw refuse(Reason.NOT_FOUND, "the organization has no such domain");
+        if (!(await dropDomain(tx, orgId, domain))) throw refuse(Reason.NOT_FOUND, "domain not found");
         await audit(tx, { ...byCall(call), orgId, action: "domain.deleted", subject: domain });
       });
       changed(orgId);
@@ -199,21 +203,21 @@ export function issuerService({
 const domainMessage = ({ domain, issuer, verified }: DomainRecord): EmailDomain =>
   create(EmailDomainSchema, { domain, verified, ...(issuer !== undefined && { issuer }) });
 
-// OpenID Connect towards an issuer: the authorization code flow with PKCE, by openid-client. Each issuer has a redirect address of its own, so
-// that a code of one is never shown to another (RFC 9700 section 4.4); the ID token's signature is checked although it comes over TLS.
+// OpenID Connect client: the authorization code flow with PKCE, by openid-client. Each issuer has its own redirect address, so that a code
+// of one is never sent to another (RFC 9700 section 4.4). ID token signatures are checked even though the token arrives over TLS.
 
-/** How issuers are reached. */
+/** Network access to issuers. */
 interface OidcDeps {
   vault: Vault;
-  /** From `guardedAgent`, made with the same `allowPrivate`. */
+  /** From `guardedAgent` with the same `allowPrivate`. */
   agent: Parameters<typeof guardedFetch>[2]["agent"];
   allowPrivate: boolean;
 }
 
-/** What of an issuer its metadata is read and its tokens are judged by. */
+/** The issuer fields that determine its metadata and the validation of its tokens. */
 type IssuerFacts = Pick<IssuerRecord, "id" | "issuer" | "clientId" | "sealed" | "version" | "emailsVerified">;
 
-/** What a browser keeps of a sign-in that has begun. */
+/** The browser's state of a pending sign-in. */
 export interface SignInState {
   issuerId: string;
   state: string;
@@ -223,30 +227,30 @@ export interface SignInState {
   endsMs: number;
 }
 
-/** What an issuer says of a person, once all that can be checked of it was. */
+/** An issuer's verified claims about a user. */
 export interface IssuerClaims {
-  /** By which the issuer knows the person for good. */
+  /** The issuer's permanent id of the user. */
   subject: string;
-  /** What an identity provider may know the person by in SCIM. */
+  /** The id that an identity provider may use for the user in SCIM. */
   externalIds: readonly string[];
-  /** Where the person can be reached, where the issuer has made sure of it. */
+  /** The user's e-mail address, if the issuer verified it. */
   verifiedEmail: string | undefined;
-  /** Why there is no verified address: the issuer names none, or doesn't say that it is verified. */
+  /** Why there is no verified address: the issuer sends none, or does not state that it is verified. */
   emailFault?: "email_missing" | "email_unverified" | undefined;
 }
 
-/** The path that an issuer sends people back to. */
+/** The redirect path of an issuer. */
 const callbackPath = (issuerId: string): string => `/sign-in/callback/${issuerId}`;
 
 const METADATA_MS = 10 * 60 * 1000;
 const MOST_CACHED = 200;
 const PATIENCE_S = 10;
 const MOST_BYTES = 1 << 20;
-/** An issuer's clock may be wrong by this much. */
+/** Tolerated clock skew of an issuer. */
 const CLOCK_S = 60;
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 
-/** The issuers that people of this replica sign in by. Their metadata and keys are read anew every ten minutes. */
+/** The issuers that users of this replica sign in through. Metadata and keys are read again every ten minutes. */
 export class OidcClients {
   readonly #deps: OidcDeps;
   readonly #read = new Map<string, { at: number; client: Promise<oidc.Configuration> }>();
@@ -255,7 +259,7 @@ export class OidcClients {
     this.#deps = deps;
   }
 
-  /** Where to send a person to, and what the browser has to keep meanwhile. Refuses with `issuer_failed`. */
+  /** Returns the address of the sign-in page and the state for the browser. Refuses with `issuer_failed`. */
   async begin(
     issuer: IssuerFacts,
     { home, email, returnTo, endsMs }: { home: string; email: string; returnTo: string; endsMs: number },
@@ -276,8 +280,8 @@ export class OidcClients {
   }
 
   /**
-   * What the issuer says of the person that it sent back. Refuses with `issuer_failed` what is not as OpenID Connect says: another state,
-   * nonce, audience or issuer, a signature that does not fit, a time that is over or has not come.
+   * Returns the issuer's claims about the returning user. Refuses violations of OpenID Connect with `issuer_failed`: another state, nonce,
+   * audience or issuer, a wrong signature, or a token that is expired or not yet valid.
    */
   async finish(issuer: IssuerFacts, kept: SignInState, query: string, home: string): Promise<IssuerClaims> {
     const client = await this.#clientOf(issuer);
@@ -293,7 +297,7 @@ export class OidcClients {
     const claims = tokens.claims();
     if (claims === undefined || typeof claims.sub !== "string" || claims.sub === "" || claims.sub.length > MOST_SUBJECT)
       throw issuerFailed();
-    // The library looks at the end alone: a token from the future was made by a clock that nothing can be judged by.
+    // The library checks only the expiry. A token from the future indicates a clock that cannot be trusted.
     if (claims.iat > now() / 1000 + CLOCK_S) throw issuerFailed();
     const { sub, oid } = claims;
     const externalIds = typeof oid === "string" ? [sub, oid] : [sub];
@@ -305,8 +309,8 @@ export class OidcClients {
   }
 
   /**
-   * The claims of an ID token, with those about the address that only the issuer's userinfo endpoint tells (OpenID Connect Core, 5.3.2). An endpoint
-   * that does not answer adds nothing, because the ID token may name a member without an address; one that speaks of another person is refused.
+   * ID token claims, merged with address claims that only the userinfo endpoint returns (OpenID Connect Core, 5.3.2). A failed request adds
+   * nothing, because the ID token may identify a member without an address; a response about another subject is refused.
    */
   async #completed(client: oidc.Configuration, claims: oidc.IDToken, access: string): Promise<oidc.JsonObject> {
     const own = claims as oidc.JsonObject;
@@ -318,13 +322,13 @@ export class OidcClients {
       return undefined;
     });
     if (told === undefined) return own;
-    if (told.sub !== claims.sub) throw issuerFailed("its userinfo endpoint speaks of another person");
-    // An address is verified by what is said beside it: what the ID token says of another address counts for nothing.
+    if (told.sub !== claims.sub) throw issuerFailed("its userinfo endpoint returned another user");
+    // An address counts as verified only by the claim beside it: the ID token's claim about another address is ignored.
     const isSame = addressIn(told) === undefined || addressIn(own) === undefined || addressIn(own) === addressIn(told);
     return isSame ? { ...told, ...own } : { ...own, email_verified: undefined, xms_edov: undefined, ...told };
   }
 
-  /** Reads an issuer's metadata, and returns the identifier that it goes by. Refuses an issuer whose metadata can't be read. */
+  /** Reads an issuer's metadata and returns its identifier. Refuses if the metadata cannot be read. */
   async check(issuer: IssuerFacts): Promise<string> {
     const { client, identifier } = await this.#found(issuer);
     const metadata = client.serverMetadata();
@@ -334,13 +338,13 @@ export class OidcClients {
     if (issuer.emailsVerified && metadata.issuer.includes("{tenantid}"))
       throw violation(
         "emails_verified",
-        "must be absent for an issuer that signs in people of any tenant",
+        "must be absent for an issuer that signs in users of any tenant",
         "value_error",
       );
     return identifier;
   }
 
-  /** People paste the address of the metadata, and leave out or add the slash at the end of the identifier. */
+  /** Users paste the metadata address, or omit or add the identifier's final slash. */
   async #found(issuer: IssuerFacts): Promise<{ client: oidc.Configuration; identifier: string }> {
     const given = issuer.issuer
       .trim()
@@ -369,7 +373,7 @@ export class OidcClients {
   async #discover({ id, issuer, clientId, sealed }: IssuerFacts): Promise<oidc.Configuration> {
     const secret = sealed && this.#deps.vault.open(sealed, issuerContext(id));
     const url = this.#assertReachable(issuer);
-    // Plain HTTP passes `#assertReachable` on loopback alone.
+    // `#assertReachable` admits plain HTTP only on loopback.
     const execute = [
       oidc.enableNonRepudiationChecks,
       ...(url.protocol === "http:" ? [oidc.allowInsecureRequests] : []),
@@ -385,16 +389,16 @@ export class OidcClients {
     );
   }
 
-  /** One request by the guarded agent, whose answer is cut where it is too long to be one of an issuer. */
+  /** A request through the guarded agent. Aborts responses that are too long for an issuer. */
   async #fetch(address: string, { method, headers, body, signal }: oidc.CustomFetchOptions): Promise<Response> {
     this.#assertReachable(address);
-    // All that an issuer is sent is a form.
+    // Issuers are sent only forms.
     const form = body as string | URLSearchParams | null | undefined;
     const request = { method, headers, body: form ?? undefined, signal };
     return guardedFetch(address, request, { agent: this.#deps.agent, maxBytes: MOST_BYTES });
   }
 
-  /** HTTPS, or HTTP on loopback where private addresses may be reached. */
+  /** HTTPS, or HTTP on loopback if private addresses are allowed. */
   #assertReachable(address: string): URL {
     const { allowPrivate } = this.#deps;
     const policy = { schemes: allowPrivate ? ["https:", "http:"] : ["https:"], allowPrivate };
@@ -410,20 +414,25 @@ export class OidcClients {
         { param: "issuer" },
       );
     }
-    throw refuse(Reason.ADDRESS_REFUSED, "an issuer is reached over HTTPS, or on loopback", {}, { param: "issuer" });
+    throw refuse(
+      Reason.ADDRESS_REFUSED,
+      "`issuer` must be an https:// address, or on loopback",
+      {},
+      { param: "issuer" },
+    );
   }
 }
 
-/** OpenID Connect allows no more letters of ASCII. */
+/** OpenID Connect limits a subject to this many ASCII characters. */
 const MOST_SUBJECT = 255;
 
 const token = (): string => secretBytes(32).toString("base64url");
 
-/** The scopes that tell who a person is, as far as an issuer lists what it knows. Entra gives `oid` for `profile` alone. */
+/** The identity scopes that an issuer supports. Entra sends `oid` only for `profile`. */
 const scopesFor = (supported: readonly string[] | undefined): string =>
   ["openid", "email", "profile"].filter((each) => each === "openid" || (supported?.includes(each) ?? true)).join(" ");
 
-/** How the gateway proves itself to an issuer: by a method that the issuer lists, HTTP Basic where it lists none (OpenID Connect Discovery, 3). */
+/** The client authentication method: one that the issuer lists, or HTTP Basic by default (OpenID Connect Discovery, 3). */
 function proofBy(secret: string | undefined): oidc.ClientAuth {
   if (secret === undefined) return oidc.None();
   const [post, basic] = [oidc.ClientSecretPost(secret), oidc.ClientSecretBasic(secret)];
@@ -433,15 +442,15 @@ function proofBy(secret: string | undefined): oidc.ClientAuth {
   };
 }
 
-/** The e-mail address in claims. Entra External ID sends a list of one. */
+/** The e-mail address in the claims. Entra External ID sends a list of one. */
 function addressIn({ email, emails }: oidc.JsonObject): string | undefined {
   const given = email ?? (Array.isArray(emails) && emails.length === 1 ? emails[0] : undefined);
   return typeof given === "string" && given !== "" ? given : undefined;
 }
 
 /**
- * Whether claims say that their address is verified, as a boolean or as a text; undefined where they say nothing. Entra says so by `xms_edov`
- * alone.
+ * Whether the claims state that the address is verified, as a boolean or a string; undefined if they don't. Entra states it only by
+ * `xms_edov`.
  */
 function isVerifiedBy({ email_verified: isVerified, xms_edov: isOwned }: oidc.JsonObject): boolean | undefined {
   const isTrue = (value: unknown): boolean =>
@@ -450,13 +459,13 @@ function isVerifiedBy({ email_verified: isVerified, xms_edov: isOwned }: oidc.Js
   return isOwned === undefined || isOwned === null ? undefined : isTrue(isOwned) || isOwned === 1 || isOwned === "1";
 }
 
-/** The verified address in claims. An issuer that the operator found to verify all its addresses need not say so of each. */
+/** The verified address in the claims. If the operator set `emails_verified` for the issuer, no claim is needed. */
 function emailOf(
   claims: oidc.JsonObject,
   { emailsVerified }: IssuerFacts,
 ): Pick<IssuerClaims, "verifiedEmail" | "emailFault"> {
   const { upn, preferred_username: name, tid, oid } = claims;
-  // An account of Entra without a mailbox has no address but its name, which its tenant gave it.
+  // An Entra account without a mailbox has only its user name as address, assigned by its tenant.
   const named = emailsVerified && tid !== undefined && oid !== undefined ? (upn ?? name) : undefined;
   const email = addressIn(claims) ?? (typeof named === "string" ? named : undefined);
   if (email === undefined) return { verifiedEmail: undefined, emailFault: "email_missing" };
@@ -465,7 +474,7 @@ function emailOf(
     : { verifiedEmail: undefined, emailFault: "email_unverified" };
 }
 
-/** What the library throws, as a refusal that says nothing of what the issuer answered. */
+/** The library's error as a refusal that reveals nothing of the issuer's response. */
 async function failing<T>(ask: () => Promise<T>): Promise<T> {
   try {
     return await ask();
@@ -476,17 +485,17 @@ async function failing<T>(ask: () => Promise<T>): Promise<T> {
   }
 }
 
-/** What is known of a failure by the words of OAuth itself; nothing else of what an issuer answers is passed on. */
+/** Explains standard OAuth error codes; no other part of an issuer's response is passed on. */
 function whyOf(thrown: unknown): string | undefined {
   const error = thrown instanceof Error && "error" in thrown ? thrown.error : undefined;
-  if (error === "access_denied") return "it or the person declined the sign-in";
+  if (error === "access_denied") return "it or the user declined the sign-in";
   if (error === "invalid_client" || error === "unauthorized_client")
     return "it does not accept the gateway's `client_id` and `client_secret`";
   if (error === "invalid_grant") return "it does not accept the code; compare the registered redirect address";
   return undefined;
 }
 
-/** A refusal of our own that the library passes on as the cause of its error. */
+/** The gateway's own refusal, which the library wraps as the cause of its error. */
 function refusalIn(thrown: unknown): Refusal | undefined {
   for (let each = thrown, i = 0; each instanceof Error && i < 4; each = each.cause, i++)
     if (isRefusal(each)) return each;
@@ -495,5 +504,5 @@ function refusalIn(thrown: unknown): Refusal | undefined {
 
 const isRefusal = (thrown: Error): thrown is Refusal => "reason" in thrown && "details" in thrown;
 
-const issuerFailed = (why = "it did not answer, or not as OpenID Connect says", cause?: unknown): Refusal =>
-  refuse(Reason.ISSUER_FAILED, `the identity provider can't be used: ${why}`, {}, { cause });
+const issuerFailed = (why = "it did not respond, or its response violates OpenID Connect", cause?: unknown): Refusal =>
+  refuse(Reason.ISSUER_FAILED, `the identity provider failed: ${why}`, {}, { cause });

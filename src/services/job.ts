@@ -1,4 +1,4 @@
-/** Jobs: what is done later, and the batches that are made of many requests. */
+/** Jobs: deferred work, and batches of many requests. */
 
 import { createHash } from "node:crypto";
 import { create, type JsonObject, type MessageInitShape } from "@bufbuild/protobuf";
@@ -44,13 +44,13 @@ import { type DataKey, type Vault, VaultError } from "../vault.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { assertMayCall } from "./permissions.ts";
 
-/** Seconds that a batch has to run. */
+/** Time limit of a batch in seconds. */
 const BATCH_LIFE_S = 24 * 3600;
-/** Results that are read from the database at one time. */
+/** Results per database read. */
 const RESULTS_AT_ONCE = 25;
 const SHOWN_ERRORS = 20;
 
-/** What jobs depend on. */
+/** Dependencies of jobs. */
 interface JobDeps {
   sql: Sql;
   seals: JobSeals;
@@ -70,7 +70,7 @@ export function jobService({ sql, seals }: JobDeps): Implementation<typeof JobSe
       const key = keyOf(call);
       const { orgId, keyId, workspaceId, settings } = key;
       const word = wordOfContract(contract);
-      // A key asks for no call that it may not make itself. Its models are looked at with each request, when it runs.
+      // A key can request only calls that it may make itself. Its models are checked with each request when it runs.
       assertMayCall(key, InferenceService.method[word as keyof typeof CONTRACTS]);
       const items = requests.map(itemOf);
       refuseTwins(items);
@@ -106,9 +106,8 @@ export function jobService({ sql, seals }: JobDeps): Implementation<typeof JobSe
       const { orgId } = key;
       await tx(sql, async (tx) => {
         const how = await store.cancelJob(tx, key, "batch", jobId);
-        if (how === undefined)
-          throw refuse(Reason.NOT_FOUND, "batch not found", {}, { param: "job_id" });
-        if (how === "ended") throw refuse(Reason.JOB_FINISHED, "this batch has ended: there is nothing to call off");
+        if (how === undefined) throw refuse(Reason.NOT_FOUND, "batch not found", {}, { param: "job_id" });
+        if (how === "ended") throw refuse(Reason.JOB_FINISHED, "this batch has already ended");
         if (how === "cancelled") {
           const happening = { case: "batchCancelled", value: { jobId } } as const;
           await emit(tx, orgId, happening, await store.workspaceOf(tx, jobId));
@@ -128,7 +127,7 @@ export function jobService({ sql, seals }: JobDeps): Implementation<typeof JobSe
           yield create(ListBatchResultsResponseSchema, { result: resultOf(jobId, seal.item(item)) });
         }
       }
-      // Read to the end: where no data is retained, nothing of it is left from here on.
+      // The results were read to the end: with zero data retention they are deleted now.
       if (store.hasEnded(status)) await seals.fetched(job);
     },
 
@@ -147,12 +146,12 @@ export function jobService({ sql, seals }: JobDeps): Implementation<typeof JobSe
 
 const CUSTOM_ID_LETTERS = 256;
 
-/** A request of a batch, its caller's own name for it taken out. */
+/** A request of a batch without the caller's id for it. */
 function itemOf(given: JsonObject, index: number): { customId: string | undefined; request: object } {
   const { custom_id: customId, ...request } = given;
   if (customId === undefined || customId === null) return { customId: undefined, request };
   const path = `requests.${index}.custom_id`;
-  if (typeof customId !== "string") throw violation(path, "must be text", "string_type");
+  if (typeof customId !== "string") throw violation(path, "must be a string", "string_type");
   if (customId.length === 0 || customId.length > CUSTOM_ID_LETTERS)
     throw violation(path, `must have 1 to ${CUSTOM_ID_LETTERS} characters`, "string_length");
   return { customId, request };
@@ -163,7 +162,11 @@ function refuseTwins(items: readonly { customId: string | undefined }[]): void {
   for (const [index, { customId }] of items.entries()) {
     if (customId === undefined) continue;
     if (seen.has(customId))
-      throw violation(`requests.${index}.custom_id`, "is the name of an earlier request of this batch", "duplicate");
+      throw violation(
+        `requests.${index}.custom_id`,
+        "must be unique in the batch; an earlier request has it",
+        "duplicate",
+      );
     seen.add(customId);
   }
 }
@@ -191,14 +194,14 @@ async function shownBatch(sql: Sql, kept: store.JobRecord, seal: JobSeal): Promi
   });
 }
 
-/** What a refusal's body says in two words. */
+/** The code and message of a refusal's body. */
 function wordsOfError(error: object | undefined): { code: string; message: string } {
   const { code = "", message = "" } =
     (error as { error?: { code?: string; message?: string } } | undefined)?.error ?? {};
   return { code, message };
 }
 
-/** The words of a job's status, in the schema's numbers. */
+/** Job statuses as the schema's enum values. */
 export const statusOf = ({ status }: Pick<store.JobRecord, "status">): JobStatus =>
   JobStatus[status.toUpperCase() as keyof typeof JobStatus]; // the store's words are the schema's in lower case
 
@@ -257,28 +260,28 @@ function listed(job: store.JobRecord) {
   });
 }
 
-// What a job holds of its caller's, sealed where the organization retains no data, under a key that dies with it.
+// The caller's data in a job. With zero data retention it is sealed under a key that is deleted with the job.
 
-/** A sealed value as a column of JSON holds it. */
+/** A sealed value, as stored in a JSON column. */
 interface Sealed {
   readonly sealed: string;
 }
 
-/** How one job is kept and read. */
+/** Reads and writes one job's data. */
 export interface JobSeal {
-  /** Whether what was sealed can't be read any more: it was fetched, or its time is over. */
+  /** Whether the sealed data can no longer be read: it was fetched or has expired. */
   readonly gone: boolean;
-  /** The job with what was sealed of it, as far as it can be read. */
+  /** The job with its sealed data, as far as it is readable. */
   job<T extends JobRecord>(kept: T): T;
-  /** A part of it, likewise. */
+  /** A part with its sealed data, as far as it is readable. */
   item<T extends Partial<ItemRecord> & { readonly index: number }>(kept: T): T;
-  /** What became of a part, to be kept. */
+  /** Seals the outcome of a part for storage. */
   end(end: ItemEnd): ItemEnd;
-  /** The result of the whole, to be kept. `open` is the part that needs no seal. */
+  /** Seals the job's result for storage. `open` is the unsealed part. */
   result(result: object, open?: object): object;
 }
 
-/** The seals of jobs. */
+/** Seals the data of jobs. */
 export class JobSeals {
   readonly #sql: Sql;
   readonly #vault: Vault;
@@ -288,7 +291,7 @@ export class JobSeals {
     this.#vault = vault;
   }
 
-  /** Seals a new job under a key of its own: `secret` of its request, and all of its parts. */
+  /** Seals a new job under its own key: the request's `secret` and all parts. */
   fresh(id: string, { items, request }: Pick<NewJob, "items" | "request">, secret: object) {
     const { wrapped, key } = this.#vault.dataKey(jobKeyContext(id));
     return {
@@ -301,7 +304,7 @@ export class JobSeals {
     };
   }
 
-  /** What is kept under an idempotency key of what a key asked for. */
+  /** The stored hashes of a key's request, under its idempotency key. */
   idempotent(principal: KeyPrincipal, key: string | undefined, asked: object): JobIdempotency | undefined {
     const { orgId, workspaceId, settings } = principal;
     if (key === undefined) return undefined;
@@ -310,7 +313,7 @@ export class JobSeals {
     return { key, line: lineOf(principal), ...hashes };
   }
 
-  /** How a job is read and kept from now on. */
+  /** The reader and writer of an existing job. */
   async of(job: Pick<JobRecord, "id" | "sealed">): Promise<JobSeal> {
     if (!job.sealed) return PLAIN;
     const wrapped = await findJobKey(this.#sql, job.id);
@@ -318,23 +321,23 @@ export class JobSeals {
     try {
       return new SealedKey(this.#vault.openDataKey(wrapped, jobKeyContext(job.id)));
     } catch (thrown) {
-      // Its master key is not loaded any more.
+      // Its master key is no longer loaded.
       if (thrown instanceof VaultError) return GONE;
       throw thrown;
     }
   }
 
-  /** Forgets the key of a job that was fetched: nothing that is sealed under it can be read any more. */
+  /** Deletes the key of a fetched job, so its sealed data becomes unreadable. */
   async fetched(job: JobRecord): Promise<void> {
     if (job.sealed) await forgetJobKey(this.#sql, job);
   }
 }
 
-/** The refusal of what was fetched, or not fetched in time, where no data is retained. */
+/** The refusal if zero-retention results were already fetched or have expired. */
 const dataGone = (): Refusal =>
   refuse(
     Reason.DATA_GONE,
-    "the results were fetched, or their time is over: your organization retains no data, so nothing of them is left",
+    "the results were already fetched or have expired; your organization retains no data, so they were deleted",
   );
 
 const PLAIN: JobSeal = {
@@ -347,7 +350,7 @@ const PLAIN: JobSeal = {
 
 const without = <T extends object>(kept: T): T => {
   const { sealed: _, ...open } = kept as T & Partial<Sealed>;
-  return open as T; // all of it but what is sealed, which no reader knows
+  return open as T; // the unsealed fields
 };
 
 const GONE: JobSeal = {
@@ -399,7 +402,7 @@ class SealedKey implements JobSeal {
     return { ...open, ...sealedBy(this.#key, result, "result") };
   }
 
-  /** What was kept as it is, as by the worker that gives a part up, is answered as it is. */
+  /** Returns unsealed values unchanged, such as those of a worker that gives a part up. */
   #open(kept: object, place: string): unknown {
     const { sealed } = kept as Partial<Sealed>;
     if (sealed === undefined) return kept;

@@ -131,7 +131,10 @@ export function keyCalls({
       const user = await userOf(sql, request, call);
       const role = request.role ?? (user && !isRoleWithin(DEFAULT_ROLE, user.role) ? user.role : DEFAULT_ROLE);
       if (user && !isRoleWithin(role, user.role))
-        throw refuse(Reason.PERMISSION_DENIED, `a member with the role ${user.role} cannot have a key with the role ${role}`);
+        throw refuse(
+          Reason.PERMISSION_DENIED,
+          `a member with the role ${user.role} cannot have a key with the role ${role}`,
+        );
       const { key, secret } = await tx(sql, async (tx) => {
         const maker = await makerOf(tx, call);
         const asked = { ...newKeyOf(request, maker), role, userId: user?.id };
@@ -283,8 +286,7 @@ async function userOf(sql: Sql, { orgId, userId }: CreateKeyRequest, call: Call)
   const near = confinedTo(call);
   // A workspace key cannot see members that are limited to other workspaces.
   const isElsewhere = near !== undefined && member?.workspaceIds.length && !member.workspaceIds.includes(near);
-  if (!member || isElsewhere)
-    throw refuse(Reason.NOT_FOUND, "member not found", {}, { param: "user_id" });
+  if (!member || isElsewhere) throw refuse(Reason.NOT_FOUND, "member not found", {}, { param: "user_id" });
   if (member.status !== "active") throw refuse(Reason.MEMBER_NOT_ACTIVE, "this member is not active");
   return member;
 }
@@ -356,7 +358,8 @@ function changesOf(request: UpdateKeyRequest, most: RateLimit | undefined): KeyC
     const given = { budget, rate_limit: rateLimit, expires_at: expiresAt, robot_id: robotId, trust, scopes, models }[
       field
     ];
-    if (given !== undefined) throw violation("clear", `must not name `${field}`, which the request also sets`, "value_error");
+    if (given !== undefined)
+      throw violation("clear", `must not name ${field}, which the request also sets`, "value_error");
   }
   const cleared = (field: string): null | undefined => (clear.includes(field) ? null : undefined);
   return {

@@ -1,4 +1,4 @@
-/** The log of calls, and the audit log. */
+/** The request log and the audit log. */
 import { create, type JsonObject } from "@bufbuild/protobuf";
 import {
   LoggedOfferingSchema,
@@ -27,10 +27,10 @@ import { readPage } from "./pages.ts";
 import { confinedTo, workspaceFor } from "./reach.ts";
 
 const DEFAULT_PAGE = 100;
-/** Records of an export that are read from the database at one time. */
+/** Records per database read of an export. */
 const EXPORT_PAGE = 500;
 
-/** What kinds of calls are called in the store; undefined: all of them. */
+/** The store's kinds of calls; undefined means all. */
 const CALLS = {
   [LogKind.UNSPECIFIED]: undefined,
   [LogKind.PREDICT]: "predict",
@@ -45,7 +45,7 @@ const ACTS = { [LogKind.SUPPLY]: "supply", [LogKind.PAYMENT]: "payment", [LogKin
 
 const ACT_KINDS = [LogKind.SUPPLY, LogKind.PAYMENT, LogKind.ADMIN] as const;
 
-/** What is asked of lists and exports alike. */
+/** Filters of lists and exports. */
 type LogRequest = Pick<
   ListLogsRequest,
   "status" | "httpStatus" | "robotId" | "sessionId" | "model" | "provider" | "requestId" | "kind" | "sinceMinutes"
@@ -55,10 +55,10 @@ interface LogQuery extends Omit<LogFilter, "kind"> {
   kind: LogKind;
 }
 
-/** What the log depends on. */
+/** Dependencies of the log. */
 export interface LogDeps {
   sql: Sql;
-  /** Resolves when the calls that were answered here until now are on record. */
+  /** Resolves once the calls that this replica finished so far are recorded. */
   caughtUp(): Promise<unknown>;
 }
 
@@ -125,7 +125,7 @@ export function logService({ sql, caughtUp }: LogDeps): Implementation<typeof Lo
 
 const ACT_ID = /^aud_/;
 
-/** The request that something was named after: what a call names has its letters, and those of a loop's chunks a number behind them. */
+/** The request that an id derives from: the ids of a call share its letters; those of a loop's chunks append a number. */
 const requestOf = (id: string): string => `req${id.replace(/-\d+$/, "").slice(Math.max(0, id.indexOf("_")))}`;
 
 const filterOf = ({
@@ -150,7 +150,7 @@ const filterOf = ({
   requestId,
 });
 
-/** Whether a filter asks for what acts of administration never are. */
+/** Whether a filter can match calls only, never administrative acts. */
 const isOfCalls = ({ status = "done", httpStatus, robotId, sessionId, model, provider }: Omit<LogFilter, "kind">) =>
   status !== "done" || [httpStatus, robotId, sessionId, model, provider].some((each) => each !== undefined);
 
@@ -167,7 +167,7 @@ function recordOfCall(orgId: string, call: CallLog): LogRecord {
   const log = call.log ?? {};
   const attempts = log.attempts ?? [];
   const answered = attempts.find(({ status, offering_id }) => status === "ok" && offering_id === call.offeringId);
-  // Since its arrival; a stretch of a control loop has many.
+  // From its arrival; an interval of a control loop has many chunks.
   const tookMs =
     log.stream_id === undefined && call.latencyMs !== null ? (call.queueMs ?? 0) + call.latencyMs : undefined;
   const isOver = log.deadline_ms !== undefined && tookMs !== undefined && tookMs > log.deadline_ms;
@@ -229,15 +229,15 @@ function recordOfCall(orgId: string, call: CallLog): LogRecord {
   });
 }
 
-/** An offering of a plan that had very many. */
+/** An offering of a plan with too many offerings to store all. */
 interface NamedOnly {
   readonly offering_id: string;
 }
 
-/** What is kept of a call's plan. */
+/** The stored part of a call's plan. */
 async function planOf(sql: Sql, { log }: CallLog): Promise<LoggedPlan | undefined> {
   if (log?.plan === undefined) return undefined;
-  // Only `keepDigests` writes it.
+  // Written only by `keepDigests`.
   const digest = (await findDigest(sql, log.plan)) as PlanDigest | undefined;
   if (digest === undefined) return undefined;
   const ranked = (log.ranks ?? "").split(" ").filter((rank) => rank !== "");
@@ -264,7 +264,7 @@ const recordOfAct = (orgId: string, kind: LogKind, act: ActLog): LogRecord =>
     subject: act.subject,
   });
 
-/** The fields that are there. */
+/** The fields that are present. */
 function present<T extends object>(fields: T): { [K in keyof T]?: NonNullable<T[K]> } {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null && value !== undefined)) as {
     [K in keyof T]?: NonNullable<T[K]>;

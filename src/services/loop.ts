@@ -1,4 +1,4 @@
-/** Running control loops: listed, and shown while they run. */
+/** Running control loops: lists and live views. */
 import { create } from "@bufbuild/protobuf";
 import type { RunningLoop } from "../../gen/limber/v1/loop_pb.ts";
 import {
@@ -18,20 +18,20 @@ import type { Sql } from "../store/database/tx.ts";
 import { readPage } from "./pages.ts";
 import { assertReachable, confinedTo } from "./reach.ts";
 
-/** What the loop RPCs depend on. */
+/** Dependencies of the loop RPCs. */
 export interface LoopDeps {
   sql: Sql;
   live: LiveLoops;
 }
 
-/** How long the other replicas have to answer, in milliseconds. */
+/** Timeout for other replicas' responses, in milliseconds. */
 const SETTLE_MS = 1_000;
-/** A watcher hears something at least this often, in milliseconds, and so knows that its stream lives. */
+/** Longest interval between messages to a watcher, in milliseconds, which shows that the stream is alive. */
 const QUIET_MS = 10_000;
 const DEFAULT_LISTED = 100;
 const DEFAULT_WATCHED = 500;
 
-/** Which loops somebody asks for. */
+/** The filters of a request for loops. */
 interface Wanted {
   readonly orgId?: string | undefined;
   readonly workspaceId?: string | undefined;
@@ -74,7 +74,7 @@ export function loopService({ sql, live }: LoopDeps): Implementation<typeof Loop
         const first = create(LoopsSnapshotSchema, { loops: [...loops], more, replicas, silentReplicas: silent });
         yield create(WatchLoopsResponseSchema, { event: { case: "snapshot", value: first } });
         for (let saidAt = steadyNow(); ; ) {
-          // Who reads slowly asks again when there is room, and gets what is so by then.
+          // A slow reader skips ticks: it gets the current state once it reads again.
           await watch.next(call.signal);
           const before = shown;
           shown = view.now();
@@ -90,18 +90,18 @@ export function loopService({ sql, live }: LoopDeps): Implementation<typeof Loop
   };
 }
 
-/** A change, as all who were shown the same before are told of it. */
+/** A change, shared by all watchers that saw the same earlier tick. */
 interface SharedChange {
   readonly message: WatchLoopsResponse;
   readonly isNews: boolean;
 }
 
-/** What is shown at one tick. What has changed since an earlier one is made, and written, once for all who were shown that. */
+/** The state at one tick. The difference from an earlier tick is computed and encoded once for all watchers that saw it. */
 class ShownLoops {
   readonly loops: readonly RunningLoop[];
-  /** How many there are beside those that are shown. */
+  /** The number of further loops beyond those shown. */
   readonly more: number;
-  /** By loop: the version that is shown. */
+  /** The shown version, by loop. */
   readonly #versions: ReadonlyMap<string, number>;
   readonly #changes = new WeakMap<ShownLoops, SharedChange>();
 
@@ -112,7 +112,7 @@ class ShownLoops {
     this.#versions = new Map(this.loops.map(({ id }) => [id, watch.loops.get(id)?.version ?? 0]));
   }
 
-  /** What is news to those who were shown another tick before. */
+  /** The changes since another tick. */
   since(before: ShownLoops): SharedChange {
     const known = this.#changes.get(before);
     if (known) return known;
@@ -128,7 +128,7 @@ class ShownLoops {
   }
 }
 
-/** What watchers with the same filters share: one picture of each tick. */
+/** Shared by watchers with the same filters: one state per tick. */
 class LoopsView {
   readonly #make: () => ShownLoops;
   readonly #watch: LoopWatch;
@@ -140,7 +140,7 @@ class LoopsView {
     this.#make = make;
   }
 
-  /** What is shown at this tick. */
+  /** The state at this tick. */
   now(): ShownLoops {
     if (this.#shown === undefined || this.#tick !== this.#watch.tick) this.#shown = this.#make();
     this.#tick = this.#watch.tick;
@@ -148,7 +148,7 @@ class LoopsView {
   }
 }
 
-/** By the loops that are watched, which are one object for each organization; then by the filters. They go with it. */
+/** Keyed by the watched loops, one object per organization, then by filters. Collected with that object. */
 const views = new WeakMap<LoopWatch["loops"], Map<string, WeakRef<LoopsView>>>();
 
 function viewOf(
@@ -162,14 +162,14 @@ function viewOf(
   const filters = JSON.stringify([workspaceId ?? null, robotId ?? null, limit]);
   const there = known.get(filters)?.deref();
   if (there) return there;
-  // Those of watchers that have left.
+  // Ticks of disconnected watchers.
   for (const [key, view] of known) if (view.deref() === undefined) known.delete(key);
   const made = new LoopsView(watch, () => new ShownLoops(watch, isWanted, limit));
   known.set(filters, new WeakRef(made));
   return made;
 }
 
-/** The loops that are wanted, the one that was opened first first: ids are in the order of their making. */
+/** The matching loops, oldest first: ids sort by creation. */
 const loopsOf = ({ loops }: LoopWatch, isWanted: (loop: RunningLoop) => boolean): RunningLoop[] =>
   [...loops.values()]
     .map(({ loop }) => loop)
@@ -179,17 +179,17 @@ const loopsOf = ({ loops }: LoopWatch, isWanted: (loop: RunningLoop) => boolean)
 function filterOf({ workspaceId, robotId }: Wanted, call: Call): (loop: RunningLoop) => boolean {
   const own = confinedTo(call);
   if (own !== undefined && (workspaceId ?? own) !== own)
-    throw refuse(Reason.SCOPE_DENIED, "a key of a workspace reaches control loops of that workspace alone");
+    throw refuse(Reason.SCOPE_DENIED, "workspace keys can access only their own workspace's control loops");
   const wanted = workspaceId ?? own;
   return (loop) =>
     (wanted === undefined || loop.workspaceId === wanted) && (robotId === undefined || loop.robotId === robotId);
 }
 
-/** The organization that a call is about: a key's own, or the one that the operator names. */
+/** The organization of a call: the key's own, or the one that the operator names. */
 async function orgOf(sql: Sql, named: string | undefined, call: Call): Promise<string> {
   const { principal } = call;
   const orgId = named ?? (principal.kind === "key" ? principal.orgId : undefined);
-  if (orgId === undefined) throw violation("org_id", "is required from the operator", "missing");
+  if (orgId === undefined) throw violation("org_id", "is required for operator calls", "missing");
   await assertReachable(sql, orgId, call);
   return orgId;
 }

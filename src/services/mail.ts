@@ -1,4 +1,4 @@
-/** Mail: whether it is sent, and a test of it. */
+/** Mail settings, and test mail. */
 import { create } from "@bufbuild/protobuf";
 import {
   GetMailPreferencesResponseSchema,
@@ -19,13 +19,13 @@ import { type Sql, tx } from "../store/database/tx.ts";
 import { mute, mutedOf, newMailId, UNSUBSCRIBE_CONTEXT } from "../store/events/mail.ts";
 import { type Vault, VaultError } from "../vault.ts";
 
-/** What mail depends on. */
+/** Dependencies of mail. */
 export interface MailDeps {
   sql: Sql;
-  /** Undefined where the operator has named no mail server. */
+  /** Undefined if the operator configured no mail server. */
   mailer: Mailer | undefined;
   from: string | undefined;
-  /** By which address people's browsers reach the gateway. */
+  /** The address at which browsers reach the gateway. */
   home: string;
   vault: Vault;
 }
@@ -46,7 +46,7 @@ export function mailService({ sql, mailer, from, home, vault }: MailDeps): Imple
     async sendTestMail({ to: asked }, call) {
       if (mailer === undefined) throw mailUnavailable();
       const to = call.principal.kind === "key" ? await ownAddress(sql, asked, call) : asked;
-      if (to === undefined) throw refuse(Reason.VALIDATION_FAILED, "say where the test goes to", {}, { param: "to" });
+      if (to === undefined) throw refuse(Reason.VALIDATION_FAILED, "`to` is required", {}, { param: "to" });
       const { principal } = call;
       if (principal.kind === "key")
         await tx(sql, (tx) =>
@@ -56,7 +56,12 @@ export function mailService({ sql, mailer, from, home, vault }: MailDeps): Imple
         await mailer.send({ id: newMailId(), to, ...textOfTest(home) });
       } catch (cause) {
         if (!(cause instanceof MailFailed)) throw cause;
-        throw refuse(Reason.MAIL_FAILED, "the mail server did not take it; the gateway's log says why", {}, { cause });
+        throw refuse(
+          Reason.MAIL_FAILED,
+          "the mail server did not accept the message; see the gateway's log",
+          {},
+          { cause },
+        );
       }
       return create(SendTestMailResponseSchema, { to });
     },
@@ -93,44 +98,48 @@ interface Person {
   readonly memberId: string;
 }
 
-/** The person who is signed in: no key turns off what people are told. */
+/** The signed-in user: API keys cannot change a user's mail settings. */
 function personOf({ principal }: Call): Person {
   if (principal.kind !== "key" || principal.session === undefined || principal.userId === undefined)
-    throw refuse(Reason.NOT_FOUND, "nobody is signed in by this call: a person's mail is changed at the console");
+    throw refuse(Reason.NOT_FOUND, "this call has no signed-in user; change mail settings in the console");
   return { orgId: principal.orgId, memberId: principal.userId };
 }
 
 function mutedIn(asked: readonly string[]): string[] {
   const at = asked.findIndex((name) => name !== "*" && !NAMES.includes(name));
-  if (at >= 0) throw violation(`muted.${at}`, "is no event that people are told of by mail", "value_error");
+  if (at >= 0) throw violation(`muted.${at}`, "must be an event that is sent by mail", "value_error");
   return asked.includes("*") ? ["*"] : [...new Set(asked)].sort();
 }
 
-/** Whom a token of a mail names. */
+/** The recipient that a mail's token identifies. */
 function personIn(vault: Vault, token: string): Person {
   if (!/^[A-Za-z0-9_-]+$/.test(token)) throw noSuchToken();
   try {
-    return JSON.parse(vault.open(Buffer.from(token, "base64url"), UNSUBSCRIBE_CONTEXT)) as Person; // sealed by the sender of mail
+    return JSON.parse(vault.open(Buffer.from(token, "base64url"), UNSUBSCRIBE_CONTEXT)) as Person; // sealed by the mail sender
   } catch (thrown) {
     if (thrown instanceof VaultError) throw noSuchToken();
     throw thrown;
   }
 }
 
-const noSuchToken = (): Refusal => refuse(Reason.NOT_FOUND, "the address is none that a mail of this gateway gave");
+const noSuchToken = (): Refusal => refuse(Reason.NOT_FOUND, "this unsubscribe link is invalid");
 
-/** A person's own: nobody else gets mail by a test. */
+/** The caller's own address: test mail goes to no other. */
 async function ownAddress(sql: Sql, asked: string | undefined, { principal }: Call): Promise<string> {
   const member =
     principal.kind === "key" && principal.userId !== undefined
       ? await findMember(sql, principal.orgId, principal.userId)
       : undefined;
   if (!member || (asked !== undefined && asked.toLowerCase() !== member.email.toLowerCase()))
-    throw refuse(Reason.PERMISSION_DENIED, "a test goes to the caller's own address, and a key of no member has none", {
-      needed: [],
-    });
+    throw refuse(
+      Reason.PERMISSION_DENIED,
+      "test mail goes to the caller's own address; use a key that belongs to a member",
+      {
+        needed: [],
+      },
+    );
   return member.email;
 }
 
 const mailUnavailable = (): Refusal =>
-  refuse(Reason.MAIL_UNAVAILABLE, "this gateway sends no mail: its operator has named no mail server");
+  refuse(Reason.MAIL_UNAVAILABLE, "this gateway sends no mail; its operator has configured no mail server");

@@ -1,4 +1,4 @@
-/** Which principal may change which member, and the audit record of it. */
+/** Rules for changes of members by other principals, and their audit records. */
 import { byCall, type Call } from "../call.ts";
 import type { Act } from "../store/account/audit.ts";
 import { mappedRoles } from "../store/account/issuers.ts";
@@ -9,20 +9,20 @@ import { type Authority, authorityOfStanding, refuseBeyond, type StandingAuthori
 import { highestRole, isRoleWithin, ROLE_NAMES } from "./permissions.ts";
 import { refuseStandingBeyond } from "./reach.ts";
 
-/** What a member has of the organization. */
+/** A member's role and workspaces in the organization. */
 const standingOf = ({ id, role, workspaceIds }: MemberRecord): StandingAuthority => ({
   role,
   workspaceIds,
   userId: id,
 });
 
-/** Refuses to change a member that holds more permissions than the principal. */
+/** Refuses to change a member with more permissions than the principal. */
 export const assertMayChange = (sql: Queryable, member: MemberRecord, giver: Authority | undefined): Promise<void> =>
   refuseStandingBeyond(sql, member.orgId, standingOf(member), giver);
 
 /**
- * Refuses to remove or deactivate a member who holds more permissions than the giver, or who is of other workspaces. No other limit of a key
- * keeps it from that: a member that leaves an organization gains nothing.
+ * Refuses to remove or deactivate a member with more permissions than the giver, or with other workspaces. A key's other limits don't
+ * matter here: a member that leaves an organization gains nothing.
  */
 export async function assertMayEnd(sql: Queryable, member: MemberRecord, giver: Authority | undefined): Promise<void> {
   if (!giver) return;
@@ -30,7 +30,7 @@ export async function assertMayEnd(sql: Queryable, member: MemberRecord, giver: 
   refuseBeyond({ ...giver, permissions, workspaces }, giver);
 }
 
-/** An act on a member or a group, for the log. */
+/** The audit record of an act on a member or a group. */
 export const actOn = (
   { id, orgId }: { id: string; orgId: string },
   action: string,
@@ -38,19 +38,18 @@ export const actOn = (
   details: Act["details"] = {},
 ): Act => ({ ...byCall(call), orgId, action, subject: id, details });
 
-// What happens to a member's keys when the role changes.
+// Effects of a role change on the member's keys.
 
 /**
- * Sets a member's role: the highest that the member's groups give, or else the one that was assigned. The owner's role is only ever assigned,
- * and stays in whatever groups the member is. Refuses a role that exceeds the giver's authority. Returns the member afterwards. The caller
- * holds `lockMembers`.
+ * Sets a member's role: the highest of the member's groups, or else the assigned one. The owner role is only ever assigned, and groups
+ * don't change it. Refuses a role beyond the giver's authority. Returns the changed member. The caller must hold `lockMembers`.
  */
 export async function settleRole(tx: Tx, member: MemberRecord, giver: Authority | undefined): Promise<MemberRecord> {
   const [settled] = await settleRoles(tx, [member], giver);
   return settled ?? member;
 }
 
-/** The same for several members of one organization. */
+/** Does the same for several members of one organization. */
 export async function settleRoles(
   tx: Tx,
   members: readonly MemberRecord[],
@@ -74,8 +73,8 @@ export async function settleRoles(
 }
 
 /**
- * Lets a member act in another role from now on, with those of the member's keys that act in the old one or in one beyond the new.
- * Refuses with `last_owner` where the organization would have no owner. The caller holds `lockMembers`.
+ * Changes a member's role, and that of the member's keys that have the old role or one beyond the new role. Refuses with `last_owner` if the
+ * organization would have no owner. The caller must hold `lockMembers`.
  */
 async function actIn(tx: Tx, member: MemberRecord, role: string): Promise<MemberRecord> {
   if (role !== "owner") await assertOwnerRemains(tx, member);
@@ -84,11 +83,11 @@ async function actIn(tx: Tx, member: MemberRecord, role: string): Promise<Member
   return changeMember(tx, member.id, { role });
 }
 
-// E-mail addresses, read the same way everywhere. An address that two parsers could read differently is invalid.
+// E-mail addresses, parsed the same way everywhere. An address that two parsers could read differently is invalid.
 
 /**
- * A plain addr-spec of RFC 5322: one `@`, no quotes, no comments, no display name; letters of any script before the `@` (RFC 6531). Invitations
- * and sign-in take less, by the schema's rule `email`.
+ * A plain addr-spec of RFC 5322: one `@`, no quotes, comments or display name; letters of any script before the `@` (RFC 6531). The schema's
+ * rule `email` is stricter for invites and sign-in.
  */
 const ADDRESS =
   /^[\p{L}\p{M}\p{N}.!#$%&'*+/=?^_`{|}~-]+@([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*)$/iu;
@@ -96,5 +95,5 @@ const ADDRESS =
 /** Whether a text is a plain e-mail address. */
 export const isEmail = (text: string): boolean => ADDRESS.test(text);
 
-/** The domain of an e-mail address, in lower case; empty where the text is no plain address. */
+/** The domain of an e-mail address, in lower case; empty if the text is no plain address. */
 export const domainOf = (email: string): string => ADDRESS.exec(email)?.[1]?.toLowerCase() ?? "";

@@ -63,7 +63,7 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
   const own = publicUrl === undefined ? undefined : new URL(publicUrl).origin;
   /**
    * Refuses a `resource` that does not identify this gateway: another server could use the key to call here. RFC 8707 section 2 requires an
-    * absolute address without a fragment, and a refusal of every unknown resource.
+   * absolute address without a fragment, and a refusal of every unknown resource.
    */
   const assertTarget = (resource: string | undefined, call: Call): void => {
     if (resource === undefined) return;
@@ -204,7 +204,7 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
 
 /**
  * The gateway's origin as a caller knows it if the operator configured none: the page's own origin, or the host in the request. Whether a
-  * proxy encrypts the connection of a key's caller is unknown, so the target's scheme is used.
+ * proxy encrypts the connection of a key's caller is unknown, so the target's scheme is used.
  */
 function homeOf({ browser, host }: Call, { protocol }: URL): string | undefined {
   if (browser !== undefined) return browser.origin;
@@ -213,41 +213,41 @@ function homeOf({ browser, host }: Call, { protocol }: URL): string | undefined 
   return isWeb && host !== undefined && URL.canParse(home) ? new URL(home).origin : undefined;
 }
 
-/** A refusal that leaves the transaction what it did. */
+/** A refusal that still commits the transaction's writes. */
 const unfit = (text: string, orgId?: string): { refusal: Refusal; orgId: string | undefined } => ({
   refusal: refuse(Reason.INVALID_GRANT, text),
   orgId,
 });
 
-/** What stands in the place of a secret where a client has none, or there is no client: all comparisons take the same path. */
+/** Stands in for the secret of a client that has none or does not exist, so that every comparison takes the same path. */
 const NO_SECRET = Buffer.alloc(32);
 
-/** The client that calls, once it has proved itself by its method. */
+/** Authenticates the calling client by its registered method. */
 async function proven(sql: Queryable, id: string | undefined, secret: string | undefined): Promise<ClientRecord> {
   const client = id === undefined ? undefined : await findClient(sql, id);
   const given = secret === undefined ? NO_SECRET : hashSecret(secret);
   const same = timingSafeEqual(given, client?.secretHash ?? NO_SECRET);
-  // A client that can keep no secret must send none.
-  if (!client || !same) throw refuse(Reason.INVALID_CLIENT, "the client is not known here, or its secret is wrong");
+  // A public client must send no secret.
+  if (!client || !same) throw refuse(Reason.INVALID_CLIENT, "unknown client, or wrong client secret");
   return client;
 }
 
-/** What does not fit between a code and what came with it. */
+/** Checks that a code is unexpired and matches its redirect address and verifier. Returns the fault, if any. */
 function faultOf({ redirectUri, challenge, endsMs }: Consent, redirect: string, verifier: string): string | undefined {
-  if (endsMs <= now()) return "the code's time is over";
-  if (!isSameRedirect(redirect, redirectUri)) return "the redirect_uri is not the one that the code went to";
-  if (!VERIFIER.test(verifier)) return "the code_verifier is no verifier";
+  if (endsMs <= now()) return "`code` has expired";
+  if (!isSameRedirect(redirect, redirectUri)) return "`redirect_uri` differs from the one that received the code";
+  if (!VERIFIER.test(verifier)) return "`code_verifier` is malformed";
   const made = Buffer.from(hash("sha256", verifier, "base64url"));
   const told = Buffer.from(challenge);
   return made.length === told.length && timingSafeEqual(made, told)
     ? undefined
-    : "the code_verifier does not fit the code_challenge";
+    : "`code_verifier` does not match `code_challenge`";
 }
 
 /** RFC 7636 section 4.1. */
 const VERIFIER = /^[A-Za-z0-9\-._~]{43,128}$/;
 
-/** The member and the role of the exchanged key: undefined where the consenting member may not call any more. */
+/** The member and role of the exchanged key; undefined if the consenting member may no longer call. */
 async function standingOf(
   tx: Tx,
   { orgId, consentedBy }: Consent,

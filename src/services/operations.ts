@@ -1,4 +1,4 @@
-/** Whether the gateway lives, and whether it should receive traffic. */
+/** Health, readiness and status of the gateway, and operator actions on models and offerings. */
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import {
   BreakerState,
@@ -31,35 +31,35 @@ import { countJobs } from "../store/jobs/jobs.ts";
 import { countReplicas, forceCircuit } from "../store/replicas/replicas.ts";
 import type { LiveSupply } from "../supply/live-supply.ts";
 
-/** What there is to know about this instance. */
+/** The state of this replica. */
 interface OperationsDeps {
   sql: Sql;
   supply: LiveSupply;
-  /** Why the instance should not receive traffic; undefined when it should. */
+  /** Why this replica should receive no traffic; undefined if it should. */
   unready(): Refusal | undefined;
-  /** What the operator should look at. */
+  /** Conditions that need the operator's attention. */
   warnings(): readonly string[];
-  /** What is kept in memory, and how often it served since the start. */
+  /** Sizes and hits of the caches since the start. */
   cache(): { entries: number; hits: number; misses: number };
-  /** What this deployment has. */
+  /** The features of this deployment. */
   setup: PlatformSetup;
 }
 
-/** The least time between the notice of a model's retirement and the retirement. */
+/** The minimum time between the notice of a model's retirement and the retirement. */
 const NOTICE_S = 90 * 86_400;
-/** Organizations with a call to the model in this time are notified. */
+/** Organizations that called the model within this time are notified. */
 const USED_FOR_DAYS = 30;
 
-/** An operator's override as the store spells it; without one the breaker is free. */
+/** The store's values of an operator's override; without one the breaker decides. */
 const FORCED: Readonly<Partial<Record<BreakerState, "open" | "closed">>> = {
   [BreakerState.FORCED_OPEN]: "open",
   [BreakerState.FORCED_CLOSED]: "closed",
 };
 
-/** Milliseconds after which a database counts as stalled; the status must not stall with it. */
+/** Milliseconds after which the database counts as stalled; the status must not stall with it. */
 const PATIENCE_MS = 250;
 
-/** What `read` answers, or what it answered last, `first` before that, where it takes long or fails. */
+/** Returns the result of `read`. If it is slow or fails, returns the previous result, or initially `first`. */
 function remembered<T>(read: () => Promise<T>, first: T): () => Promise<T> {
   let last = first;
   let reading: Promise<T> | undefined;
@@ -98,7 +98,7 @@ export function operationsService({
       });
       return create(GetHealthResponseSchema, {
         status: "ok",
-        // Placeholders are no supply, so whatever is live is real.
+        // Placeholder offerings don't count as supply.
         inference: supply.live.length > 0 ? "real" : "simulated",
         version: API_VERSION,
         ...(principal.kind === "admin" && { detail }),
@@ -134,12 +134,12 @@ export function operationsService({
     async deprecateModel({ owner, name, sunsetAt }, call) {
       const model = `${owner}/${name}`;
       if (sunsetAt < nowSeconds() + NOTICE_S)
-        throw violation("sunset_at", "must be at least 90 days ahead", "greater_than_equal");
+        throw violation("sunset_at", "must be at least 90 days in the future", "greater_than_equal");
       return tx(sql, async (tx) => {
         const announced = await announceSunset(tx, model, { sunsetAt, atMs: now(), usedForDays: USED_FOR_DAYS });
-        if (!announced) throw refuse(Reason.MODEL_NOT_FOUND, `there is no model ${model}`);
+        if (!announced) throw refuse(Reason.MODEL_NOT_FOUND, `model ${model} not found`);
         if (announced.sunsetAt > sunsetAt)
-          throw violation("sunset_at", "must not be before what was announced", "greater_than_equal");
+          throw violation("sunset_at", "must not be before the announced date", "greater_than_equal");
         const happening = { case: "modelDeprecated", value: { model, sunsetAt } } as const;
         for (const orgId of announced.users) await emit(tx, orgId, happening);
         const { deprecatedAt, users, suppliers } = announced;
@@ -152,7 +152,7 @@ export function operationsService({
     async forceCircuit({ offeringId, state, reason }, call) {
       await tx(sql, async (tx) => {
         const circuit = await forceCircuit(tx, offeringId, FORCED[state]);
-        if (!circuit) throw refuse(Reason.NOT_FOUND, `there is no offering ${offeringId}`);
+        if (!circuit) throw refuse(Reason.NOT_FOUND, `offering ${offeringId} not found`);
         await audit(tx, {
           ...byCall(call),
           orgId: circuit.orgId,
@@ -166,7 +166,7 @@ export function operationsService({
   };
 }
 
-/** What a deployment may have or not. */
+/** Optional features of a deployment. */
 interface PlatformSetup {
   readonly nats: boolean;
   readonly payments: boolean;
@@ -174,7 +174,7 @@ interface PlatformSetup {
   readonly scenarioPacks: boolean;
 }
 
-/** What can be done here, by name. */
+/** The supported features, by name. */
 const featuresOf = ({ nats, payments, publicSignup, scenarioPacks }: PlatformSetup): Record<string, boolean> => ({
   act_stream: true,
   batch: true,
@@ -187,7 +187,7 @@ const featuresOf = ({ nats, payments, publicSignup, scenarioPacks }: PlatformSet
   webhooks: true,
 });
 
-/** What no call may exceed. */
+/** The limits of calls. */
 const LIMITS: Readonly<Record<string, number>> = {
   batch_items: 1_000,
   batch_bytes: 64 << 20,
@@ -199,7 +199,7 @@ const LIMITS: Readonly<Record<string, number>> = {
   session_silence_s: 900,
 };
 
-// How the providers do, as this replica has measured them.
+// Provider status, as measured by this replica.
 
 const STATES: Readonly<Record<OfferingHealth["breaker"]["state"], BreakerState>> = {
   closed: BreakerState.CLOSED,
@@ -209,11 +209,11 @@ const STATES: Readonly<Record<OfferingHealth["breaker"]["state"], BreakerState>>
   forced_closed: BreakerState.FORCED_CLOSED,
 };
 
-/** Shares of calls that have to succeed. Source: decisions, section 9. */
+/** Required success rates of calls. Source: decisions, section 9. */
 const HEALTHY = 0.95;
 const DEGRADED = 0.8;
 
-/** The status of all providers, by name, beside the rest of the answer; placeholders are no supply. */
+/** The status of all providers by name, without placeholders. */
 function statusOf(
   figures: Iterable<OfferingHealth>,
   rest: MessageInitShape<typeof GetStatusResponseSchema>,
@@ -256,7 +256,7 @@ function recordOf({
     state: STATES[breaker.state],
     tier: tierOf(breaker.state, 1 - failureRate),
     failureRate5m: roundShare(failureRate),
-    // Another replica's failures may have opened it; what opened it failed at least once.
+    // Another replica's failures may have opened the breaker; then at least one call failed.
     consecutiveFailures: Math.max(breaker.consecutive, breaker.elsewhere.consecutive, resting ? 1 : 0),
     ...(resting && { openedAt: unixSeconds(breaker.openedAt), retryAt: unixSeconds(breaker.retryAt) }),
     ...(lastFailure !== undefined && { lastErrorCode: lastFailure }),
@@ -274,7 +274,7 @@ function tierOf(state: OfferingHealth["breaker"]["state"], success: number): Hea
   return success < HEALTHY ? HealthTier.DEGRADED : HealthTier.HEALTHY;
 }
 
-/** A moment of the steady clock as the world dates it. */
+/** Converts a monotonic time to wall-clock time. */
 const unixSeconds = (steadyMs: number): number => Math.round((now() + steadyMs - steadyNow()) / 1000);
 
 const roundShare = (share: number): number => Math.round(share * 1e5) / 1e5;

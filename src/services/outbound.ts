@@ -1,4 +1,4 @@
-/** Outbound supply: model servers that dial the gateway, and are called on their own stream. */
+/** Outbound supply: model servers that connect to the gateway and serve calls on their own stream. */
 import { create } from "@bufbuild/protobuf";
 import {
   type OutboundService,
@@ -13,11 +13,11 @@ import type { Sql } from "../store/database/tx.ts";
 import type { OutboundConnection, OutboundHub, OutboundQuestion } from "../upstream/limber-outbound.ts";
 import { ownProvider } from "./supply/declare.ts";
 
-/** What outbound supply depends on. */
+/** Dependencies of outbound supply. */
 export interface OutboundDeps {
   sql: Sql;
   hub: OutboundHub;
-  /** Resolves when the other replicas can know which servers are registered here. */
+  /** Resolves once the other replicas can know the servers that are registered here. */
   announced(): Promise<void>;
 }
 
@@ -50,18 +50,18 @@ class OutboundRegistration implements StreamHandler<ServeRequest> {
   hear({ message }: ServeRequest): void {
     if (message.case === undefined) return;
     if (message.case === "hello") {
-      if (this.#greeted) throw violation("hello", "comes once, as the first message", "unexpected");
+      if (this.#greeted) throw violation("hello", "must be sent only once, as the first message", "unexpected");
       this.#greeted = true;
       void this.#greet(message.value.provider);
       return;
     }
     if (!this.#registered)
-      throw violation("hello", "has to be the first message; wait for `welcome` before others", "missing");
+      throw violation("hello", "must be the first message; wait for `welcome` before sending others", "missing");
     try {
       this.#registered.connection.hear(message);
     } catch (thrown) {
       if (!(thrown instanceof UpstreamFailure)) throw thrown;
-      throw violation("call_id", "answers a call that was never made", "unexpected");
+      throw violation("call_id", "does not match any call", "unexpected");
     }
   }
 
@@ -77,7 +77,7 @@ class OutboundRegistration implements StreamHandler<ServeRequest> {
     this.#speaker.end(refusal);
   }
 
-  /** The server is gone, or has to go. */
+  /** Ends the stream, because the server disconnected or must disconnect. */
   leave(): void {
     this.#gone = true;
     if (this.#registered) this.#deps.hub.unregister(this.#registered.provider, this.#registered.connection);
@@ -98,7 +98,7 @@ class OutboundRegistration implements StreamHandler<ServeRequest> {
           speaker.end(
             refuse(
               Reason.NOT_READY,
-              "dial again: this stream was replaced, or the gateway closes",
+              "this stream was replaced, or the gateway is shutting down; connect again",
               {},
               { retryAfter: 1 },
             ),

@@ -1,22 +1,22 @@
-/** One page of a list: what every response of a list says beside its data. */
+/** Pages of lists: the fields that every list response has beside its data. */
 import { violation } from "../contracts/contract.ts";
 
-/** How many elements a page has where the request does not say. */
+/** The default page size. */
 export const DEFAULT_PAGE = 50;
 
-/** A page of a list; all but `records` are fields of the response message. */
+/** A page of a list. All fields except `records` are fields of the response message. */
 export interface Page<T> {
   records: T[];
   object: "list";
-  /** Whether there are more after these. */
+  /** Whether another page follows. */
   hasMore: boolean;
-  /** What the next page's request sends as its cursor; absent on the last page. */
+  /** The cursor for the next page's request; absent on the last page. */
   nextCursor?: string;
 }
 
 /**
- * Reads a page of `limit` elements. `read` answers the first elements after the request's cursor, at most as many as it is asked for: one more
- * than the page has, which tells whether another page follows. `cursorOf` answers the cursor that follows an element.
+ * Reads a page of `limit` elements. `read` returns up to the requested number of elements after the request's cursor. One more element is
+ * requested than the page has, to learn whether another page follows. `cursorOf` returns the cursor after an element.
  */
 export async function readPage<T>(
   limit: number,
@@ -30,7 +30,7 @@ export async function readPage<T>(
   return { records, object: "list", hasMore, ...(hasMore && last !== undefined && { nextCursor: cursorOf(last) }) };
 }
 
-/** The same of a short list that is in memory, all of it where no limit is given; `keyOf` is what it is ordered by, and the cursor that follows an element. */
+/** Does the same for a short list in memory, complete if no limit is given. `keyOf` is both the sort key and the cursor of an element. */
 export const pageIn = <T>(
   all: readonly T[],
   { limit = all.length, cursor = "" }: { readonly limit?: number | undefined; readonly cursor?: string | undefined },
@@ -42,13 +42,13 @@ export const pageIn = <T>(
 
 const NAMED = "name_";
 
-/** The cursor of an element that a list is ordered by the name of: a text that no caller takes for a name. */
+/** The cursor after an element of a list that is sorted by name: opaque, so that callers don't take it for a name. */
 export const cursorOfName = (name: string): string => NAMED + Buffer.from(name).toString("base64url");
 
-/** The name in such a cursor, and the empty one where there is none. Refuses (422) what was never one. */
+/** The name in such a cursor; empty if there is none. Refuses other text with 422. */
 export function nameOfCursor(cursor: string | undefined): string {
   if (cursor === undefined) return "";
   const name = Buffer.from(cursor.slice(NAMED.length), "base64url").toString();
-  if (cursorOfName(name) !== cursor) throw violation("cursor", "is not the next_cursor of a page", "value_error");
+  if (cursorOfName(name) !== cursor) throw violation("cursor", "must be the `next_cursor` of a page", "value_error");
   return name;
 }

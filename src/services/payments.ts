@@ -100,7 +100,7 @@ const LIFE_S = 23 * 3600;
 
 /**
  * Opens a checkout, or returns the one that the same idempotency key opened. Refuses an amount with fractional cents with
-  * `validation_failed`, and an idempotency key that was used for a different request with `idempotency_conflict`.
+ * `validation_failed`, and an idempotency key that was used for a different request with `idempotency_conflict`.
  */
 export async function openCheckout({ sql, processor }: PaymentDeps, wish: PaymentRequest): Promise<PaymentRecord> {
   const { orgId, keyId, successUrl, cancelUrl, idempotencyKey, actor, requestId } = wish;
@@ -143,7 +143,7 @@ export async function reconcile(deps: PaymentDeps, payment: PaymentRecord, by: B
 
 /**
  * Charges an automatic payment, or reads the outcome of an earlier charge, and applies it. The payment id is the idempotency key, so the
-  * processor returns an existing charge. Nothing is charged once the processor may have dropped that key.
+ * processor returns an existing charge. Nothing is charged once the processor may have dropped that key.
  */
 async function charge(deps: PaymentDeps, payment: PaymentRecord, by: By): Promise<void> {
   const { id: paymentId, amountMicro, customerId = "", methodId = "", intentId, expiresAt } = payment;
@@ -503,9 +503,7 @@ export class AutoTopUps {
       if (method !== undefined) await processor.charges.forget(method);
       if (method !== undefined || isOver) await noteForgotten(sql, id);
     } catch (thrown) {
-      warn(
-        `could not delete the payment method of a deleted organization; trying again: ${textOf(thrown)}`,
-      );
+      warn(`could not delete the payment method of a deleted organization; trying again: ${textOf(thrown)}`);
     }
   }
 
@@ -561,6 +559,7 @@ function checked(text: string, field: string): string {
   const secure = url?.protocol === "https:" || (url?.protocol === "http:" && LOOPBACK.has(url.hostname));
   if (!url || !secure || !/^https?:\/\/[^/\\]/i.test(text))
     throw violation(field, "must be an https:// address, or http:// on loopback", "url");
-  if (url.username !== "" || url.password !== "") throw violation(field, "must not contain a user name or password", "url");
+  if (url.username !== "" || url.password !== "")
+    throw violation(field, "must not contain a user name or password", "url");
   return text;
 }

@@ -1,12 +1,12 @@
-/** Which role holds which permission: the one table that the gate enforces and `GET /v1/permissions` shows. */
+/** Which role holds which permission: the one table that the gate enforces and `GET /v1/permissions` returns. */
 import { type DescMethod, getOption } from "@bufbuild/protobuf";
 import { type Rpc, rpc, WorkspaceReach } from "../../gen/limber/edge/v1/options_pb.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 
-/** The roles, highest first: where several could apply to a person, the first one does. */
+/** The roles, highest first. If several apply to a member, the first one counts. */
 export const ROLES = [
-  { id: "owner", name: "Owner", description: "Holds every permission, and hands the organisation on." },
-  { id: "admin", name: "Admin", description: "Runs the organisation: members, workspaces, keys, settings." },
+  { id: "owner", name: "Owner", description: "Holds every permission, and hands the organization on." },
+  { id: "admin", name: "Admin", description: "Runs the organization: members, workspaces, keys, settings." },
   { id: "developer", name: "Developer", description: "Builds on the models, with keys of their own." },
   { id: "operator", name: "Operator", description: "Runs robots, and makes no keys." },
   { id: "billing", name: "Billing", description: "Pays, and sees what was used." },
@@ -20,10 +20,10 @@ export type Role = (typeof ROLES)[number]["id"];
 /** The names of the roles, highest first. */
 export const ROLE_NAMES: readonly Role[] = ROLES.map(({ id }) => id);
 
-/** How far a permission reaches: over all of the organization, or over what is the caller's own. */
+/** The reach of a permission: the complete organization, or the caller's own resources. */
 export type Reach = "all" | "own";
 
-/** The columns of the table below, in this order: `+` holds it, `o` holds it for the member's own, `-` does not. */
+/** The columns of the table below, in this order: `+` grants it, `o` grants it for the member's own resources, `-` does not grant it. */
 const COLUMNS: readonly Role[] = ["owner", "admin", "developer", "operator", "billing", "viewer", "supplier"];
 
 const TABLE: readonly (readonly [permission: string, holders: string, description: string])[] = [
@@ -39,34 +39,34 @@ const TABLE: readonly (readonly [permission: string, holders: string, descriptio
   ["logs.read", "++++-+-", "See the log of requests."],
   ["logs.export", "+++----", "Take the log of requests out as a file."],
   ["usage.read", "++++++-", "See what was used and what it cost."],
-  ["events.read", "+++--+-", "Hear the events of the organisation as they happen."],
+  ["events.read", "+++--+-", "Hear the events of the organization as they happen."],
   ["webhooks.read", "+++--+-", "See webhooks."],
   ["webhooks.write", "+++----", "Register, test and delete webhooks."],
   ["broadcast.read", "+++--+-", "See targets of spans."],
   ["broadcast.write", "+++----", "Register, test and delete targets of spans."],
   ["workspaces.read", "++++++-", "See workspaces."],
   ["workspaces.write", "++-----", "Make, change and delete workspaces."],
-  ["settings.read", "++++++-", "See the organisation's settings."],
-  ["settings.write", "++-----", "Change the organisation's settings."],
+  ["settings.read", "++++++-", "See the organization's settings."],
+  ["settings.write", "++-----", "Change the organization's settings."],
   ["members.read", "++-----", "See members."],
   ["members.write", "++-----", "Invite and remove members, and change their roles."],
   ["scim.read", "++-----", "Read users and groups as an identity provider."],
   ["scim.write", "++-----", "Push users and groups as an identity provider."],
-  ["issuers.read", "++-----", "See the identity providers that sign people in, and the organisation's e-mail domains."],
+  ["issuers.read", "++-----", "See the identity providers that sign people in, and the organization's e-mail domains."],
   ["issuers.write", "+------", "Set up and delete identity providers that sign people in."],
   ["oauth.clients", "++-----", "Make and delete OAuth clients."],
   ["audit.read", "++-----", "See who did what."],
   ["billing.read", "++--+--", "See the balance, payments and invoices."],
   ["billing.write", "+---+--", "Pay, and change how payments are made."],
-  ["supply.read", "++---++", "See the organisation's own offerings."],
+  ["supply.read", "++---++", "See the organization's own offerings."],
   ["supply.write", "++----+", "Register providers, declare models, verify offerings."],
   ["robots.read", "++++-+-", "See robots, and the control loops that run."],
   ["robots.write", "++++---", "Write robots down, and forget them."],
   ["robots.stop", "++++---", "Stop robots at once."],
   ["robots.arm", "++-+---", "Arm robots for agents."],
-  ["org.transfer", "+------", "Hand the organisation on to another owner."],
-  ["org.export", "+------", "Export everything of the organisation."],
-  ["org.delete", "+------", "Delete the organisation."],
+  ["org.transfer", "+------", "Hand the organization on to another owner."],
+  ["org.export", "+------", "Export everything of the organization."],
+  ["org.delete", "+------", "Delete the organization."],
 ];
 
 const REACHES: Readonly<Record<string, Reach | undefined>> = { "+": "all", o: "own" };
@@ -78,18 +78,18 @@ const reaches: ReadonlyMap<string, ReadonlyMap<string, Reach | undefined>> = new
   ]),
 );
 
-/** Every permission of the table, with what it lets one do; the schema may ask for no other. */
+/** Every permission of the table with its description. The schema can require no other. */
 export const PERMISSIONS: readonly { readonly id: string; readonly description: string }[] = TABLE.map(
   ([id, , description]) => ({ id, description }),
 );
 
-/** How far a role holds a permission; undefined where it does not. A permission that the table lacks is held by no role. */
+/** The reach of a role's permission; undefined if the role lacks it, or the table does. */
 export const reachOf = (role: string, permission: string): Reach | undefined => reaches.get(permission)?.get(role);
 
-/** Whether a role holds a permission at all. */
+/** Whether a role has a permission at all. */
 export const holds = (role: string, permission: string): boolean => reachOf(role, permission) !== undefined;
 
-/** Whether a role may do no more than another: a member in `role` hands out no role that is not within it. */
+/** Whether a role has no more permissions than another. A member cannot assign a role beyond the member's own. */
 export function isRoleWithin(inner: string, role: string): boolean {
   if (inner === "owner" && role !== "owner") return false;
   return PERMISSIONS.every(({ id }) => {
@@ -98,15 +98,15 @@ export function isRoleWithin(inner: string, role: string): boolean {
   });
 }
 
-/** The highest of some roles; undefined where there is none. */
+/** The highest of several roles; undefined if there is none. */
 export const highestRole = (roles: Iterable<string>): Role | undefined => {
   const held = new Set(roles);
   return ROLE_NAMES.find((role) => held.has(role));
 };
 
 /**
- * How far a caller holds a permission: by its role, where its key was made with a list of permissions (an OAuth key) no further than that
- * list, and where it descends from other keys no further than all of these.
+ * The reach of a caller's permission: that of its role, limited by the key's own list of permissions (OAuth keys) and by all of its
+ * ancestors.
  */
 export function callersReach(
   caller: {
@@ -125,25 +125,25 @@ export function callersReach(
   return reachOf(caller.role, permission);
 }
 
-/** Who calls, as far as it says what they may call. */
+/** The fields of a caller that determine which calls it may make. */
 export interface Caller {
   readonly role: string;
   readonly userId?: string | undefined;
   readonly permissions?: readonly string[] | undefined;
   readonly held?: ReadonlyMap<string, string> | undefined;
-  /** Contracts; all when empty. */
+  /** Contracts; empty means all. */
   readonly scopes: readonly string[];
-  /** The workspace that the key is confined to. */
+  /** The workspace of a workspace key. */
   readonly workspaceId?: string | undefined;
 }
 
-/** Why a good key may not make a call; undefined where it may. */
+/** Why a valid key cannot make a call; undefined if it can. */
 export function denialOf(
   key: Caller,
   rule: Pick<Rpc, "permission" | "own" | "scope" | "workspaces">,
 ): Refusal | undefined {
   const reach = rule.permission === "" ? "all" : callersReach(key, rule.permission);
-  // A key that belongs to no member has nothing of its own, but sees itself.
+  // A key without a member has no own resources, but can read itself.
   const hasOwn = key.userId !== undefined || rule.permission === "keys.read";
   if (reach === undefined || (reach === "own" && !(rule.own && hasOwn))) {
     const needed = [rule.permission];
@@ -156,9 +156,9 @@ export function denialOf(
 }
 
 const OF_THE_ORGANISATION =
-  "this call is about the whole organization, and this key is of a workspace: it needs a key of the organization";
+  "this call concerns the complete organization; use an organization key instead of a workspace key";
 
-/** Refuses a key that may not make a call itself, where another call would have it made. */
+/** Refuses a key that would make another call indirectly that it cannot make itself. */
 export function assertMayCall(key: Caller, method: DescMethod): void {
   const denial = denialOf(key, getOption(method, rpc));
   if (denial) throw denial;

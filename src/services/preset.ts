@@ -1,4 +1,4 @@
-/** Presets: request configurations that an organization saves under a name. */
+/** Presets: named request configurations of an organization. */
 import { create, toJson } from "@bufbuild/protobuf";
 import { type Preset, type PresetConfig, PresetConfigSchema, PresetSchema } from "../../gen/limber/v1/preset_pb.ts";
 import {
@@ -17,7 +17,7 @@ import { deletePreset, putPreset } from "../store/account/settings.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import { cursorOfName, DEFAULT_PAGE, nameOfCursor, readPage } from "./pages.ts";
 
-/** What presets depend on. */
+/** Dependencies of presets. */
 export interface PresetDeps {
   sql: Sql;
   book: PresetCache;
@@ -71,7 +71,7 @@ export function presetService({ sql, book }: PresetDeps): Implementation<typeof 
   };
 }
 
-/** A configuration that contradicts nothing, its fallback chain in one place. What depends on supply is looked at by each call. */
+/** Validates a configuration for contradictions. Each call checks what depends on supply. */
 function soundConfig(config: PresetConfig): PresetConfig {
   refuseConflicts(config.provider);
   if (config.actionSpace !== undefined) knownActionSpace(config.actionSpace);

@@ -1,4 +1,4 @@
-/** Whose organizations a call reaches, and what its caller may give away. */
+/** The organizations and workspaces that a call can access, and the authority that its caller can grant. */
 import { type Call, keyOf } from "../call.ts";
 import { Reason, refuse } from "../errors.ts";
 import { findKey } from "../store/account/keys.ts";
@@ -13,23 +13,23 @@ import {
   type StandingAuthority,
 } from "./authority.ts";
 
-/** The operator reaches every organization; a key reaches its own, and all others look as if they did not exist. */
+/** The operator can access every organization; a key only its own, and all others look as if they did not exist. */
 export async function assertReachable(sql: Sql, orgId: string, { principal }: Call): Promise<void> {
   const own = principal.kind !== "key" || principal.orgId === orgId;
   if (!own || !(await findOrg(sql, orgId))) throw refuse(Reason.NOT_FOUND, "organization not found");
 }
 
-/** The authority of a call's key as the database has it now; undefined for the operator, who may give anything. */
+/** The authority of a call's key, read from the database now; undefined for the operator, who can grant anything. */
 export async function giverOf(sql: Queryable, { principal }: Call): Promise<Authority | undefined> {
   if (principal.kind !== "key") return undefined;
   const key = await findKey(sql, principal.keyId);
-  if (!key) throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
+  if (!key) throw refuse(Reason.INVALID_API_KEY, "invalid API key");
   return givingAuthorityOf(key);
 }
 
 /**
- * Refuses to give a member a standing that exceeds the giver's authority. What a member cannot be confined to, such as models or a budget, a
- * key that is confined to it cannot give.
+ * Refuses to give a member a standing beyond the giver's authority. A key that is limited in a dimension that members don't have, such as
+ * models or a budget, cannot give it either.
  */
 export async function refuseStandingBeyond(
   sql: Queryable,
@@ -43,21 +43,21 @@ export async function refuseStandingBeyond(
   refuseBeyond(authorityOfStanding(standing, settings), giver);
 }
 
-// How far a key of a workspace reaches: to what is of that workspace, where others of the organization reach all.
+// Access of workspace keys: only their workspace's resources. Other keys can access the complete organization.
 
-/** The workspace that a call is confined to; undefined for the operator, and for a key that reaches all of its organization. */
+/** The workspace that a call is limited to; undefined for the operator and for organization keys. */
 export const confinedTo = ({ principal }: Call): string | undefined =>
   principal.kind === "key" ? principal.workspaceId : undefined;
 
-/** The workspace that something new is of: the one asked for, else the key's own. Refuses a key of a workspace another one. */
+/** The workspace of a new resource: the requested one, or else the key's own. Refuses a workspace key that requests another one. */
 export function workspaceFor(call: Call, asked: string | undefined, what: string): string | undefined {
   const own = keyOf(call).workspaceId;
   if (own !== undefined && (asked ?? own) !== own)
-    throw refuse(Reason.SCOPE_DENIED, `a key of a workspace reaches ${what} of that workspace alone`);
+    throw refuse(Reason.SCOPE_DENIED, `workspace keys can access only their own workspace's ${what}`);
   return asked ?? own;
 }
 
-/** Whether something of this workspace, or of none, is there for the caller. */
+/** Whether the caller can access resources of this workspace, or of none. */
 export function isNear(call: Call, workspaceId: string | undefined): boolean {
   const own = keyOf(call).workspaceId;
   return own === undefined || own === workspaceId;

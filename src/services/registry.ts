@@ -1,4 +1,4 @@
-/** The registry: models and their offerings, scenarios and literature, aliases and runtimes. Served from memory. */
+/** The registry of models, offerings, scenarios, literature, aliases and runtimes. Served from memory. */
 import { create } from "@bufbuild/protobuf";
 import { DataCollection } from "../../gen/limber/v1/preferences_pb.ts";
 import {
@@ -31,7 +31,7 @@ import type { Registry, RegistryView } from "../supply/registry/registry.ts";
 import { runtimesOf } from "../supply/registry/runtimes.ts";
 import type { Upstream } from "../upstream/index.ts";
 
-/** What the registry depends on. */
+/** Dependencies of the registry. */
 export interface RegistryDeps {
   registry: Registry;
   supply: LiveSupply;
@@ -39,7 +39,7 @@ export interface RegistryDeps {
 }
 
 const DEFAULT_MODELS = 100;
-/** Lists whose path takes no `limit` in the specification come whole. */
+/** Lists without a `limit` parameter are returned complete. */
 const DEFAULT_OTHERS = 1000;
 
 /** The registry RPCs. */
@@ -85,7 +85,7 @@ export function registryService({ registry, supply, upstream }: RegistryDeps): I
     },
 
     async listRoutes({ contract }) {
-      return registry.view.routes(contract || undefined); // the unspecified contract is none
+      return registry.view.routes(contract || undefined); // unspecified means no filter
     },
 
     async listRuntimes() {
@@ -104,7 +104,7 @@ function pageOf<T>(all: readonly T[], { limit, offset }: PageRequest, most: numb
   return { object: "list", data: all.slice(start, start + size), total: all.length, limit: size, offset: start };
 }
 
-/** The models that a request's filters leave: best match first where it searches, else by slug. */
+/** The models that match a request's filters: best match first for a search, otherwise by slug. */
 async function matching(view: RegistryView, request: ListModelsRequest): Promise<readonly RegistryEntry[]> {
   const asked: [Facet, string][] = [];
   for (const facet of FACET_NAMES) {
@@ -118,11 +118,11 @@ async function matching(view: RegistryView, request: ListModelsRequest): Promise
   return from.filter(({ facets }) => asked.every(([facet, word]) => facets[facet].includes(word)));
 }
 
-/** Families and action spaces have no enum, yet a misspelled one must not look like one without models. */
+/** Families and action spaces have no enum. A misspelled value is refused, so that it does not look like one without models. */
 async function assertKnown(view: RegistryView, facet: Facet, word: string): Promise<void> {
   const words = (await view.facets())[facet].values.map(({ value }) => value);
   if (words.includes(word)) return;
-  const list = words.length > 0 ? `must be one of ${words.join(", ")}` : "the registry knows no value of it";
+  const list = words.length > 0 ? `must be one of ${words.join(", ")}` : "has no known values in the registry";
   throw violation(facet, list, "enum", nearNames(word, words));
 }
 
@@ -131,8 +131,8 @@ function unknownModel(view: RegistryView, slug: string): Refusal {
     slug,
     view.entries.map(({ model }) => model.id),
   );
-  const hint = near.length > 0 ? `; near names are ${near.join(", ")}` : "";
-  return refuse(Reason.MODEL_NOT_FOUND, `there is no model ${JSON.stringify(slug)}${hint}`, { near });
+  const hint = near.length > 0 ? `; similar names are ${near.join(", ")}` : "";
+  return refuse(Reason.MODEL_NOT_FOUND, `model ${JSON.stringify(slug)} not found${hint}`, { near });
 }
 
 const CIRCUITS = {
@@ -146,7 +146,7 @@ const CIRCUITS = {
 const liveRows = ({ snapshot }: LiveSupply, slug: string): number[] =>
   [...(snapshot.rowsOfModel(slug) ?? [])].filter(snapshot.isRegistered);
 
-/** The live offerings of a model as they are at this moment, by provider. */
+/** The current live offerings of a model, by provider. */
 function offeringsOf(supply: LiveSupply, slug: string): ModelOffering[] {
   return liveRows(supply, slug)
     .map((row) => offeringMessage(supply, row))
@@ -161,7 +161,7 @@ function offeringMessage(supply: LiveSupply, row: number): ModelOffering {
   const cold = steadyNow() - health.view.usedAt[row]! > snapshot.columns.warmMs[row]!;
   const wakeUpMicro = cold ? snapshot.columns.wakeMicro[row]! : 0;
   const { advertised, actionDim } = offering;
-  // 0 stands for what is not known.
+  // 0 means unknown.
   const uptime = health.view.judgedUptime[row]!;
   return create(ModelOfferingSchema, {
     id: offering.id,
@@ -190,7 +190,7 @@ function offeringMessage(supply: LiveSupply, row: number): ModelOffering {
   });
 }
 
-/** What it reads and what its actions mean, and where that is from. */
+/** The model's input and action contract, and its source. */
 function declaredIn(supply: LiveSupply, offering: Offering) {
   const { declared } = offering;
   if (declared === undefined) return {};
@@ -202,7 +202,7 @@ function declaredIn(supply: LiveSupply, offering: Offering) {
   };
 }
 
-/** It is the gateway that evaluates, no offering. */
+/** The gateway itself serves evaluate, not an offering. */
 const isServed = (contract: Contract): boolean => contract !== Contract.EVALUATE;
 
 function pricesOf({ priceNano }: Offering, wakeUpMicro: number) {

@@ -1,4 +1,4 @@
-/** Robots: the emergency stop. */
+/** Emergency stops of robots. */
 import { create } from "@bufbuild/protobuf";
 import { RobotStopSchema, StopScope } from "../../gen/limber/v1/robot_pb.ts";
 import {
@@ -25,12 +25,12 @@ import { endArmingsUnder } from "../store/robots.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { assertReachable, confinedTo } from "./reach.ts";
 
-/** How long a stop that is in force waits for the database before it is answered as not written yet. */
+/** How long an active stop waits for the database before the response reports it as not yet durable. */
 const PATIENCE_MS = 500;
-/** Stops of robots, sessions and keys that may stand in an organization at once. */
+/** The most active stops of robots, sessions and keys per organization. */
 const MOST_STANDING = 10_000;
 
-/** What the robot RPCs depends on. */
+/** Dependencies of the robot RPCs. */
 export interface RobotDeps {
   sql: Sql;
   stops: ActiveStops;
@@ -41,7 +41,7 @@ export interface RobotDeps {
 export function robotService({ sql, stops, orders }: RobotDeps): Implementation<typeof RobotService> {
   const namedStop = async (id: string, call: Call): Promise<store.StopRecord> => {
     const found = await store.findStop(sql, id);
-    // What was ordered for the organization, or in another workspace, stands until a key that reaches it releases it.
+    // Stops of the organization, or of another workspace, stay active until a key with access to them releases them.
     if (!found || (confinedTo(call) ?? found.workspaceId) !== found.workspaceId) throw noSuchStop();
     await assertReachable(sql, found.orgId, call).catch(() => {
       throw noSuchStop();
@@ -49,7 +49,7 @@ export function robotService({ sql, stops, orders }: RobotDeps): Implementation<
     return found;
   };
 
-  /** The stops that stand under a name, as far as the call reaches them, the newest first. */
+  /** The active stops of a subject that the call can access, newest first. */
   const under = async (target: StopTarget, named: string | undefined, call: Call): Promise<store.StopRecord[]> => {
     const orgId = await orgOf(sql, named, call);
     const own = confinedTo(call);
@@ -58,7 +58,7 @@ export function robotService({ sql, stops, orders }: RobotDeps): Implementation<
     const found = all.filter(
       (stop) => stop.scope === scope && stop.subject === subject && (own ?? stop.workspaceId) === stop.workspaceId,
     );
-    if (found.length === 0) throw refuse(Reason.NOT_FOUND, `no stop stands for this ${scope}`);
+    if (found.length === 0) throw refuse(Reason.NOT_FOUND, `no active stop for this ${scope}`);
     return found.sort((a, b) => (a.id < b.id ? 1 : -1));
   };
 
@@ -69,7 +69,7 @@ export function robotService({ sql, stops, orders }: RobotDeps): Implementation<
       const { scope, subject } = targetOf(request.target, orgId, own);
       const stop = { orgId, workspaceId: own ?? null, scope, subject, reason: request.reason };
       const { order, written, replicas } = orders.place(stop, byCall(call));
-      // A stop does not wait for the database, and not for a moment where the event loop is late.
+      // A stop takes effect before any I/O: it must not wait for the database or a busy event loop.
       const kept = call.isUrgent
         ? undefined
         : await inTime(written, { ms: PATIENCE_MS, late: () => undefined }).catch((thrown: unknown) => {
@@ -95,7 +95,7 @@ export function robotService({ sql, stops, orders }: RobotDeps): Implementation<
         return all;
       });
       await stops.load();
-      return create(ReleaseRobotsResponseSchema, { stop: messageOf(released[0]!) }); // there is one, or it was refused
+      return create(ReleaseRobotsResponseSchema, { stop: messageOf(released[0]!) }); // the refusal above guarantees one
     },
 
     async updateRobotStop({ stopId, reason = "" }, call) {
@@ -107,7 +107,7 @@ export function robotService({ sql, stops, orders }: RobotDeps): Implementation<
         if (stop) await audit(tx, { ...byCall(call), orgId: stop.orgId, ...act });
         return stop;
       });
-      // A caller that is refused at this replica reads it at once.
+      // Callers that are refused by this replica see the stop immediately.
       if (after) await stops.load();
       return create(UpdateRobotStopResponseSchema, { stop: messageOf(after ?? before) });
     },
@@ -133,11 +133,11 @@ async function orgOf(sql: Sql, named: string | undefined, call: Call): Promise<s
   return orgId;
 }
 
-/** The organization that a call is about, by what the call itself says: whether there is one, only the database knows. */
+/** The organization that the request names. Only the database knows whether it exists. */
 function namedOrg(named: string | undefined, { principal }: Call): string {
   const own = principal.kind === "key" ? principal.orgId : undefined;
   const orgId = named ?? own;
-  if (orgId === undefined) throw violation("org_id", "is required from the operator", "missing");
+  if (orgId === undefined) throw violation("org_id", "is required for operator calls", "missing");
   if (own !== undefined && orgId !== own) throw noSuchOrg();
   return orgId;
 }
@@ -147,9 +147,8 @@ const noSuchOrg = () => refuse(Reason.NOT_FOUND, "organization not found");
 type StopTarget = StopRobotsRequest["target"];
 
 /**
- * What a stop covers. A name that nothing bears stops nothing now, and whatever bears it later: a robot that starts up must be stopped
- * too. A key of a workspace (`own`) stops keys of that workspace: those that it names, those that move a robot or a session, or all of
- * them.
+ * The subject that a stop covers. A stop of an unknown name applies to whatever gets that name later: a robot that is starting must be
+ * stopped too. A workspace key (`own`) can stop keys of its workspace: named ones, those that move a robot or a session, or all.
  */
 function targetOf(
   target: StopTarget,
@@ -175,8 +174,8 @@ const noSuch = (what: "key" | "workspace") =>
   refuse(Reason.NOT_FOUND, `${what} not found`, {}, { param: `${what}_id` });
 
 /**
- * Writes a stop that is in force already, with its event and its record. Refuses one of an organization, a key or a workspace that is not
- * there: it would stop nothing. Robots and sessions have names that callers give, so that any may be the organization's own.
+ * Records a stop that is already active, with its event and audit entry. Refuses a stop of an organization, key or workspace that does not
+ * exist. Callers choose the names of robots and sessions, so every name may belong to the organization.
  */
 export function writeStop(sql: Sql, order: StopOrder): Promise<store.StopRecord> {
   const { orgId, workspaceId, scope, subject, reason, createdBy, requestId } = order;
@@ -190,7 +189,7 @@ export function writeStop(sql: Sql, order: StopOrder): Promise<store.StopRecord>
     const { stop, fresh } = await store.orderStop(tx, order);
     const ended = await endArmingsUnder(tx, stop);
     if (!fresh && ended.length === 0) return stop;
-    // Every replica keeps what stands in memory. A stop of a workspace or of the organization is never one too many.
+    // Every replica keeps active stops in memory. Stops of a workspace or organization do not count against the limit.
     if (
       fresh &&
       scope !== "workspace" &&
@@ -199,7 +198,7 @@ export function writeStop(sql: Sql, order: StopOrder): Promise<store.StopRecord>
     )
       throw refuse(
         Reason.TOO_MANY,
-        `${MOST_STANDING} emergency stops stand in this organization: stop the workspace or the organization instead, or release some`,
+        `this organization already has ${MOST_STANDING} active emergency stops; release some, or stop the workspace or organization instead`,
       );
     const disarmed = async (): Promise<void> => {
       for (const { id, robotId } of ended) {
@@ -221,7 +220,7 @@ export function writeStop(sql: Sql, order: StopOrder): Promise<store.StopRecord>
   });
 }
 
-/** A stop belongs to the workspace that it names, or whose key it names; of a robot or a session, to that of the key that orders it. */
+/** The workspace that a stop belongs to: the named one, that of a named key, or for robots and sessions that of the calling key. */
 async function workspaceOf(
   tx: Tx,
   { orgId, workspaceId, scope, subject }: store.StopRecord,

@@ -1,4 +1,4 @@
-/** Runners: evaluations that programs of an organization run with a benchmark's own harness. */
+/** External runners: an organization's own programs that run evaluations with a benchmark's harness. */
 import { createHash } from "node:crypto";
 import { create, getOption } from "@bufbuild/protobuf";
 import { rpc } from "../../gen/limber/edge/v1/options_pb.ts";
@@ -44,18 +44,18 @@ import {
 import type { JobSeal, JobSeals } from "./job.ts";
 import { denialOf } from "./permissions.ts";
 
-/** What runners depends on. */
+/** Dependencies of the runner RPCs. */
 export interface RunnerDeps {
   sql: Sql;
   seals: JobSeals;
   leaser: Leaser;
-  /** Whose key it is now; undefined for one that is disabled or over. */
+  /** The key's current principal; undefined if it is disabled or expired. */
   payer(keyId: string): Promise<KeyPrincipal | undefined>;
 }
 
 const DEFAULT_LEASE_S = 60;
 
-/** The runner RPCs. Every write proves the claim: of a runner that lost it nothing is kept. */
+/** The runner RPCs. Every write proves the claim; nothing is stored for a runner that lost it. */
 export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerService> {
   const { sql, seals } = deps;
 
@@ -95,7 +95,7 @@ export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerSer
       const hold = holdOf(job, report.epoch, call);
       const { index = 0 } = report; // the schema requires it
       if (index >= job.total)
-        throw violation("index", `must be below ${job.total}, the number of episodes`, "less_than");
+        throw violation("index", `must be below ${job.total}, the number of episodes, got ${index}`, "less_than");
       const renewed = await claimed(renew(sql, hold));
       const facts = factsOf(report, job);
       const seal = await seals.of(job);
@@ -118,7 +118,7 @@ export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerSer
       const items = (await listItems(sql, job.id, 0, job.total)).map((item) => seal.item(item));
       const missing = items.filter(({ response }) => !response).length;
       if (missing > 0 && !error && !shallStop(renewed)) {
-        const text = `${missing} of ${job.total} episodes were not reported yet; report them, or say by error why they can't be`;
+        const text = `${missing} of ${job.total} episodes were not reported; report them, or set error to the reason`;
         throw refuse(Reason.EPISODES_MISSING, text);
       }
       const episodes = items.flatMap(({ response }) => (response ? [response as EpisodeScore & EpisodeFacts] : []));
@@ -130,20 +130,20 @@ export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerSer
   };
 }
 
-/** The claim as every write proves it: the key that took the evaluation, in the epoch in which it did. */
+/** The claim that every write proves: the key that claimed the evaluation, and its epoch. */
 const holdOf = ({ id }: JobRecord, epoch: number, call: Call): JobHold => ({ id, owner: keyOf(call).keyId, epoch });
 
 const shallStop = ({ cancelled, expired }: Renewed): boolean => cancelled || expired;
 
-/** Runs what the holder does; refuses a runner that holds it no more. */
+/** Runs an operation of the holder. Refuses a runner that no longer holds the claim. */
 const claimed = <T>(work: Promise<T>): Promise<T> =>
   work.catch((thrown: unknown) => {
     if (!(thrown instanceof Fenced)) throw thrown;
-    const text = "this claim is not the one that holds the evaluation: its time was over, or the evaluation has ended";
+    const text = "this claim no longer holds the evaluation: it expired, or the evaluation has ended";
     throw refuse(Reason.CLAIM_LOST, text, {}, { param: "epoch" });
   });
 
-/** Charges an episode that ran to its end, and writes it down; after a crash between the two it's charged no second time. */
+/** Charges a completed episode and records it. A crash in between does not charge it twice. */
 async function keep(
   { sql, leaser, payer }: RunnerDeps,
   { job, seal, hold, index }: { job: JobRecord; seal: JobSeal; hold: JobHold; index: number },
@@ -154,7 +154,7 @@ async function keep(
   if (!fault) {
     const key = await payer(job.keyId);
     if (!key || denialOf(key, getOption(EvaluationService.method.evaluate, rpc)))
-      throw refuse(Reason.PERMISSION_DENIED, "the key that asked for this evaluation may not evaluate any more");
+      throw refuse(Reason.PERMISSION_DENIED, "the key that requested this evaluation can no longer run evaluations");
     const owner = { payer: key, jobId: job.id, index };
     costMicro = await (await openEpisodeBill({ sql, leaser }, owner, job.request as EvaluationRequest)).charge();
   }
@@ -167,7 +167,7 @@ async function keep(
   );
 }
 
-/** An episode as it was reported, in the words of those that run here. */
+/** A reported episode, in the format of the gateway's own episodes. */
 function factsOf(report: ReportEpisodeRequest, job: JobRecord): EpisodeFacts {
   const success = report.termination === "success";
   return {
@@ -198,7 +198,7 @@ function refuseAnother(known: EpisodeFacts, { termination, steps, trajectorySha2
     known.steps === steps &&
     known.return === facts.return &&
     known.trajectorySha256 === trajectorySha256;
-  if (!same) throw refuse(Reason.EPISODE_REPORTED, "this episode was reported before, and came to something else then");
+  if (!same) throw refuse(Reason.EPISODE_REPORTED, "this episode was already reported with another result");
 }
 
 function statusOf(

@@ -1,4 +1,4 @@
-/** SCIM 2.0: people and groups, pushed by an identity provider. */
+/** SCIM 2.0: users and groups, provisioned by an identity provider. */
 import { create, fromJson, type JsonObject, toJson } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import {
@@ -107,7 +107,7 @@ export function scimService(deps: ScimDeps): Implementation<typeof ScimService> 
 
     async getResourceType({ name }) {
       const resourceType = RESOURCE_TYPES.find((each) => each.name === name);
-      if (!resourceType) throw refuse(Reason.NOT_FOUND, "kind of resource not found");
+      if (!resourceType) throw refuse(Reason.NOT_FOUND, "resource type not found");
       return create(GetResourceTypeResponseSchema, { resourceType });
     },
 
@@ -130,11 +130,11 @@ const wholeList = ({ length }: readonly unknown[]) => ({
   itemsPerPage: length,
 });
 
-// Users: what an identity provider knows of the members of an organization.
+// Users: an identity provider's view of an organization's members.
 
 type UserCalls = "listUsers" | "searchUsers" | "createUser" | "getUser" | "replaceUser" | "patchUser" | "deleteUser";
 
-/** The role of a user without a mapped group: it may read, and change nothing. */
+/** The role of a user without a mapped group: read-only. */
 const FIRST_ROLE = "viewer";
 const MAX_TEXT = 256;
 
@@ -212,7 +212,7 @@ function userCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof ScimS
   };
 }
 
-/** Changes a user by `become`; whether the user may call follows. */
+/** Changes a user by `become`, and activates or deactivates the member accordingly. */
 async function changing(
   sql: Sql,
   userId: string,
@@ -228,7 +228,7 @@ async function changing(
     assertVersion(before, ifMatch);
     const user = await become(before);
     const told = toldBy(user);
-    // A member always has an address: an empty list means that it is not to be presented as the user's.
+    // A member always has an address; an empty list only means that it is not shown as the user's.
     const resource = isPatch && user.emails.length === 0 ? { ...told.resource, emails: [] } : told.resource;
     await changeUser(tx, orgId, userId, { ...told, resource });
     const member = await memberOf(tx, orgId, userId);
@@ -239,13 +239,13 @@ async function changing(
   });
 }
 
-/** Lets a member call again, or refuses all of the member's keys from the commit on. */
+/** Activates a member, or refuses all of the member's keys once committed. */
 async function activate(tx: Tx, member: MemberRecord, isActive: boolean, call: Call): Promise<void> {
   const { id: userId, orgId, role, inviteEnds } = member;
   const giver = await giverOf(tx, call);
   if (isActive) {
     await assertMayChange(tx, member, giver);
-    // An invite that was not accepted stays so.
+    // A pending invite stays pending.
     await changeMember(tx, userId, { status: inviteEnds === undefined ? "active" : "invited" });
     if (inviteEnds === undefined) await emit(tx, orgId, { case: "memberAdded", value: { userId, role } });
   } else {
@@ -268,7 +268,7 @@ async function memberOf(tx: Tx, orgId: string, userId: string): Promise<MemberRe
   return member;
 }
 
-/** The operations of a request; its short form is one of them. */
+/** The operations of a request; the short form is a single operation. */
 function changesOf(patch: PatchOp | undefined): Change[] {
   const { operations = [], active } = patch ?? {};
   const changes = operations.map(
@@ -281,30 +281,30 @@ function changesOf(patch: PatchOp | undefined): Change[] {
   return active === undefined ? changes : [...changes, { op: "replace", path: "active", value: active }];
 }
 
-/** A changed resource as a message. Refuses with `invalid_value` what the schema does not take. */
+/** A changed resource as a message. Refuses values that the schema does not accept with `invalid_value`. */
 function userOf(resource: ScimResource): User {
   try {
     return fromJson(UserSchema, resource as JsonObject, { ignoreUnknownFields: true });
   } catch (cause) {
-    throw refuse(Reason.INVALID_VALUE, "a changed value is not one that its attribute takes", {}, { cause });
+    throw refuse(Reason.INVALID_VALUE, "a changed value has the wrong type for its attribute", {}, { cause });
   }
 }
 
-/** Attributes that have a column of their own, or are not the identity provider's to set. */
+/** Attributes with a column of their own, or that the identity provider cannot set. */
 const ELSEWHERE = ["id", "schemas", "meta", "groups", "userName", "externalId", "active"];
 
 function toldBy(user: User | undefined): ToldUser {
   const { userName = "", externalId, emails = [] } = user ?? {};
   if (!user || userName.trim() === "")
-    throw refuse(Reason.INVALID_VALUE, "userName is required", {}, { param: "userName" });
+    throw refuse(Reason.INVALID_VALUE, "`userName` is required", {}, { param: "userName" });
   if (userName.length > MAX_TEXT || (externalId ?? "").length > MAX_TEXT)
-    throw refuse(Reason.INVALID_VALUE, `userName and externalId have at most ${MAX_TEXT} letters`);
+    throw refuse(Reason.INVALID_VALUE, `userName and externalId must have at most ${MAX_TEXT} characters`);
   if (emails.filter(({ primary }) => primary).length > 1)
-    throw refuse(Reason.INVALID_VALUE, "one of the emails is primary at most");
+    throw refuse(Reason.INVALID_VALUE, "at most one of `emails` can be primary");
   const json = toJson(UserSchema, user) as JsonObject; // a message with fields is an object
   const resource = Object.fromEntries(Object.entries(json).filter(([name]) => !ELSEWHERE.includes(name)));
   const email = (emails.find(({ primary }) => primary) ?? emails[0])?.value ?? userName;
-  // A user name without an `@` is not an e-mail address, so no user can sign in by it.
+  // A user name without an `@` is no e-mail address, so no user can sign in with it.
   const odd = [email, ...emails.map(({ value = "" }) => value)].find((each) => each.includes("@") && !isEmail(each));
   if (odd !== undefined)
     throw refuse(Reason.INVALID_VALUE, `${JSON.stringify(odd)} is not a plain e-mail address such as name@example.com`);
@@ -314,7 +314,7 @@ function toldBy(user: User | undefined): ToldUser {
 const shownUser = (resource: ScimResource, wish: Projection): User =>
   fromJson(UserSchema, shownOf(KINDS.user, resource, wish) as JsonObject, { ignoreUnknownFields: true });
 
-// Groups of users by the identity provider, and the roles that groups give.
+// Groups of users in the identity provider, and the roles that they grant.
 
 type GroupCalls =
   | "listGroups"
@@ -392,7 +392,7 @@ function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof Scim
         const before = await resourceOf(tx, orgId, record.id);
         assertVersion(before, ifMatch);
         const told = groupOf(await patched(KINDS.group, before, changes));
-        // It is all that is left of the group: what it does not have was removed.
+        // This is the complete remaining group: members that it lacks were removed.
         const bare = { ...record, externalId: undefined };
         return become(tx, orgId, bare, { ...told, displayName: nameOf(told.displayName) }, "group.changed", call);
       });
@@ -436,7 +436,7 @@ function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof Scim
   };
 }
 
-const noSuchGroup = (): Refusal => refuse(Reason.NOT_FOUND, "there is no group of this id or display name");
+const noSuchGroup = (): Refusal => refuse(Reason.NOT_FOUND, "group not found by id or display name");
 
 async function knownGroup(tx: Tx, orgId: string, name: string): Promise<GroupRecord> {
   const group = await findGroupRecord(tx, orgId, name);
@@ -444,10 +444,10 @@ async function knownGroup(tx: Tx, orgId: string, name: string): Promise<GroupRec
   return group;
 }
 
-/** Ids are ours to give: what looks like one, or like those of other services, is no display name. */
+/** Group ids are assigned by the gateway: text that looks like an id cannot be a display name. */
 const ID_FORM = /^(grp_[0-9A-Z]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i;
 
-/** A group that is named by its display name comes to be by being named. */
+/** Naming an unknown group by its display name creates it. */
 async function knownOrMade(tx: Tx, orgId: string, name: string): Promise<GroupRecord> {
   const group = await findGroupRecord(tx, orgId, name);
   if (!group && ID_FORM.test(name)) throw noSuchGroup();
@@ -460,7 +460,7 @@ async function resourceOf(sql: Queryable, orgId: string, id: string): Promise<Sc
   return group;
 }
 
-/** Applies a change to a group, with all that follows for members that join and leave. */
+/** Applies a change to a group, and its effects on members that join or leave. */
 async function become(
   tx: Tx,
   orgId: string,
@@ -472,12 +472,12 @@ async function become(
   const { externalId = record.externalId, displayName = record.displayName } = told;
   const wanted = idsOf(told);
   if ((externalId ?? "").length > MAX_TEXT)
-    throw refuse(Reason.INVALID_VALUE, `externalId has at most ${MAX_TEXT} letters`);
+    throw refuse(Reason.INVALID_VALUE, `externalId must have at most ${MAX_TEXT} characters`);
   const strangers = await strangersAmong(tx, orgId, wanted);
   if (strangers.length > 0)
     throw refuse(
       Reason.INVALID_VALUE,
-      `${strangers.length} of the members are not users here`,
+      `${strangers.length} of the members are unknown users`,
       {},
       { param: "members" },
     );
@@ -488,7 +488,7 @@ async function become(
   const stays = new Set(wanted);
   const left = [...before].filter((id) => !stays.has(id));
   const giver = await giverOf(tx, call);
-  // Nobody is put into a group that gives more than the caller has, whatever else they have already.
+  // A caller cannot add a member to a group that grants more than the caller has, whatever else the member has.
   if (record.role !== undefined && came.length > 0)
     await refuseStandingBeyond(tx, orgId, { role: record.role, workspaceIds: [] }, giver);
   await settle(tx, orgId, [...came, ...left], giver);
@@ -505,16 +505,22 @@ async function settle(tx: Tx, orgId: string, userIds: readonly string[], giver: 
 
 function idsOf({ members }: Group): string[] {
   const ids = members.map(({ value }) => value);
-  if (ids.length > MAX_MEMBERS) throw refuse(Reason.INVALID_VALUE, `a group has at most ${MAX_MEMBERS} members`);
-  if (!ids.every((id) => id !== undefined)) throw refuse(Reason.INVALID_VALUE, "every member needs a value");
+  if (ids.length > MAX_MEMBERS)
+    throw refuse(Reason.INVALID_VALUE, `a group can have at most ${MAX_MEMBERS} members, got ${ids.length}`);
+  if (!ids.every((id) => id !== undefined)) throw refuse(Reason.INVALID_VALUE, "every member must have a `value`");
   return [...new Set(ids)];
 }
 
 function nameOf(displayName: string | undefined): string {
   if (displayName === undefined || displayName.trim() === "")
-    throw refuse(Reason.INVALID_VALUE, "displayName is required", {}, { param: "displayName" });
+    throw refuse(Reason.INVALID_VALUE, "`displayName` is required", {}, { param: "displayName" });
   if (displayName.length > MAX_TEXT)
-    throw refuse(Reason.INVALID_VALUE, `displayName has at most ${MAX_TEXT} letters`, {}, { param: "displayName" });
+    throw refuse(
+      Reason.INVALID_VALUE,
+      `displayName must have at most ${MAX_TEXT} characters`,
+      {},
+      { param: "displayName" },
+    );
   return displayName;
 }
 
@@ -522,21 +528,21 @@ function groupOf(resource: ScimResource): Group {
   try {
     return fromJson(GroupSchema, resource as JsonObject, { ignoreUnknownFields: true });
   } catch (cause) {
-    throw refuse(Reason.INVALID_VALUE, "a changed value is not one that its attribute takes", {}, { cause });
+    throw refuse(Reason.INVALID_VALUE, "a changed value has the wrong type for its attribute", {}, { cause });
   }
 }
 
 const shownGroup = (resource: ScimResource, wish: Projection): Group =>
   fromJson(GroupSchema, shownOf(KINDS.group, resource, wish) as JsonObject, { ignoreUnknownFields: true });
 
-// Looks for resources of every kind at once (RFC 7644 section 3.4.3): users first, each kind in the order that is asked for.
+// Searches resources of all types (RFC 7644 section 3.4.3): users first, each type in the requested order.
 
 const LISTS: readonly (readonly [Kind, (sql: Sql, query: ScimQuery) => Promise<ScimPage>])[] = [
   [KINDS.user, listUsers],
   [KINDS.group, listGroups],
 ];
 
-/** One page of everything that a search finds. Refuses with `invalid_filter` what no kind of resource can be asked. */
+/** One page of all results of a search. Refuses with `invalid_filter` if no resource type supports the filter. */
 async function searchAll(sql: Sql, request: SearchRequest, call: Call): Promise<SearchResponse> {
   const { orgId } = keyOf(call);
   const asked = LISTS.map(([kind, list]) => ({ kind, list, query: queryOf(kind, orgId, request) }));
@@ -565,7 +571,7 @@ async function searchAll(sql: Sql, request: SearchRequest, call: Call): Promise<
   });
 }
 
-/** A kind that lacks an attribute of the filter, or the one to sort by, is not found by it. */
+/** A resource type without a filtered or sorted attribute has no results. */
 function queryOf(kind: Kind, orgId: string, request: SearchRequest): ScimQuery | Refusal {
   try {
     return queryFor(kind, orgId, request);

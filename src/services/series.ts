@@ -1,4 +1,4 @@
-/** Figures of calls over time. */
+/** Time series of calls. */
 import { create } from "@bufbuild/protobuf";
 import {
   type Series,
@@ -22,16 +22,16 @@ import type { Sql } from "../store/database/tx.ts";
 import { MINUTES_KEPT_S, readSeries, type SeriesBy, type SeriesRow } from "../store/history/series.ts";
 import { workspaceFor } from "./reach.ts";
 
-/** What the series depend on. */
+/** Dependencies of the series. */
 export interface SeriesDeps {
   sql: Sql;
-  /** Resolves when the calls that were answered here until now are on record. */
+  /** Resolves once the calls that this replica finished so far are recorded. */
   caughtUp(): Promise<unknown>;
 }
 
 const DAY_S = 86_400;
 const STEPS_S = [60, 300, 900, 3_600, 21_600, DAY_S] as const;
-/** Steps of a chart that asks for none. */
+/** Default number of steps per chart. */
 const USUAL_STEPS = 200;
 const MOST_STEPS = 1_000;
 const DEFAULT_SERIES = 10;
@@ -68,7 +68,7 @@ export function seriesService({ sql, caughtUp }: SeriesDeps): Implementation<typ
   };
 }
 
-/** The time that is asked for, at whole steps. Refuses one that has too many, and one that is not kept so finely any more. */
+/** The requested time range, aligned to steps. Refuses too many steps, and steps finer than the stored data. */
 function spanOf({ since: from, until: to, stepS: asked }: QuerySeriesRequest): {
   since: number;
   until: number;
@@ -77,21 +77,21 @@ function spanOf({ since: from, until: to, stepS: asked }: QuerySeriesRequest): {
   const now = nowSeconds();
   const end = to ?? now;
   const begin = from ?? Math.max(0, end - DAY_S);
-  if (begin >= end) throw violation("since", "has to be before `until`", "value_error");
+  if (begin >= end) throw violation("since", "must be before `until`", "value_error");
   const stepS =
     asked ?? STEPS_S.find((step) => isKept(begin, step, now) && (end - begin) / step <= USUAL_STEPS) ?? DAY_S;
-  if (stepS % 60 !== 0) throw violation("step_s", "has to be whole minutes", "multiple_of");
+  if (stepS % 60 !== 0) throw violation("step_s", "must be a multiple of 60", "multiple_of");
   const since = Math.floor(begin / stepS) * stepS;
   const until = Math.ceil(end / stepS) * stepS;
   const steps = (until - since) / stepS;
   if (steps > MOST_STEPS)
-    throw violation("step_s", `makes ${steps} steps of this time, and there may be ${MOST_STEPS}`, "greater_than");
+    throw violation("step_s", `must split the range into at most ${MOST_STEPS} steps, got ${steps}`, "greater_than");
   if (!isKept(begin, stepS, now))
-    throw violation("step_s", "has to be whole hours that far back: shorter ones are kept for two days", "value_error");
+    throw violation("step_s", "must be a multiple of 3600 for data older than two days", "value_error");
   return { since, until, stepS };
 }
 
-/** Whether steps of so many seconds are kept since a moment; further back than any is, there is nothing. */
+/** Whether steps of this many seconds are stored since a time. Before the oldest data, there is nothing. */
 const isKept = (since: number, stepS: number, now: number): boolean =>
   stepS % 3600 === 0 || since >= now - MINUTES_KEPT_S;
 
@@ -113,7 +113,7 @@ function seriesOf(rows: readonly SeriesRow[]): Series[] {
     );
 }
 
-/** What some steps come to together. */
+/** The sum of several steps. */
 function figuresOf(rows: readonly SeriesRow[]): SeriesFigures {
   const failures: Record<string, number> = {};
   const holds: Record<string, number> = {};

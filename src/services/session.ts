@@ -211,7 +211,7 @@ export function sessionService({
 
 /**
  * Signs a member in at a browser and sets the session cookie. The secret is always new, so an earlier cookie of the browser grants no access.
-  * A sign-in to another organization in the same browser stays active.
+ * A sign-in to another organization in the same browser stays active.
  */
 async function signIn(
   tx: Tx,
@@ -370,8 +370,8 @@ async function shown(sql: Sql, session: SessionRecord): Promise<Session> {
 
 /**
  * Returns the active member that an issuer's claims identify. In order: the member with this subject, the member with this SCIM `externalId`,
-  * the member with the verified e-mail address, or a new member if the issuer lets users join. Accepts a pending invite. Refuses all others
-  * with `sign_in_refused`: the e-mail address must be in one of the issuer's domains.
+ * the member with the verified e-mail address, or a new member if the issuer lets users join. Accepts a pending invite. Refuses all others
+ * with `sign_in_refused`: the e-mail address must be in one of the issuer's domains.
  */
 async function memberFor(tx: Tx, issuer: IssuerRecord, claims: IssuerClaims, call: Call): Promise<MemberRecord> {
   const { id, orgId, domains, joinRole } = issuer;

@@ -1,4 +1,4 @@
-/** How partners bring models: register, declare, verify; look after them, and withdraw them. */
+/** Supply: partners register providers, and declare, verify, maintain and withdraw offerings. */
 import { create, fromJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
 import { OfferingCheckpointSchema } from "../../gen/limber/v1/checkpoint_pb.ts";
@@ -75,7 +75,7 @@ import { earningRpcs } from "./supply/earnings.ts";
 /** The supply RPCs. */
 export function supplyService(deps: SupplyDeps): Implementation<typeof SupplyService> {
   const { sql } = deps;
-  /** A probe that its owner waits for is listed as a job of the kind `verification` once it has ended, whatever came of it. */
+  /** Lists an owner's probe as a job of the kind `verification` once it has ended, whatever its outcome. */
   const recorded = async (call: Call, { id }: OfferingRecord, run: () => ReturnType<typeof verify>) => {
     const { orgId, keyId, workspaceId } = keyOf(call);
     const job = { kind: "verification", orgId, keyId, workspaceId, request: { offering_id: id } } as const;
@@ -86,7 +86,7 @@ export function supplyService(deps: SupplyDeps): Implementation<typeof SupplySer
       passed = verified?.report.passed ?? false;
       return verified;
     } finally {
-      // A failure to list it must not take the place of the report or of its refusal.
+      // A failure to list the job must not replace the report or its refusal.
       await recordJob(sql, job, { passed, tookMs: steadyNow() - begun }).catch(() => undefined);
     }
   };
@@ -109,24 +109,23 @@ export function supplyService(deps: SupplyDeps): Implementation<typeof SupplySer
         await audit(tx, { ...byCall(call), orgId, action: "offering.declared", subject, details });
         return made;
       });
-      // Who declares a model finds it known here, ahead of the notice.
+      // The model is known on this replica at once, before the notification.
       await deps.refresh();
       return create(DeclareModelResponseSchema, { offering: offeringMessage(offering) });
     },
 
     async verifyOffering({ offeringId }, call) {
       const known = await findOffering(sql, offeringId);
-      if (!known || known.orgId !== keyOf(call).orgId)
-        throw refuse(Reason.NOT_FOUND, "offering not found");
+      if (!known || known.orgId !== keyOf(call).orgId) throw refuse(Reason.NOT_FOUND, "offering not found");
       if (!PROBEABLE.some((status) => status === known.status)) {
         throw refuse(
           Reason.OFFERING_NOT_VERIFIABLE,
           known.status === "paused"
             ? "the offering is paused; resume it first"
-            : `the offering is ${known.status}; declare it again and verify the new one`,
+            : `the offering is ${known.status}; declare it again and verify the new offering`,
         );
       }
-      // A live offering stays live while it is looked at again.
+      // A live offering stays live during a new probe.
       if (known.status === "pending") await setOfferingStatus(sql, offeringId, { from: ["pending"], to: "verifying" });
       const verified = await recorded(call, known, () => verify(deps, known, { ...byCall(call), owner: true }));
       if (!verified) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, "the offering was removed while it was being probed");
@@ -140,14 +139,14 @@ export function supplyService(deps: SupplyDeps): Implementation<typeof SupplySer
   };
 }
 
-// Providers as their own organization keeps them.
+// Providers, for the organization that owns them.
 
 type ProviderRpcs = Pick<
   Implementation<typeof SupplyService>,
   "registerProvider" | "listOwnProviders" | "getOwnProvider" | "updateProvider" | "reviewProvider" | "setModelOwner"
 >;
 
-/** The RPCs on providers. */
+/** The RPCs for providers. */
 function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
   return {
     async registerProvider(request, call) {
@@ -212,7 +211,7 @@ function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
       )!; // the schema admits no other
       const provider = await tx(sql, async (tx) => {
         const reviewed = await reviewProvider(tx, name, { standing: word, note });
-        if (!reviewed) throw refuse(Reason.NOT_FOUND, `there is no provider ${name}`);
+        if (!reviewed) throw refuse(Reason.NOT_FOUND, `provider ${name} not found`);
         const { id, orgId } = reviewed;
         const details = { provider: name, standing: word, note };
         await emit(tx, orgId, { case: "providerReviewed", value: details });
@@ -227,7 +226,7 @@ function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
       const orgId = whose.case === "orgId" ? whose.value : undefined;
       await tx(sql, async (tx) => {
         if (orgId !== undefined && !(await findOrg(tx, orgId)))
-          throw refuse(Reason.NOT_FOUND, `there is no organization ${orgId}`);
+          throw refuse(Reason.NOT_FOUND, `organization ${orgId} not found`);
         const before = await setOwner(tx, owner, orgId);
         for (const concerned of new Set([before, orgId]))
           if (concerned !== undefined)
@@ -245,7 +244,7 @@ function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
   };
 }
 
-// Offerings as their own organization looks after them.
+// Offerings, for the organization that owns them.
 
 type OfferingRpcs = Pick<
   Implementation<typeof SupplyService>,
@@ -258,18 +257,18 @@ type OfferingRpcs = Pick<
   | "deleteOffering"
 >;
 
-/** The RPCs on offerings. */
+/** The RPCs for offerings. */
 function offeringRpcs(deps: SupplyDeps): OfferingRpcs {
   const { sql } = deps;
   const moved = async (offeringId: string, call: Call, { from, to, event, action }: Move): Promise<OfferingMessage> => {
     const known = await findOffering(sql, offeringId);
     if (!known || !isOwn(known, call) || known.status === "removed") throw notFound();
-    // Asked again it is as it was asked to be.
+    // A repeated request succeeds without a change.
     if (known.status === to) return offeringMessage(known, { terms: true });
     const changed = await tx(sql, async (tx) => {
       const changed = await setOfferingStatus(tx, offeringId, { from, to });
       if (!changed) {
-        const text = `the offering is ${known.status}: only one that is ${from.join(" or ")} can be ${to === "paused" ? "paused" : "resumed"}`;
+        const text = `the offering is ${known.status}: only an offering that is ${from.join(" or ")} can be ${to === "paused" ? "paused" : "resumed"}`;
         throw refuse(Reason.OFFERING_NOT_LIVE, text);
       }
       if (to === "live") await putOffProbe(tx, offeringId, 0);
@@ -312,7 +311,7 @@ function offeringRpcs(deps: SupplyDeps): OfferingRpcs {
       const record = await findOffering(sql, offeringId);
       if (!record || !isOwn(record, call)) throw notFound();
       const kept = (running ? await progressOf(sql, offeringId) : undefined) ?? record.report;
-      if (!kept) throw refuse(Reason.NOT_FOUND, "the offering was not probed yet; verify it");
+      if (!kept) throw refuse(Reason.NOT_FOUND, "the offering was not probed yet; verify it first");
       const report = fromJson(ProbeReportSchema, kept as Parameters<typeof fromJson>[1], {
         ignoreUnknownFields: true,
       });
@@ -355,7 +354,7 @@ function offeringRpcs(deps: SupplyDeps): OfferingRpcs {
   };
 }
 
-/** How an owner takes an offering out of routing and back. */
+/** The moves by which an owner pauses and resumes an offering. */
 interface Move {
   readonly from: readonly StatusWord[];
   readonly to: "paused" | "live";
@@ -373,7 +372,7 @@ const RESUME: Move = { from: ["paused"], to: "live", event: "offeringResumed", a
 
 const notFound = () => refuse(Reason.NOT_FOUND, "offering not found");
 
-/** The operator's, and the organization's that declared it. */
+/** Access for the operator and the organization that declared the offering. */
 const isOwn = ({ orgId }: OfferingRecord, { principal }: Call): boolean =>
   principal.kind === "admin" || (principal.kind === "key" && principal.orgId === orgId);
 
@@ -391,13 +390,13 @@ const MUTABLE: ReadonlySet<string> = new Set([
   "coldTimeoutS",
 ]);
 
-/** What was probed stays as it was probed. */
+/** Probed fields cannot change. */
 function refuseImmutable(request: UpdateOfferingRequest): void {
   const field = UpdateOfferingRequestSchema.fields.find(
     ({ localName }) => !MUTABLE.has(localName) && request[localName as keyof UpdateOfferingRequest] !== undefined,
   );
   if (!field) return;
-  const text = `${field.name} is what was probed and never changes; declare the offering again, and verify the new one`;
+  const text = `${field.name} was probed and cannot be changed; declare a new offering and verify it`;
   throw refuse(Reason.IMMUTABLE_FIELD, text, {}, { param: field.name });
 }
 
@@ -413,9 +412,9 @@ function basisOf({ hardware, costUsdPerSecond, scaledownS, timeoutS, coldTimeout
   };
 }
 
-// Supply as its messages.
+// Messages of supply.
 
-/** A provider; its address for people only for its own organization. */
+/** A provider. Only its own organization sees its contact address. */
 const providerMessage = (provider: ProviderRecord, own = false) => {
   const { id, name, displayName, regions, retainsFrames, created, contactEmail, homepage } = provider;
   const { standing, standingNote, reviewedAt } = provider;
@@ -434,14 +433,14 @@ const providerMessage = (provider: ProviderRecord, own = false) => {
   });
 };
 
-/** What the operator says of a provider, by the store's words. */
+/** The operator's review of a provider, by the store's values. */
 const STANDINGS = {
   community: ProviderStanding.COMMUNITY,
   verified: ProviderStanding.VERIFIED,
   rejected: ProviderStanding.REJECTED,
 } as const satisfies Record<ProviderRecord["standing"], ProviderStanding>;
 
-/** The states of an offering by the store's words. */
+/** The states of an offering, by the store's values. */
 const STATUSES = {
   pending: OfferingStatus.PENDING,
   verifying: OfferingStatus.VERIFYING,
@@ -454,7 +453,7 @@ const STATUSES = {
   removed: OfferingStatus.REMOVED,
 } as const satisfies Record<OfferingRecord["status"], OfferingStatus>;
 
-/** An offering; with its terms where the caller may see them. */
+/** An offering, with its terms if the caller may see them. */
 function offeringMessage(record: OfferingRecord, { terms = false } = {}): OfferingMessage {
   const { input, actions } = record;
   const { priceFrameNano, priceStepNano, priceTokenNano, verifiedAt } = record;
@@ -500,7 +499,7 @@ function offeringMessage(record: OfferingRecord, { terms = false } = {}): Offeri
 
 type Json = Parameters<typeof fromJson>[1];
 
-/** What its declaration left out its server said. */
+/** Fields that the declaration left out come from the server. */
 const sourceOf = ({ undeclared }: OfferingRecord, column: "input" | "actions"): ContractSource =>
   undeclared.includes(column) ? ContractSource.SERVER : ContractSource.DECLARED;
 
@@ -530,7 +529,7 @@ function termsOf(record: OfferingRecord) {
   });
 }
 
-/** What was advertised; undefined where nothing was. */
+/** The advertised values; undefined if there are none. */
 function advertisedOf({ p50Ms, p95Ms, unitsPerS, uptime30d }: OfferingRecord) {
   if ([p50Ms, p95Ms, unitsPerS, uptime30d].every((figure) => figure === null)) return undefined;
   return create(AdvertisedFiguresSchema, {

@@ -1,4 +1,4 @@
-/** Webhooks: the addresses at which an organization receives events. */
+/** Webhooks: addresses that receive an organization's events. */
 import { create } from "@bufbuild/protobuf";
 import {
   WebhookDeliverySchema,
@@ -35,11 +35,11 @@ import type { Vault } from "../vault.ts";
 import { DEFAULT_PAGE, pageIn, readPage } from "./pages.ts";
 import { isNear, workspaceFor } from "./reach.ts";
 
-/** What webhooks depends on. */
+/** Dependencies of webhooks. */
 export interface WebhookDeps {
   sql: Sql;
   vault: Vault;
-  /** Cleartext and private addresses may be registered. */
+  /** Whether plain HTTP and private addresses may be registered. */
   allowPrivate: boolean;
 }
 
@@ -197,33 +197,33 @@ function checkAddress(url: string, allowPrivate: boolean): void {
   }
 }
 
-/** The names that stand for several: `offering.*`. */
+/** Wildcard names, such as `offering.*`. */
 const families = (names: readonly string[]): string[] =>
   [...new Set(names.map((name) => `${name.split(".", 1)[0]}.*`))].sort();
 
-/** Of a name that is not known, as much is sent back. */
+/** The most characters of an unknown name that a refusal repeats. */
 const MOST_ECHOED = 64;
 
-/** Refuses names of events that there are none of. */
+/** Refuses unknown event names. */
 export function checkEvents(events: readonly string[]): void {
   const known = [...EVENT_NAMES.values()];
   for (const [i, name] of events.entries()) {
     const isOfMany = name.endsWith(".*") && known.some((each) => each.startsWith(name.slice(0, -1)));
     if (name === "*" || isOfMany || known.includes(name)) continue;
-    const text = `${JSON.stringify(name.slice(0, MOST_ECHOED))} is no event; there are *, ${families(known).join(", ")}, ${known.join(", ")}`;
+    const text = `${JSON.stringify(name.slice(0, MOST_ECHOED))} is not an event; known are *, ${families(known).join(", ")}, ${known.join(", ")}`;
     throw violation(`events.${i}`, text, "enum", nearNames(name, [...known, ...families(known)]));
   }
 }
 
-/** Puts a `ping` on its way to one webhook. */
+/** Queues a `ping` for one webhook. */
 const ping = (tx: Tx, { id: hookId, orgId, workspaceId }: store.WebhookRecord): Promise<store.DeliveryRecord> =>
   store.addDelivery(tx, hookId, eventOf(orgId, { case: "ping", value: { hookId } }, workspaceId));
 
-/** Tells an organization that one of its webhooks was disabled; for the sender, in its transaction. */
+/** Notifies an organization that a webhook was disabled; called by the sender in its transaction. */
 export const tellDisabled = (tx: Tx, { id, orgId, workspaceId }: store.WebhookRecord, reason: string): Promise<void> =>
   emit(tx, orgId, { case: "webhookDisabled", value: { hookId: id, reason } }, workspaceId);
 
-/** The secrets of a webhook that sign now, newest first. */
+/** The current signing secrets of a webhook, newest first. */
 export const secretsOf = (vault: Vault, { id, secret, oldSecret }: store.WebhookRecord): string[] =>
   [secret, oldSecret]
     .filter((sealed) => sealed !== undefined)

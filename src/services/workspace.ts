@@ -1,4 +1,4 @@
-/** Workspaces: parts of an organization, each with a budget and settings of its own. */
+/** Workspaces: parts of an organization, each with its own budget and settings. */
 import { create } from "@bufbuild/protobuf";
 import { type Workspace, WorkspaceSchema } from "../../gen/limber/v1/workspace_pb.ts";
 import {
@@ -33,12 +33,12 @@ import { type BudgetMessage, budgetMessage, budgetOf, byokWordOf, settingsMessag
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { assertReachable, confinedTo, giverOf } from "./reach.ts";
 
-/** What workspaces depend on. */
+/** Dependencies of workspaces. */
 export interface WorkspaceDeps {
   sql: Sql;
-  /** Resolves when the ledger has what this replica knows of an organization's calls. */
+  /** Resolves once this replica's charges of an organization are in the ledger. */
   settled(orgId: string): Promise<void>;
-  /** Applies a change of an organization's keys at this replica at once; the others are notified. */
+  /** Applies a change to an organization's keys on this replica immediately; others are notified. */
   changed(orgId: string): void;
 }
 
@@ -88,7 +88,7 @@ export function workspaceService({ sql, settled, changed }: WorkspaceDeps): Impl
       await assertReachable(sql, orgId, call);
       for (const field of clear)
         if ({ budget, settings }[field] !== undefined)
-          throw violation("clear", `${field} is set and taken away at once`, "value_error");
+          throw violation("clear", `must not name ${field}, which the request also sets`, "value_error");
       const stored = settings ? storedOf(settings) : clear.includes("settings") ? {} : undefined;
       const changes = {
         name,
@@ -113,7 +113,7 @@ export function workspaceService({ sql, settled, changed }: WorkspaceDeps): Impl
         });
       });
       changed(orgId);
-      // What was set aside under another budget goes back before the new one is said to hold.
+      // Return credit leased under the old budget before the new one applies.
       await settled(orgId);
       const workspace = await messageOf(sql, await found(sql, orgId, workspaceId));
       return create(UpdateWorkspaceResponseSchema, { workspace });
@@ -125,7 +125,7 @@ export function workspaceService({ sql, settled, changed }: WorkspaceDeps): Impl
         await found(tx, orgId, workspaceId);
         const keys = await listKeys(tx, orgId, { limit: 1, workspaceId });
         if (keys.length > 0 && !force)
-          throw refuse(Reason.WORKSPACE_IN_USE, "the workspace has keys; revoke them first, or send force=true");
+          throw refuse(Reason.WORKSPACE_IN_USE, "the workspace has keys; revoke them first, or set `force`");
         const revoked = await revokeKeys(tx, { workspaceId });
         await deleteWorkspace(tx, orgId, workspaceId);
         await toldRevoked(tx, orgId, revoked, call);
@@ -142,7 +142,7 @@ export function workspaceService({ sql, settled, changed }: WorkspaceDeps): Impl
   };
 }
 
-/** Whether a budget is taken away, or lets more be spent than the one before; undefined for one that stays. */
+/** Whether a budget is removed or raised; undefined if it does not change. */
 const spendsMore = (after: BudgetMessage | null | undefined, before: BudgetMessage | undefined): boolean =>
   after !== undefined && before !== undefined && (after === null || !allowsNoMore(after, before));
 
@@ -157,7 +157,7 @@ const noSuchWorkspace = (): Refusal => refuse(Reason.NOT_FOUND, "workspace not f
 const record = (tx: Tx, call: Call, orgId: string, action: string, subject: string, details: object) =>
   audit(tx, { ...byCall(call), orgId, action, subject, details: { ...details } });
 
-/** A word for a name: its letters and digits, small, with hyphens between. */
+/** A slug for a name: its letters and digits in lower case, separated by hyphens. */
 function slugOf(name: string): string {
   const slug = name
     .normalize("NFKD")
@@ -166,7 +166,7 @@ function slugOf(name: string): string {
     .replace(/[^a-z0-9]+/g, "-")
     .slice(0, 64)
     .replace(/^-+|-+$/g, "");
-  if (slug === "") throw violation("slug", "is required, because the name has no letters that could be one", "missing");
+  if (slug === "") throw violation("slug", "is required, because `name` has no usable characters", "missing");
   return slug;
 }
 

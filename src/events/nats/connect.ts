@@ -4,19 +4,19 @@ import { existsSync, readFileSync } from "node:fs";
 import { type ConnectionOptions, connect, credsAuthenticator, type NatsConnection, wsconnect } from "nats";
 import { BRAND } from "../../brand.ts";
 
-/** Milliseconds that NATS may take for any answer. */
+/** NATS response timeout in milliseconds. */
 export const ANSWER_MS = 3_000;
-/** Milliseconds between two pings on a silent connection. */
+/** Milliseconds between two pings on an idle connection. */
 const PING_MS = 10_000;
 
-/** Connects once to one of the servers of an address (`address.ts`). Rejects when that fails. */
+/** Connects once, to any server of the address. Rejects on failure. */
 export function dial(url: string): Promise<NatsConnection> {
   const { servers, isWebSocket, options } = natsAddress(url);
   const connectTo = isWebSocket ? wsconnect : connect;
   return connectTo({
     servers: [...servers],
     name: BRAND,
-    // Its buffers outlive a reconnection, and would publish again what another replica has published since.
+    // The client's reconnection would publish its buffer again, which another replica may have published since.
     reconnect: false,
     timeout: ANSWER_MS,
     pingInterval: PING_MS,
@@ -24,29 +24,29 @@ export function dial(url: string): Promise<NatsConnection> {
   });
 }
 
-// The address of NATS: its servers, and who the gateway is to them.
+// The address of NATS: its servers, and the gateway's credentials.
 
-/** Schemes of NATS: its own protocol, in clear text and encrypted, and the same over WebSocket. */
+/** NATS schemes: its own protocol with and without TLS, and the same over WebSocket. */
 const SCHEMES = /^(nats|tls|ws|wss):\/\/([^/?#]*)\/?(?:\?([^#]*))?$/;
-/** Files that an address may name. */
+/** Parameters of an address that name files. */
 const FILES = ["creds", "ca", "cert", "key"] as const;
-/** The part of a subject in which JetStream is reached behind a leaf node. */
+/** The JetStream domain behind a leaf node, as a part of a subject. */
 const DOMAIN = /^[\w-]{1,64}$/;
 
-/** Where NATS is, and with what to connect. */
+/** The servers and credentials of NATS. */
 interface NatsAddress {
-  /** One or several of a cluster. */
+  /** One server, or several of a cluster. */
   readonly servers: readonly string[];
   readonly isWebSocket: boolean;
-  /** The domain of JetStream; undefined: that of the server itself. */
+  /** The JetStream domain; undefined for the server's own. */
   readonly domain: string | undefined;
-  /** Who connects, and under which certificate. Files are read anew each time. */
+  /** The user and certificate. Files are read again for each connection. */
   options(): Pick<ConnectionOptions, "user" | "pass" | "token" | "tls" | "authenticator">;
 }
 
 /**
- * Reads `nats://user:password@a:4222,b:4222?creds=/path`: a user alone is a token; `creds` is a file of a user's JWT and seed, `ca`,
- * `cert` and `key` are files for TLS; `domain` is JetStream's, for one behind a leaf node. Throws an error whose message says what the address must be.
+ * Parses `nats://user:password@a:4222,b:4222?creds=/path`. A user without a password is a token; `creds` is a file with a user's JWT and seed;
+ * `ca`, `cert` and `key` are TLS files; `domain` is that of a JetStream behind a leaf node. Throws an error that states what the address must be.
  */
 export function natsAddress(text: string): NatsAddress {
   const [, scheme = "", authority = "", query = ""] = SCHEMES.exec(text) ?? [];

@@ -1,34 +1,34 @@
 /**
- * One replica among those on a NATS does what need not be done twice. It is agreed on by messages alone, so that the others need not ask the
- * database: for a moment several may lead, or none. What must not be done twice at once has a lock in the database.
+ * Elects one replica per NATS for work that need not be done twice. The election uses messages only, without the database, so for a moment
+ * several replicas or none may lead. Work that must not run twice at once is also protected by a database lock.
  */
 import { errors, type NatsConnection, type Subscription } from "nats";
 import { BRAND } from "../../brand.ts";
 import { after, every, steadyNow } from "../../clock.ts";
 
-/** Where replicas say who leads in some matter. */
+/** The subjects on which leaders announce themselves. */
 const SUBJECTS = { work: `${BRAND}.replica.v1.lead`, events: `${BRAND}.replica.v1.lead.events` } as const;
-/** Milliseconds between two messages of the replica that leads. */
+/** Milliseconds between two announcements of a leader. */
 const BEAT_MS = 1_000;
-/** A leader that has said nothing for as long is taken for dead. */
+/** A leader that is silent for this long counts as dead. */
 const SILENCE_MS = 3_000;
-/** How long a replica that comes waits for an answer to whether another leads. */
+/** How long a new replica waits for a leader's announcement. */
 const ASKED_MS = 250;
-/** What a replica says that comes, and a leader that goes. Ids of replicas are longer. */
+/** Payloads of a joining replica and of a resigning leader. Replica ids are longer. */
 const [COMES, GOES] = ["?", "!"];
 
-/** What it depends on. */
+/** Dependencies of an election. */
 interface LeadershipDeps {
   readonly connection: NatsConnection;
-  /** What is led: messages for work that waits, or the relay of events. Each has a leader of its own. */
+  /** What is led: the messages for queued work, or the event relay. Each has its own leader. */
   readonly matter: keyof typeof SUBJECTS;
-  /** Names this replica among all; of two that lead the one with the lower name goes on. */
+  /** The unique id of this replica. Of two leaders, the one with the lower id continues. */
   readonly replica: string;
-  /** Called when this replica begins to lead. */
+  /** Called when this replica becomes leader. */
   begins(): void;
 }
 
-/** The part of one replica in it, as long as its connection lasts. */
+/** One replica's part in an election, for the lifetime of its connection. */
 export class Leadership {
   readonly #deps: LeadershipDeps;
   readonly #heard: Subscription;
@@ -36,7 +36,7 @@ export class Leadership {
   #leads = false;
   #heardAt = Number.NEGATIVE_INFINITY;
 
-  /** Asks who leads. */
+  /** Asks for the current leader. */
   constructor(deps: LeadershipDeps) {
     this.#deps = deps;
     this.#heard = deps.connection.subscribe(SUBJECTS[deps.matter], {
@@ -61,7 +61,7 @@ export class Leadership {
     return this.#leads;
   }
 
-  /** Leads no more, and tells the others. */
+  /** Resigns, and notifies the others. */
   leave(): void {
     for (const stop of this.#stops) stop();
     if (this.#leads) this.#say(GOES);
@@ -92,29 +92,29 @@ export class Leadership {
   }
 
   #say(message: string): void {
-    // One whose connection is just being lost leads nothing any more.
+    // A replica that is losing its connection does not lead.
     if (!this.#deps.connection.isClosed()) this.#deps.connection.publish(SUBJECTS[this.#deps.matter], message);
   }
 }
 
-// Which of several relays looks for events: the one that leads, and another only where nothing is heard of that one. Messages that are lost
-// cost a look too many, and a permission that is missing lets every relay look.
+// Decides which relay checks for events: the leader, or another if the leader is silent. A lost message costs one unnecessary check;
+// without the NATS permission, every relay checks.
 
 const SUBJECT = `${BRAND}.replica.v1.relayed`;
-/** Everything that replicas say to each other. */
+/** The subject of all messages between relays. */
 const REPLICAS = `${BRAND}.replica.`;
 
-/** What it depends on. */
+/** Dependencies of relay leadership. */
 export interface RelayTurnsDeps {
-  /** Names this replica among all. */
+  /** The unique id of this replica. */
   readonly replica: string;
-  /** Called when this replica begins to lead. */
+  /** Called when this replica becomes leader. */
   begins(): void;
-  /** What another relay has done: all events up to this mark were relayed, or, where it is empty, some were, or wait for a transaction. */
+  /** Another relay's report: all events up to this mark were relayed. An empty mark means that some were, or await a transaction. */
   hear(mark: string): void;
 }
 
-/** The part of one relay in it, as long as its connection lasts. */
+/** One relay's part in the election, for the lifetime of its connection. */
 export class RelayTurns {
   readonly #connection: NatsConnection;
   readonly #leadership: Leadership;
@@ -132,17 +132,17 @@ export class RelayTurns {
     this.#leadership = new Leadership({ connection, matter: "events", replica, begins });
   }
 
-  /** Whether this relay looks at once. */
+  /** Whether this relay checks immediately. */
   get leads(): boolean {
     return this.#isAlone || this.#leadership.leads;
   }
 
-  /** Tells the others what was done; see `hear`. */
+  /** Reports relayed events to the other relays; see `hear`. */
   say(mark: string): void {
     if (!this.#isAlone && !this.#connection.isClosed()) this.#connection.publish(SUBJECT, mark);
   }
 
-  /** Takes note of an error of the connection. True where it concerns messages between replicas alone: these relays hear nothing of each other. */
+  /** Handles a connection error. Returns true if it concerns only messages between replicas; then these relays receive nothing from each other. */
   takes(error: Error): boolean {
     if (!(error instanceof errors.PermissionViolationError && error.subject.startsWith(REPLICAS))) return false;
     if (this.#isAlone) return true;
@@ -152,7 +152,7 @@ export class RelayTurns {
     return true;
   }
 
-  /** Leads no more, and tells the others. */
+  /** Resigns, and notifies the others. */
   leave(): void {
     if (!this.#isAlone) this.#leadership.leave();
   }

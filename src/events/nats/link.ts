@@ -1,4 +1,4 @@
-/** A connection to NATS for as long as it lasts. One that was lost stays lost: whatever it had not sent is never sent later. */
+/** A single connection to NATS. A lost connection is not resumed: unsent messages are never sent later. */
 import { createInbox, deadline, type Msg, type NatsConnection } from "nats";
 import { BRAND } from "../../brand.ts";
 import { after, sleep } from "../../clock.ts";
@@ -6,48 +6,48 @@ import type { EventRecord } from "../../store/events/outbox.ts";
 import { ANSWER_MS, dial, natsAddress } from "./connect.ts";
 import { RelayTurns, type RelayTurnsDeps } from "./leadership.ts";
 
-/** Subjects that are remembered. */
+/** The most cached subjects. */
 const MOST_REMEMBERED = 10_000;
 
-/** The subject on which JetStream answers which streams keep a subject. */
+/** The JetStream API subject that returns the streams of a subject. */
 const namesIn = (domain: string | undefined): string =>
   domain === undefined ? "$JS.API.STREAM.NAMES" : `$JS.${domain}.API.STREAM.NAMES`;
 
-/** The part of a subject in place of the organization, for an event that concerns none. */
+/** Replaces the organization in the subject of an event without one. */
 const OPERATOR = "operator";
 
-/** The subject of the events of one organization and one name. */
+/** The subject of one organization's events of one name. */
 interface LinkState {
   /** `limber.v1.<org>.<event.name>`. */
   readonly subject: string;
-  /** The stream that keeps it, where it had one. One that is gone meanwhile refuses, and with that the connection is given up. */
+  /** The stream of the subject, if it has one. If the stream was deleted, publishing fails and the connection is given up. */
   stream: string | undefined;
 }
 
-/** Some events of a batch, one after the other, which go to one stream or to none. */
+/** Consecutive events of a batch that go to the same stream, or to none. */
 interface LinkRun {
   readonly stream: string | undefined;
   readonly from: number;
   readonly to: number;
 }
 
-/** The headers of an event; with `before`, that it follows that one. */
+/** The headers of an event; `before` is the event that must precede it. */
 const headOf = ({ id }: EventRecord, before?: EventRecord): string =>
   before === undefined
     ? `content-type: application/protobuf\r\nNats-Msg-Id: ${id}\r\n`
     : `content-type: application/protobuf\r\nNats-Msg-Id: ${id}\r\nNats-Expected-Last-Msg-Id: ${before.id}\r\n`;
 
-/** A connection that was made. */
+/** An established connection. */
 export class NatsLink {
   readonly #connection: NatsConnection;
   readonly #send: Send;
   readonly #frames = new Frames();
   readonly #inbox: Inbox;
-  /** Resolves when it was lost or closed. */
+  /** Resolves when the connection is lost or closed. */
   readonly over: Promise<unknown>;
   #refusal: Error | undefined;
   #turns: RelayTurns | undefined;
-  /** By organization, then by name. */
+  /** Cache by organization, then by name. */
   readonly #ways = new Map<string, Map<string, LinkState>>();
   #remembered = 0;
 
@@ -62,7 +62,7 @@ export class NatsLink {
     void this.#watch();
   }
 
-  /** Connects to `url` once; user and password may stand in it, a user alone is a token. Rejects when that fails. */
+  /** Connects to `url` once. It may contain a user and password; a user alone is a token. Rejects on failure. */
   static async dial(url: string): Promise<NatsLink> {
     return new NatsLink(await dial(url), natsAddress(url).domain);
   }
@@ -72,11 +72,11 @@ export class NatsLink {
   }
 
   /**
-   * Publishes events in order. Resolves when every stream that listens to their subjects has stored them, and the server has all
-   * others. Rejects as soon as that fails, with nothing that a stream stores after what it refused. One batch at a time.
+   * Publishes events in order. Resolves when every stream of their subjects has stored them, and the server has received all others. Rejects at
+   * the first failure; no stream stores events after one that it rejected. One batch at a time.
    */
   async publish(events: readonly EventRecord[]): Promise<void> {
-    // All that was sent before has been answered.
+    // All earlier requests have been answered.
     this.#frames.clear();
     const ways = this.#waysOf(events);
     await this.#lookUp(ways);
@@ -92,19 +92,19 @@ export class NatsLink {
     }
     if (unkept) {
       await deadline(this.#connection.flush(), ANSWER_MS);
-      // A server refuses a publication before it answers the flush, and the client reports it in a later turn of the event loop.
+      // A server reports a rejected publication before the flush response; the client reports it in a later turn of the event loop.
       await sleep(0);
     }
     if (this.#refusal) throw this.#refusal;
   }
 
-  /** Takes part in who relays, over this connection. Once. */
+  /** Joins the relay election over this connection. Call it once. */
   takeTurns(deps: RelayTurnsDeps): RelayTurns {
     this.#turns = new RelayTurns(this.#connection, deps);
     return this.#turns;
   }
 
-  /** Closes it. What was published before is with the server or lost. */
+  /** Closes the connection. Earlier publications have reached the server or are lost. */
   async close(): Promise<void> {
     if (!this.isOver) await deadline(this.#connection.flush(), ANSWER_MS).catch(() => {});
     await this.#connection.close();
@@ -137,7 +137,7 @@ export class NatsLink {
     return way;
   }
 
-  /** Asks which streams of JetStream keep the subjects of which none is known to. */
+  /** Queries JetStream for the streams of subjects that are not cached. */
   async #lookUp(ways: readonly LinkState[]): Promise<void> {
     if (!this.#connection.info?.jetstream && this.#domain === undefined) return;
     const unknown = new Set<LinkState>();
@@ -153,17 +153,17 @@ export class NatsLink {
   }
 
   /**
-   * Has a stream store events in order. They go as a chain, each to be stored only after the one before it, so that the answer for the last
-   * holds for all. Where the chain breaks (others write to the stream too, or some were stored earlier), one after the other, each
-   * with its own answer; what is stored already is known by its id.
+   * Stores events in a stream in order. They are sent as a chain, each conditional on the one before, so that the last acknowledgment covers
+   * all. If the chain breaks (other publishers, or events stored earlier), they are sent one by one with individual acknowledgments; the
+   * message id identifies duplicates.
    */
   async #store(events: readonly EventRecord[], ways: readonly LinkState[], { from, to }: LinkRun): Promise<void> {
     if (to - from > 1 && (await this.#storeChained(events, ways, { from, to }))) return;
     for (let i = from; i < to; i++) {
       const [event, { subject }] = [events[i]!, ways[i]!];
       const { error, stream } = await this.#ask(subject, event.payload, headOf(event));
-      // A stream that refuses names itself all the same.
-      if (error || stream === undefined) throw new Error(error?.description ?? `no stream answers for ${subject}`);
+      // An error response also names the stream.
+      if (error || stream === undefined) throw new Error(error?.description ?? `no stream responded for ${subject}`);
     }
   }
 
@@ -182,11 +182,11 @@ export class NatsLink {
       last.payload,
       headOf(last, events[to - 2]),
     );
-    // An event that was stored before proves nothing about those in between.
+    // A duplicate of the last event proves nothing about the events before it.
     return !error && stream !== undefined && !duplicate;
   }
 
-  /** Sends a message that is answered, and all frames that were added before, in one write. */
+  /** Sends a request and all frames before it in one write. */
   async #ask(subject: string, payload: Uint8Array | string, head = ""): Promise<StreamAnswer> {
     await this.#inbox.open();
     const { address, answer } = this.#inbox.next();
@@ -196,7 +196,7 @@ export class NatsLink {
   }
 }
 
-/** The order of all stays. */
+/** Keeps the overall order. */
 function runsOf(ways: readonly LinkState[]): LinkRun[] {
   const runs: LinkRun[] = [];
   for (let from = 0, to = 0; from < ways.length; from = to) {
@@ -207,7 +207,7 @@ function runsOf(ways: readonly LinkState[]): LinkRun[] {
   return runs;
 }
 
-/** JetStream's answers, as far as they matter here (docs.nats.io, JetStream wire API). */
+/** The used fields of JetStream responses (docs.nats.io, JetStream wire API). */
 interface StreamAnswer {
   error?: { err_code: number; description: string };
   streams?: string[] | null;
@@ -215,31 +215,31 @@ interface StreamAnswer {
   duplicate?: boolean;
 }
 
-/** JetStream is not enabled for this account, or not at all. */
+/** JetStream is not enabled for this account or server. */
 const NO_JETSTREAM: ReadonlySet<number> = new Set([10039, 10076]);
 
-// Messages as the protocol of NATS has them on the wire, many behind each other in one buffer: what its client does for each alone costs
-// more than all else that is done for a message.
+// Messages in the NATS wire format, many in one buffer: the client's own work per message would cost more than everything else that is done
+// for it.
 
 const FIRST_ROOM = 64 * 1024;
 const END = "\r\n";
 const VERSION = `NATS/1.0${END}`;
 
-/** A buffer of messages that is used again and again. */
+/** A reusable message buffer. */
 export class Frames {
   #room = Buffer.allocUnsafeSlow(FIRST_ROOM);
   #from = 0;
   #to = 0;
 
-  /** Forgets what it held: call it when all of that has been read. */
+  /** Clears the buffer. Call it once all views have been used. */
   clear(): void {
     this.#from = 0;
     this.#to = 0;
   }
 
   /**
-   * Adds a message as `HPUB` (docs.nats.io, client protocol). `to` is its subject, and after a space where the answer goes, if any shall
-   * come. Each line of `head` is ended; both are ASCII.
+   * Appends a message as `HPUB` (docs.nats.io, client protocol). `to` is the subject, followed by a space and the reply subject if a response
+   * is expected. Every line of `head` must end with a line break. Both must be ASCII.
    */
   add(to: string, head: string, payload: Uint8Array): void {
     const headBytes = VERSION.length + head.length + END.length;
@@ -253,14 +253,14 @@ export class Frames {
     this.#room[this.#to++] = 10;
   }
 
-  /** The messages since it was last asked, as a view that holds until `clear`. */
+  /** The messages since the last call, as a view that is valid until `clear`. */
   take(): Uint8Array {
     const taken = this.#room.subarray(this.#from, this.#to);
     this.#from = this.#to;
     return taken;
   }
 
-  /** Those that were taken stay where they are. */
+  /** Earlier views stay valid. */
   #grow(needed: number): void {
     const waiting = this.#room.subarray(this.#from, this.#to);
     this.#room = Buffer.allocUnsafeSlow(2 * Math.max(this.#room.length, waiting.length + needed));
@@ -270,28 +270,28 @@ export class Frames {
   }
 }
 
-/** Sends bytes as they are. */
+/** Sends raw bytes. */
 type Send = (frames: Uint8Array) => void;
 
 /**
- * The client's own method of writing to its socket, which is private. What is sent by it goes before all that the client is asked for later.
- * Throws where this version of the client has none.
+ * Returns the client's private method that writes to its socket. Its bytes precede everything that the client sends later. Throws if this
+ * version of the client has no such method.
  */
 function sendOf(connection: NatsConnection): Send {
   const { protocol }: { protocol?: { transport?: { send?: unknown } } } = connection as object;
   const transport = protocol?.transport;
-  if (typeof transport?.send !== "function") throw new TypeError("this client of NATS sends no bytes as they are");
+  if (typeof transport?.send !== "function")
+    throw new TypeError("this NATS client version has no method to send raw bytes");
   const { send } = transport;
   return (frames) => void send.call(transport, frames);
 }
 
-// The answers of NATS to requests in own frames (`frames.ts`): what the client does for each request costs as much as a
-// hundred events in flight.
+// Responses to requests in the gateway's own frames: a request through the client costs as much as a hundred events in flight.
 
-/** The request that waits for one answer. */
+/** A pending request. */
 type PendingReply = PromiseWithResolvers<Msg>;
 
-/** The answers of one connection. */
+/** The pending requests of one connection. */
 class Inbox {
   readonly #connection: NatsConnection;
   readonly #address = createInbox();
@@ -299,35 +299,35 @@ class Inbox {
   #asked = 0;
   #open: Promise<void> | undefined;
 
-  /** Subscribes when it is opened, and not before: a user that makes no requests may not be allowed to. */
+  /** Subscribes on `open`, not earlier: users that make no requests may lack the permission. */
   constructor(connection: NatsConnection) {
     this.#connection = connection;
     void connection.closed().then((cause) => this.fail(cause ?? new Error("the connection was closed")));
   }
 
-  /** Subscribes; resolves when the server has the subscription, so that later requests are answered here. */
+  /** Subscribes. Resolves when the server has the subscription, so that later requests can be answered. */
   open(): Promise<void> {
     this.#open ??= this.#listen();
     return this.#open;
   }
 
-  /** The subject of one answer, and the answer. It rejects when none comes in time, or the request has no subscriber. */
+  /** Returns a reply subject and its response. Rejects on timeout, or if the request has no subscriber. */
   next(): { address: string; answer: Promise<Msg> } {
     const address = `${this.#address}.${this.#asked++}`;
     const waiting: PendingReply = Promise.withResolvers();
     this.#waiting.set(address, waiting);
     if (this.#connection.isClosed()) waiting.reject(new Error("the connection is closed"));
-    const forget = after(ANSWER_MS, () => waiting.reject(new Error("NATS did not answer in time")));
+    const forget = after(ANSWER_MS, () => waiting.reject(new Error("NATS did not respond in time")));
     const answer = waiting.promise.finally(() => {
       forget();
       this.#waiting.delete(address);
     });
-    // The request may have failed to leave, and its answer is not awaited then.
+    // If the request failed to leave, nothing awaits the response.
     answer.catch(() => {});
     return { address, answer };
   }
 
-  /** Nothing more is answered. */
+  /** Fails all pending requests. */
   fail(cause: Error): void {
     for (const { reject } of this.#waiting.values()) reject(cause);
   }
@@ -338,7 +338,8 @@ class Inbox {
         if (error) return this.fail(error);
         const waiting = this.#waiting.get(message.subject);
         // The server's status for a request without a subscriber.
-        if (message.data.length === 0 && message.headers?.code === 503) waiting?.reject(new Error("nobody listens"));
+        if (message.data.length === 0 && message.headers?.code === 503)
+          waiting?.reject(new Error("the request has no subscriber"));
         else waiting?.resolve(message);
       },
     });

@@ -1,6 +1,6 @@
 /**
- * A connection over which replicas say things to one another, made again whenever it was lost. Those that share it hear its subjects; what is
- * said while there is none is lost, or goes another way.
+ * A connection between replicas that reconnects by itself. Its users share it to subscribe to subjects. Messages that are sent while it is
+ * down are lost, or sent another way.
  */
 import { createInbox, errors, headers, type Msg, type NatsConnection, RequestError, type Subscription } from "nats";
 import { BRAND } from "../../brand.ts";
@@ -11,31 +11,31 @@ import type { Sql } from "../../store/database/tx.ts";
 import type { RelayMessage } from "../../store/replicas/replicas.ts";
 import { dial } from "./connect.ts";
 
-/** How long it waits before it connects again, in milliseconds: after a connection that was lost, and after one that was refused its subjects. */
+/** Delay before a reconnection in milliseconds: after a lost connection, and after a refused subscription. */
 const REDIAL_MS = { lost: 2_000, refused: 30_000 };
 
-/** What hears a subject. */
+/** A subscriber. */
 interface ReplicaHearing {
   readonly subject: string;
-  /** Gets every message. */
+  /** Receives every message. */
   hear(message: Msg): void;
-  /** Called with each connection that it is heard over, as soon as that is there. */
+  /** Called with each new connection on which the subject is subscribed. */
   gained?(connection: NatsConnection): void;
-  /** Called when the connection is lost: what had begun to come does not go on. */
+  /** Called when the connection is lost: partial messages will not be completed. */
   lost?(): void;
 }
 
-/** What a line depends on. */
+/** Dependencies of a connection. */
 interface ReplicaLineDeps {
   /** Where NATS is. */
   readonly url: string;
-  /** What is said goes another way while there is no connection: so one of which NATS refuses a part is given up. */
+  /** Whether messages use another way while there is no connection. If so, a connection is given up when NATS refuses part of its use. */
   readonly hasOtherWay: boolean;
-  /** Told the first time that NATS refuses to carry what replicas say. */
+  /** Called the first time that NATS refuses messages between replicas. */
   warn(text: string, cause: unknown): void;
 }
 
-/** The line of one replica. */
+/** The connection of one replica. */
 export class ReplicaLine {
   readonly #deps: ReplicaLineDeps;
   readonly #leaving = new AbortController();
@@ -50,12 +50,12 @@ export class ReplicaLine {
     this.#running = this.#run();
   }
 
-  /** The connection; undefined while there is none, or NATS refuses it. */
+  /** The current connection; undefined if there is none or NATS refuses its use. */
   get nats(): NatsConnection | undefined {
     return this.#connection?.isClosed() ? undefined : this.#connection;
   }
 
-  /** Hears a subject over this connection and all later ones; the returned function ends that. */
+  /** Subscribes on this connection and all later ones. Returns a function that unsubscribes. */
   on(hearing: ReplicaHearing): () => void {
     const { nats } = this;
     this.#hearings.set(hearing, nats && subscribed(nats, hearing));
@@ -84,7 +84,7 @@ export class ReplicaLine {
     }
   }
 
-  /** Lasts as long as one connection. Answers whether it was given up because NATS refused what it is for. */
+  /** Runs for one connection. Resolves with whether NATS refused its use. */
   async #runOnce(): Promise<boolean> {
     const connection = await dial(this.#deps.url);
     if (this.#leaving.signal.aborted) {
@@ -105,8 +105,7 @@ export class ReplicaLine {
   async #watch(connection: NatsConnection, refused: () => void): Promise<void> {
     for await (const status of connection.status()) {
       if (status.type !== "error" || !(status.error instanceof errors.PermissionViolationError)) continue;
-      if (!this.#isWarned)
-        this.#deps.warn("NATS does not carry what replicas say: it goes over the database", status.error);
+      if (!this.#isWarned) this.#deps.warn("NATS refuses messages between replicas; using the database", status.error);
       this.#isWarned = true;
       if (!this.#deps.hasOtherWay) continue;
       refused();
@@ -122,44 +121,44 @@ const subscribed = (connection: NatsConnection, { subject, hear }: ReplicaHearin
     },
   });
 
-// What one replica says to another over NATS, where both have it: each message is acknowledged by the replica that it is for. What NATS
-// carries needs no row of the database; what nobody took is given back, and goes there.
+// Messages from one replica to another over NATS, acknowledged by the receiver. They need no row in the database. Messages that were not
+// accepted are returned to the sender, which uses the database.
 
-/** What it depends on. */
+/** Dependencies of the messages. */
 interface ReplicaMessengerDeps {
-  /** It stays open for as long as this is. */
+  /** Must stay open at least as long as this object. */
   readonly line: ReplicaLine;
-  /** Names this replica among all. */
+  /** The unique id of this replica. */
   readonly replica: string;
-  /** Takes a message for this replica, in the order of its sender. */
+  /** Handles a message for this replica, in the sender's order. */
   hear(message: RelayMessage): void;
 }
 
-/** What became of messages. */
+/** The outcome of posted messages. */
 export interface Posted {
-  /** No replica took them: they may be sent by another way. */
+  /** Not accepted by any replica: may be sent another way. */
   readonly returned: readonly RelayMessage[];
-  /** They may have been taken: they must not be sent again. */
+  /** Possibly accepted: must not be sent again. */
   readonly lost: readonly RelayMessage[];
 }
 
 const SUBJECT = `${BRAND}.replica.v1.relay`;
-/** The header of a question that asks whether NATS carries questions. */
+/** The header of a request that tests whether NATS carries requests. */
 const PROOF = "Limber-Proof";
-/** The parts of a large message: what fits into a message of NATS in any usual configuration. */
+/** The part size of a large message, which fits any usual NATS configuration. */
 const PART_BYTES = 512_000;
-/** How long the other replica has to take a message, in milliseconds. */
+/** How long the receiver has to accept a message, in milliseconds. */
 const TAKEN_MS = 2_000;
-/** After a message that nobody took, others for that replica go the other way for as long: they would overtake it. */
+/** After a message that was not accepted, later ones to the same replica use the other way for this long, to keep their order. */
 const ORDER_MS = 2_000;
-/** The most of one message that comes in parts. */
+/** The largest message in parts. */
 const MOST_BYTES = 64 << 20;
-/** Messages whose parts are kept; that of which nothing came for longest is forgotten first. */
+/** The most incomplete messages in memory; the one without progress for the longest is evicted first. */
 const MOST_IN_PARTS = 64;
 
-/** All of a message but its body, as it travels. */
+/** All of a message except its body, as transmitted. */
 interface Head extends Omit<RelayMessage, "body" | "toReplica"> {
-  /** Under which name all but the last of its parts came; undefined for a message of one part. */
+  /** The name of its earlier parts; undefined for a message of one part. */
   readonly parts?: string;
 }
 
@@ -168,13 +167,13 @@ export class ReplicaMessenger {
   readonly #deps: ReplicaMessengerDeps;
   readonly #off: () => void;
   readonly #elsewhereUntil = new Map<string, number>();
-  /** Parts of messages that are not whole yet, by their names. */
+  /** Incomplete messages by name. */
   readonly #parts = new Map<string, Buffer[]>();
   readonly #leaving = new AbortController();
-  /** The connection over which a question to this replica itself was answered. */
+  /** The connection on which a test request to this replica was answered. */
   #proven: NatsConnection | undefined;
 
-  /** Subscribes. NATS need not be reachable: what is posted meanwhile is returned. */
+  /** Subscribes. NATS need not be reachable: messages that are posted meanwhile are returned. */
   constructor(deps: ReplicaMessengerDeps) {
     this.#deps = deps;
     this.#off = deps.line.on({
@@ -185,7 +184,7 @@ export class ReplicaMessenger {
     });
   }
 
-  /** Posts messages in order; resolves when each was taken or not. Never rejects. */
+  /** Posts messages in order. Resolves when each was accepted or not. Never rejects. */
   async post(messages: readonly RelayMessage[]): Promise<Posted> {
     const fates = await Promise.all(messages.map((message) => this.#postOne(message)));
     return {
@@ -201,8 +200,8 @@ export class ReplicaMessenger {
   }
 
   /**
-   * Asks itself until it is answered. NATS may refuse any of four things, to say and to hear questions and answers, and tells so too late for the
-   * message that it refused: nobody knows whether that was taken.
+   * Sends test requests to itself until one is answered. NATS may refuse to publish or subscribe to requests or responses, and reports it too
+   * late for the refused message: whether that was accepted would be unknown.
    */
   async #prove(connection: NatsConnection): Promise<void> {
     const { signal } = this.#leaving;
@@ -218,7 +217,7 @@ export class ReplicaMessenger {
     }
   }
 
-  /** Everything is written before the first await, so that messages leave in the order in which they were posted. */
+  /** Writes everything before the first await, so that messages leave in the order in which they were posted. */
   async #postOne({ toReplica, body, ...head }: RelayMessage): Promise<"taken" | "returned" | "lost"> {
     const connection = this.#deps.line.nats;
     if (connection === undefined || connection !== this.#proven) return "returned";
@@ -250,7 +249,7 @@ export class ReplicaMessenger {
 
   #keep(name: string, part: Buffer): void {
     const parts = this.#parts.get(name) ?? [];
-    // Anew at the end: the first is the one of which nothing came for longest.
+    // Reinsert at the end: the first entry is the one without progress for the longest.
     this.#parts.delete(name);
     if (parts.length * PART_BYTES >= MOST_BYTES) return;
     this.#parts.set(name, [...parts, part]);
@@ -263,16 +262,16 @@ export class ReplicaMessenger {
     const { parts: name, ...message } = head;
     const parts = name === undefined ? [] : this.#parts.get(name);
     if (name !== undefined) this.#parts.delete(name);
-    // One whose parts were forgotten is no message: who asked waits until its time is over.
+    // A message with evicted parts is dropped; the sender's request times out.
     if (parts === undefined) return;
     this.#deps.hear({ ...message, toReplica: this.#deps.replica, body: Buffer.concat([...parts, last]) });
   }
 }
 
-/** Only replicas write it; what is not theirs is left alone. */
+/** Parses the header that replicas write; ignores anything else. */
 function headOf(text: string): Head | undefined {
   try {
-    const head = JSON.parse(text) as Partial<Head>; // each field is looked at below
+    const head = JSON.parse(text) as Partial<Head>; // each field is checked below
     const { fromReplica, line, provider, kind, budgetMs, parts } = head;
     const areTexts = [fromReplica, line, provider].every((each) => typeof each === "string");
     const isKind = kind === "ask" || kind === "reply" || kind === "failed";
@@ -284,24 +283,24 @@ function headOf(text: string): Head | undefined {
   }
 }
 
-// Short messages between replicas that may be lost: over NATS where there is one, else over the database.
+// Short messages between replicas that may be lost: over NATS if configured, otherwise over the database.
 
-/** What a gossip transport depends on. */
+/** Dependencies of a gossip transport. */
 interface GossipTransportDeps {
-  /** What the messages are about: those of one topic reach no listener of another. */
+  /** The topic: messages of one topic reach only its listeners. */
   topic: "gossip" | "loops";
   sql: Sql;
   notifications: Notifications;
-  /** Undefined where there is no NATS. It stays open for as long as this is. */
+  /** Undefined without NATS. Must stay open at least as long as this object. */
   replicaLine: ReplicaLine | undefined;
-  /** Gets every message; returns whether another replica sent it. */
+  /** Receives every message; returns whether another replica sent it. */
   hear(message: Uint8Array): boolean;
 }
 
 const subjectOf = (topic: string): string => `${BRAND}.replica.v1.${topic}`;
-/** What fits into a message of NATS in any usual configuration, and as base64 into a notification of PostgreSQL. */
+/** The size that fits any usual NATS configuration, and, as base64, a PostgreSQL notification. */
 const MOST_GOSSIP_BYTES = { nats: 512_000, database: 5_900 };
-/** A replica that sent through the database has no NATS: it is answered there for this many milliseconds. */
+/** A replica that sent through the database has no NATS, so for this many milliseconds messages also go through the database. */
 const ANSWERED_MS = 10_000;
 
 /** The gossip of this replica. */
@@ -310,7 +309,7 @@ export class GossipTransport {
   readonly #offs: readonly (() => void)[];
   #heardFromDatabaseAt = Number.NEGATIVE_INFINITY;
 
-  /** Subscribes. Neither NATS nor the database need be reachable: what is sent meanwhile is lost. */
+  /** Subscribes. Neither NATS nor the database need be reachable: messages that are sent meanwhile are lost. */
   constructor(deps: GossipTransportDeps) {
     this.#deps = deps;
     const off = deps.notifications.on(deps.topic, (payload) => {
@@ -321,7 +320,7 @@ export class GossipTransport {
     this.#offs = offLine === undefined ? [off] : [off, offLine];
   }
 
-  /** The most bytes of a message at the moment. */
+  /** The current maximum message size in bytes. */
   get mostBytes(): number {
     return this.#needsDatabase() ? MOST_GOSSIP_BYTES.database : MOST_GOSSIP_BYTES.nats;
   }
@@ -343,23 +342,23 @@ export class GossipTransport {
   }
 }
 
-// Emergency stops between replicas without the database: over NATS, where there is one. Each replica that holds a stop answers.
+// Emergency stops between replicas without the database: over NATS if configured. Each replica that applied a stop acknowledges it.
 
-/** What the transport depends on. */
+/** Dependencies of the transport. */
 interface StopTransportDeps {
-  /** A connection for stops alone, so that no large message is ahead of one; undefined where there is no NATS: then no replica is notified. */
+  /** A connection for stops only, so that no large message delays one. Undefined without NATS: then no replica is notified. */
   readonly line: ReplicaLine | undefined;
-  /** Names this replica among those that answer. */
+  /** The id under which this replica acknowledges. */
   readonly replica: string;
-  /** Applies the message of another replica, before it is answered. */
+  /** Applies another replica's message before it is acknowledged. */
   hear(order: string): void;
 }
 
 const STOP_SUBJECT = `${BRAND}.replica.v1.stop`;
-/** Milliseconds in which answers are counted. */
+/** How long acknowledgments are counted, in milliseconds. */
 const ANSWERS_MS = 2_000;
 
-/** The transport of one replica. PostgreSQL stays the truth; any message may be lost. */
+/** The transport of one replica. PostgreSQL stays authoritative; any message may be lost. */
 export class StopTransport {
   readonly #deps: StopTransportDeps;
   readonly #off: (() => void) | undefined;
@@ -370,7 +369,7 @@ export class StopTransport {
     this.#off = deps.line?.on({ subject: STOP_SUBJECT, hear: (message) => this.#hear(message) });
   }
 
-  /** Notifies all other replicas; the names of those that answer come into the returned set as they do. */
+  /** Notifies all other replicas. The returned set collects the ids of those that acknowledge. */
   tell(order: string): ReadonlySet<string> {
     const answered = new Set<string>();
     const nats = this.#deps.line?.nats;
@@ -385,7 +384,7 @@ export class StopTransport {
       after(ANSWERS_MS, () => answers.unsubscribe());
       nats.publish(STOP_SUBJECT, `${this.#deps.replica} ${order}`, { reply });
     } catch {
-      // The connection is just being lost: no replica is notified.
+      // The connection is being lost: no replica is notified.
     }
     return answered;
   }

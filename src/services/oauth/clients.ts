@@ -1,4 +1,4 @@
-/** OAuth applications: registration, redirect addresses (RFC 8252, RFC 9207), and the metadata documents of the server. */
+/** OAuth applications: registration, redirect addresses (RFC 8252, RFC 9207), and the server's metadata documents. */
 import { create } from "@bufbuild/protobuf";
 import { type OauthClient, OauthClientSchema } from "../../../gen/limber/v1/oauth_pb.ts";
 import {
@@ -36,7 +36,7 @@ const AUTH_METHODS: readonly AuthMethod[] = ["none", "client_secret_basic", "cli
 
 export const NO_CLIENT = "OAuth client not found";
 
-/** The RPCs of an organization's applications, and of those that register themselves. */
+/** The RPCs for an organization's applications, and for those that register themselves. */
 export function clientCalls({
   sql,
   changed,
@@ -58,7 +58,7 @@ export function clientCalls({
       const secret = authMethod === "none" ? undefined : newClientSecret();
       const told = { orgId, name, redirectUris, authMethod, scopes: scopes.length > 0 ? scopes : [...DEFAULT_SCOPES] };
       const client = await tx(sql, async (tx) => {
-        // Any member may consent to an application: it asks for no more than its maker has.
+        // Any member may consent to an application, so its authority is limited to its creator's.
         const runnable = told.scopes.includes("inference.run") ? [] : keyOf(call).scopes;
         const asked = { role: "owner", workspaceIds: [], ...grantOf(told.scopes, runnable) };
         await refuseStandingBeyond(tx, orgId, asked, await giverOf(tx, call));
@@ -112,10 +112,10 @@ export function clientCalls({
       if (!authMethod || !isTaken(grantTypes, "authorization_code") || !isTaken(responseTypes, "code"))
         throw refuse(
           Reason.INVALID_CLIENT_METADATA,
-          `there are the grant authorization_code, the response code, and ${AUTH_METHODS.join(", ")} at the token endpoint`,
+          `supported are the grant type authorization_code, the response type code, and the token endpoint methods ${AUTH_METHODS.join(", ")}`,
         );
       const wanted = scope?.split(" ").filter((each) => each !== "") ?? [];
-      // Unknown scopes are left out (RFC 7591, section 2). Without any, the application may ask for whatever a member can give.
+      // Unknown scopes are ignored (RFC 7591, section 2). Without scopes, the application may request whatever a member can grant.
       const scopes = [...new Set(wanted)].filter((each) => SCOPES.includes(each));
       const secret = authMethod === "none" ? undefined : newClientSecret();
       const name = clientName?.trim() || hostOf(redirectUris[0]!);
@@ -150,7 +150,7 @@ function clientMessage({ id, name, redirectUris, scopes, authMethod, created }: 
   });
 }
 
-/** The metadata documents (RFC 8414, RFC 9728); `own` is the gateway's origin where the operator sets it, otherwise the caller's address is used. */
+/** The metadata documents (RFC 8414, RFC 9728). `own` is the origin that the operator configured; otherwise the caller's target address is used. */
 export function metadataCalls(
   own: string | undefined,
 ): Pick<Implementation<typeof OauthService>, "getResourceMetadata" | "getServerMetadata"> {
@@ -191,7 +191,7 @@ export function metadataCalls(
 
 const LOOPBACK_HOSTS: ReadonlySet<string> = new Set(["127.0.0.1", "[::1]", "localhost"]);
 
-/** Schemes that are never an application's own: they run scripts, read files, or belong to the browser, the mail program or the network. */
+/** Schemes that never belong to an application: they run scripts, read files, or belong to the browser, mail program or network. */
 const FOREIGN_SCHEMES: ReadonlySet<string> = new Set(
   "javascript data vbscript file blob about view-source filesystem jar chrome resource intent urn ws wss ftp ftps sftp ssh telnet ldap smb nfs mailto tel sms ms-msdt search-ms"
     .split(" ")
@@ -199,8 +199,8 @@ const FOREIGN_SCHEMES: ReadonlySet<string> = new Set(
 );
 
 /**
- * Says why codes must not be sent to an address; undefined where they may. Allowed are https, http on loopback with any port, and an
- * application's own scheme. An address has no fragment, user or wildcard, and nothing that a parser would repair.
+ * Returns why codes must not be sent to an address; undefined if they may. Allowed are https, http on loopback with any port, and an
+ * application's own scheme. An address must not have a fragment, user or wildcard, or anything that a parser would repair.
  */
 export function redirectFault(text: string): string | undefined {
   if (!/^[\x21-\x7e]+$/.test(text) || /[\\*#<>"{}|^`]/.test(text) || !URL.canParse(text))
@@ -216,28 +216,28 @@ export function redirectFault(text: string): string | undefined {
 
 const LOOPBACK = /^(http:\/\/(?:127\.0\.0\.1|\[::1\]|localhost))(?::\d*)?(?=[/?]|$)/;
 
-/** An address whose path is empty is the same as the one with a slash (RFC 3986, 6.2.3). */
+/** An empty path equals a slash (RFC 3986, 6.2.3). */
 const rooted = (uri: string): string => (/^https?:\/\/[^/?]+$/.test(uri) ? `${uri}/` : uri);
 
-/** Whether two addresses are the same to the letter. */
+/** Whether two addresses are identical. */
 export const isSameRedirect = (one: string, other: string): boolean => rooted(one) === rooted(other);
 
 /**
- * Whether an address fits one that was registered: to the letter, but for the port of a loopback address, which a program takes anew
- * whenever it listens (RFC 8252, 7.3).
+ * Whether an address matches a registered one exactly. Only the port of a loopback address may differ, because programs choose a new one
+ * whenever they listen (RFC 8252, 7.3).
  */
 export function fitsRedirect(registered: string, asked: string): boolean {
   const portless = (uri: string): string => rooted(uri.replace(LOOPBACK, "$1"));
   return redirectFault(asked) === undefined && portless(registered) === portless(asked);
 }
 
-/** What a person knows an address by: its host, or the scheme of a program's own. */
+/** The part of an address that users recognize: its host, or an application's own scheme. */
 export function hostOf(uri: string): string {
   const { host, protocol } = new URL(uri);
   return protocol === "https:" || protocol === "http:" ? host : protocol.slice(0, -1);
 }
 
-/** The address with a code, the caller's state and who gave the code (RFC 9207) in its query. */
+/** The address with the code, the caller's state and the issuer (RFC 9207) in its query. */
 export function withCode(
   uri: string,
   { code, state, iss }: { code: string; state?: string | undefined; iss?: string | undefined },

@@ -1,4 +1,4 @@
-/** What an application may be given: contracts, and permissions that only look or only run. */
+/** Scopes of applications: contracts, and permissions that only read or run. */
 import { getOption } from "@bufbuild/protobuf";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { CreateOauthClientRequestSchema } from "../../../gen/limber/v1/oauth_service_pb.ts";
@@ -10,7 +10,7 @@ import { callersReach, PERMISSIONS } from "../permissions.ts";
 
 const RUN = "inference.run";
 
-/** Every scope that there is, as the schema lists them. */
+/** All scopes of the schema. */
 export const SCOPES: readonly string[] = listed();
 
 function listed(): string[] {
@@ -20,31 +20,31 @@ function listed(): string[] {
   return items.value.in;
 }
 
-/** The scopes of a client that names none: all contracts. */
+/** The default scopes of a client: all contracts. */
 export const DEFAULT_SCOPES: readonly string[] = Object.keys(CONTRACT_WORDS);
 
 const isContract = (scope: string): boolean => scope in CONTRACT_WORDS;
 
-/** Whether a key may do what a scope stands for. */
+/** Whether a key has the authority of a scope. */
 function mayDo(key: KeyPrincipal, scope: string): boolean {
   if (!isContract(scope)) return callersReach(key, scope) === "all";
   return callersReach(key, RUN) === "all" && (key.scopes.length === 0 || key.scopes.includes(scope));
 }
 
-/** An application's limits: the scopes that it was registered with, and whether an organization registered it. */
+/** The limits of an application: its registered scopes, and whether an organization registered it. */
 type Limits = Pick<ClientRecord, "orgId" | "scopes">;
 
-/** The most that an application may ask for: one that registered itself without scopes may ask for any. */
+/** The most that an application may request. One that registered itself without scopes may request any. */
 const allowedTo = ({ scopes }: Limits): readonly string[] => (scopes.length > 0 ? scopes : SCOPES);
 
-/** Words of OpenID Connect, which ask for nothing that a key is limited by. Clients ask for them whatever the server offers. */
+/** OpenID Connect scopes, which grant nothing here. Clients request them regardless of what the server offers. */
 const IDENTITY: ReadonlySet<string> = new Set(["openid", "profile", "email", "address", "phone", "offline_access"]);
 
 const isKnown = (scope: string): boolean => SCOPES.includes(scope) || PERMISSIONS.some(({ id }) => id === scope);
 
 /**
- * The scopes that an application asks for; undefined where it names none that mean something here. Words that the gateway doesn't know are
- * passed over for an application that registered itself (RFC 6749, section 3.3). Refuses scopes beyond the application's.
+ * The requested scopes; undefined if none of them has a meaning here. For an application that registered itself, unknown scopes are ignored
+ * (RFC 6749, section 3.3). Refuses scopes beyond the application's.
  */
 function wantedScopes(asked: string | undefined, client: Limits): readonly string[] | undefined {
   const words = [...new Set(asked?.split(" ").filter((scope) => scope !== ""))];
@@ -53,13 +53,13 @@ function wantedScopes(asked: string | undefined, client: Limits): readonly strin
   const allowed = allowedTo(client);
   const beyond = wanted.find((scope) => !allowed.includes(scope));
   if (beyond !== undefined)
-    throw refuse(Reason.INVALID_SCOPE, `this client may not ask for ${beyond}`, { needed: [...allowed] });
+    throw refuse(Reason.INVALID_SCOPE, `this client cannot request the scope ${beyond}`, { needed: [...allowed] });
   return wanted;
 }
 
 const defaultsOf = ({ scopes }: Limits): readonly string[] => (scopes.length > 0 ? scopes : DEFAULT_SCOPES);
 
-/** What an application asks a key's member for, in words, and whether the member may give it. Refuses what is beyond the application's. */
+/** Describes each requested scope, and whether the member can grant it. Refuses scopes beyond the application's. */
 export function askedScopes(
   asked: string | undefined,
   client: Limits,
@@ -75,19 +75,21 @@ export function askedScopes(
 }
 
 /**
- * What is consented to: the scopes asked for, or else those of the client's that the key has. Refuses with `invalid_scope` what
- * is beyond either of them, and consent to nothing.
+ * The granted scopes: the requested ones, or else the client's scopes that the key has. Refuses scopes beyond either, and an empty grant,
+ * with `invalid_scope`.
  */
 export function consentedScopes(asked: string | undefined, client: Limits, key: KeyPrincipal): readonly string[] {
   const scopes = wantedScopes(asked, client) ?? defaultsOf(client).filter((scope) => mayDo(key, scope));
   const beyondKey = scopes.find((scope) => !mayDo(key, scope));
   if (beyondKey !== undefined)
-    throw refuse(Reason.INVALID_SCOPE, `the consenting key may not do ${beyondKey} itself`, { needed: [beyondKey] });
-  if (scopes.length === 0) throw refuse(Reason.INVALID_SCOPE, "consent to nothing is no consent", {});
+    throw refuse(Reason.INVALID_SCOPE, `the consenting key does not have the scope ${beyondKey}`, {
+      needed: [beyondKey],
+    });
+  if (scopes.length === 0) throw refuse(Reason.INVALID_SCOPE, "at least one scope is required", {});
   return scopes;
 }
 
-/** What a key of these scopes may do: permissions, and contracts where it may call models; the whole of running them stands for `runnable`. */
+/** The authority of a key with these scopes: permissions, and contracts if it may call models. The permission to run them covers `runnable`. */
 export function grantOf(
   scopes: readonly string[],
   runnable: readonly string[],

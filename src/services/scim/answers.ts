@@ -1,4 +1,4 @@
-/** What all answers share: pages of lists (RFC 7644 section 3.4.2), the attributes that are asked for (3.9), and versions (3.14). */
+/** Shared parts of responses: list pages (RFC 7644 section 3.4.2), requested attributes (3.9), and versions (3.14). */
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -28,14 +28,14 @@ import {
   type SchemaDocument,
 } from "./attributes.ts";
 
-/** What SCIM depends on. */
+/** Dependencies of SCIM. */
 export interface ScimDeps {
   sql: Sql;
-  /** Applies a change of a key, or of the keys of a member or an organization, at this replica at once; the others are notified. */
+  /** Applies a change to a key, or to the keys of a member or an organization, on this replica immediately; others are notified. */
   changed(id: string): void;
 }
 
-/** What a caller asks of a list. */
+/** The parameters of a list. */
 interface ListWish {
   readonly filter?: string | undefined;
   readonly sortBy?: string | undefined;
@@ -49,7 +49,7 @@ const DEFAULT_COUNT = 100;
 /** The schema of lists. */
 export const LIST_SCHEMA = "urn:ietf:params:scim:api:messages:2.0:ListResponse";
 
-/** The store's query for a wish. */
+/** The store's query for list parameters. */
 export function queryFor(kind: Kind, orgId: string, wish: ListWish): ScimQuery {
   const { filter, sortBy, sortOrder, startIndex = 1, count = DEFAULT_COUNT } = wish;
   const sorted = sortBy === undefined ? undefined : placeOf(kind, sortBy);
@@ -60,13 +60,13 @@ export function queryFor(kind: Kind, orgId: string, wish: ListWish): ScimQuery {
     filter: filter === undefined ? undefined : jsonPathOf(parseFilter(kind, filter)),
     sortBy: sorted && sortPathOf(sorted),
     descending: sortOrder === "descending",
-    // What is out of bounds means the nearest that is not (RFC 7644 section 3.4.2.4).
+    // Out-of-range values are clamped (RFC 7644 section 3.4.2.4).
     offset: Math.max(0, startIndex - 1),
     limit: Math.min(MAX_RESULTS, Math.max(0, count)),
   };
 }
 
-/** A page of a list, as answers have it; `shown` makes what a caller sees of a resource. */
+/** A page of a list response; `shown` converts a resource for the caller. */
 export const pageOf = <R, S>(
   { offset }: Pick<ScimQuery, "offset">,
   { total, resources }: { readonly total: number; readonly resources: readonly R[] },
@@ -76,16 +76,16 @@ export const pageOf = <R, S>(
   resources: resources.map(shown),
 });
 
-/** What a caller wants to see: attributes parted by commas, or lists of them. */
+/** The requested attributes: separated by commas, or lists of them. */
 export interface Projection {
   readonly attributes?: string | readonly string[] | undefined;
   readonly excludedAttributes?: string | readonly string[] | undefined;
 }
 
-/** Always in answers. */
+/** Attributes that every response has. */
 const ALWAYS: ReadonlySet<string> = new Set(["id", "schemas"]);
 
-/** A resource with its schemas and the attributes that are asked for, or without those that are not. Unknown names ask for nothing. */
+/** A resource with its schemas and the requested attributes, or without the excluded ones. Unknown names have no effect. */
 export function shownOf(
   kind: Kind,
   resource: Resource,
@@ -129,28 +129,27 @@ function drop(from: Resource, [name = "", ...rest]: readonly string[]): void {
   else if (typeof value === "object" && value !== null) drop(value as Resource, rest);
 }
 
-/** Refuses with `version_mismatch` when a resource is not of a version that `If-Match` asks for. */
+/** Refuses with `version_mismatch` if the resource's version does not match `If-Match`. */
 export function assertVersion({ meta }: ScimResource, ifMatch: string | undefined): void {
   if (ifMatch === undefined) return;
   const { version } = meta as { version?: string };
   const asked = ifMatch.split(",").map((each) => each.trim());
   if (!asked.includes("*") && !asked.some((each) => each === version || `W/${each}` === version))
-    throw refuse(Reason.VERSION_MISMATCH, "the resource was changed since; read it again");
+    throw refuse(Reason.VERSION_MISMATCH, "the resource has changed; read it again");
 }
 
-// Filters as paths that PostgreSQL evaluates over resources, so that no list has to fit into this process.
+// Filters as paths that PostgreSQL evaluates over resources, so that no list has to fit into memory.
 
-/** The names under which the database keeps a resource as it is, and in lower case. */
+/** Names of the resource as stored and in lower case, in the database's JSON. */
 const RAW = "r";
 const LOWER = "l";
 
 /**
- * A filter as an SQL/JSON path over `{r: resource, l: resource in lower case}`. Every text of the caller's is in it as a quoted
- * literal.
+ * A filter as an SQL/JSON path over `{r: resource, l: resource in lower case}`. All caller text is included as quoted literals.
  */
 const jsonPathOf = (filter: Filter): string => `$ ? (${predicate(filter, "top")})`;
 
-/** Where a place is sorted by, in the same form. */
+/** The sort key in the same form. */
 function sortPathOf({ names, attribute, parent }: AttributePlace): string {
   const value =
     attribute.type === "complex" ? (attribute.subAttributes ?? []).find(({ name }) => name === "value") : undefined;
@@ -160,7 +159,7 @@ function sortPathOf({ names, attribute, parent }: AttributePlace): string {
   return `${rootOf(attribute, names, "$")}${first}${many}${rest.join("")}`;
 }
 
-/** Only what stands at the top is looked at as it is: identifiers, which differ by case. */
+/** Only top-level identifiers are case-sensitive. */
 const isExact = ({ caseExact, type }: Attribute, names: readonly string[]): boolean =>
   caseExact === true && type !== "boolean" && (names.length === 1 || names[0] === "meta");
 
@@ -192,7 +191,7 @@ function pathTo({ names, attribute, parent }: AttributePlace, level: "top" | "in
   const exact = level === "top" && isExact(attribute, names);
   const root = level === "top" ? `@.${exact ? RAW : LOWER}` : "@";
   const all = steps(names, exact);
-  // The attribute that has several values is the last one, or the one before it.
+  // The multi-valued attribute is the last one, or the one before it.
   const many = attribute.multiValued ? all.length - 1 : parent?.multiValued && level === "top" ? all.length - 2 : -1;
   return root + all.map((step, at) => (at === many ? `${step}[*]` : step)).join("");
 }
@@ -224,15 +223,15 @@ function compared(
 
 const quoted = (text: string): string => JSON.stringify(text);
 
-// The service's own description (RFC 7643 sections 5 to 7).
+// Service discovery (RFC 7643 sections 5 to 7).
 
 const CORE = "urn:ietf:params:scim:schemas:core:2.0";
 const BASE = "/v1/scim/v2";
 
-/** Resources in one answer. */
+/** The most resources per response. */
 const MAX_RESULTS = 1000;
 
-/** The kinds of resources. */
+/** The resource types. */
 export const RESOURCE_TYPES: readonly ResourceType[] = Object.values(KINDS).map(
   ({ name, endpoint, schema, extensions }) =>
     create(ResourceTypeSchema, {
@@ -271,7 +270,7 @@ function attributeMessage(attribute: Attribute): SchemaAttribute {
   });
 }
 
-/** What the service can do. */
+/** The supported features. */
 export const PROVIDER_CONFIG: ServiceProviderConfig = create(ServiceProviderConfigSchema, {
   schemas: [`${CORE}:ServiceProviderConfig`],
   patch: { supported: true },

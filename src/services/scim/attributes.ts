@@ -1,4 +1,4 @@
-/** What attributes resources have: those of RFC 7643 that the messages carry, with what a field does not say of them. */
+/** Resource attributes: those of RFC 7643 that the messages have, with the facts that message fields lack. */
 import { type DescField, type DescMessage, ScalarType } from "@bufbuild/protobuf";
 import { EnterpriseUserSchema, GroupSchema, UserSchema } from "../../../gen/limber/scim/v2/resource_pb.ts";
 import { Reason, Refusal, refuse } from "../../errors.ts";
@@ -28,7 +28,7 @@ export interface SchemaDocument {
   readonly attributes: readonly Attribute[];
 }
 
-/** A kind of resource: its own schema, and what further ones it may follow. */
+/** A resource type: its own schema, and its possible extensions. */
 export interface Kind {
   readonly name: "User" | "Group";
   readonly endpoint: string;
@@ -40,7 +40,7 @@ const READ_ONLY = { mutability: "readOnly" } as const;
 const PLACES = { canonicalValues: ["work", "home", "other"] };
 const EXTERNAL = { type: "reference", referenceTypes: ["external"] } as const;
 
-/** Facts of attributes and of their parts, which take the mutability of the whole. */
+/** Facts of attributes and their parts; parts inherit the mutability. */
 const FACTS: Readonly<Record<string, Partial<Attribute>>> = {
   userName: { required: true, uniqueness: "server" },
   profileUrl: EXTERNAL,
@@ -70,10 +70,10 @@ const attribute = (name: string, more: Partial<Attribute> = {}): Attribute => {
   return { name, ...DEFAULTS, description, ...more };
 };
 
-/** What is the gateway's own, and differs by case. */
+/** Assigned by the gateway, and case-sensitive. */
 const OWN = { mutability: "readOnly", caseExact: true } as const;
 
-/** What every resource has (RFC 7643 section 3.1). */
+/** The attributes of every resource (RFC 7643 section 3.1). */
 const COMMON: readonly Attribute[] = [
   attribute("id", { ...OWN, returned: "always" }),
   attribute("schemas", { ...OWN, type: "reference", multiValued: true, returned: "always" }),
@@ -114,7 +114,7 @@ const documentOf = (id: string, name: string, description: string, { fields }: D
 
 const SCHEMAS = "urn:ietf:params:scim:schemas";
 
-/** The kinds of resources here. */
+/** The supported resource types. */
 export const KINDS = {
   user: {
     ...{ name: "User", endpoint: "/Users" },
@@ -130,24 +130,24 @@ export const KINDS = {
   },
 } as const satisfies Record<string, Kind>;
 
-/** Where an attribute is in a resource, and what it is. */
+/** The position and definition of an attribute in a resource. */
 export interface AttributePlace {
-  /** The names on the way, such as `["name", "familyName"]`; the first may be the name of an extension. */
+  /** The names on the path, such as `["name", "familyName"]`; the first may be the name of an extension. */
   readonly names: readonly string[];
   readonly attribute: Attribute;
-  /** The attribute that it is a part of. */
+  /** The attribute that contains it. */
   readonly parent?: Attribute;
 }
 
 const same = (a: string, b: string): boolean => a.toLowerCase() === b.toLowerCase();
 
-/** A part of a complex attribute, by its name in any case. */
+/** A part of a complex attribute, by case-insensitive name. */
 const partOf = ({ subAttributes }: Attribute, name: string): Attribute | undefined =>
   subAttributes?.find((part) => same(part.name, name));
 
 /**
- * Finds an attribute by its name in any case, with its schema before it or without, such as `name.familyName`; the name of an
- * extension alone stands for all of it. Undefined where there is none.
+ * Finds an attribute by its case-insensitive name, with or without its schema, such as `name.familyName`. The name of an extension alone
+ * means all of it. Undefined if there is none.
  */
 export function placeOf({ schema, extensions }: Kind, path: string): AttributePlace | undefined {
   const own = [...COMMON, ...schema.attributes];
@@ -175,13 +175,13 @@ function within(attributes: readonly Attribute[], path: string): AttributePlace 
 // Filters and paths (RFC 7644 sections 3.4.2.2 and 3.5.2), read by recursive descent into a tree whose attributes exist.
 
 const COMPARISONS = ["eq", "ne", "co", "sw", "ew", "gt", "ge", "lt", "le"] as const;
-/** How a value is compared. */
+/** The comparison operators. */
 export type Comparison = (typeof COMPARISONS)[number];
 
-/** What values are compared with. */
+/** The values in comparisons. */
 export type Literal = string | number | boolean | null;
 
-/** A filter. Places inside of `some` are those of the parts of its attribute. */
+/** A filter. Places inside `some` are parts of its attribute. */
 export type Filter =
   | { readonly op: "and" | "or"; readonly all: readonly Filter[] }
   | { readonly op: "not"; readonly inner: Filter }
@@ -189,7 +189,7 @@ export type Filter =
   | { readonly op: Comparison; readonly place: AttributePlace; readonly value: Literal }
   | { readonly op: "some"; readonly place: AttributePlace; readonly inner: Filter };
 
-/** A path of a change: an attribute, which of its values, and which part of these. */
+/** A change's path: an attribute, a filter on its values, and a part of those. */
 interface Path {
   readonly place: AttributePlace;
   readonly filter: Filter | undefined;
@@ -199,18 +199,18 @@ interface Path {
 const MAX_LENGTH = 4096;
 const MAX_TERMS = 256;
 const MAX_DEPTH = 32;
-/** A text, a bracket or the dot behind one, a word, or a number. */
+/** A token: a string, a bracket with an optional dot, a word, or a number. */
 const TOKEN =
   /\s*("(?:[^"\\]|\\.)*"|[()[\].]|[A-Za-z$][\w$:.-]*|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))/sy;
 const WORD = /^[A-Za-z$]/;
 
-/** Reads a filter over resources of a kind. Refuses with `invalid_filter` what is malformed, too long, too deep, or names no attribute. */
+/** Parses a filter over resources of a type. Refuses with `invalid_filter` a malformed, too long or too deep one, or an unknown attribute. */
 export function parseFilter(kind: Kind, text: string): Filter {
   const reader = new Reader(kind, text, (says) => refuse(Reason.INVALID_FILTER, `the filter ${says}`));
   return reader.whole(() => reader.filter(undefined));
 }
 
-/** Reads the path of a change, in which Microsoft Entra ID writes booleans as text. Refuses with `invalid_path`. */
+/** Parses the path of a change. Microsoft Entra ID writes booleans in it as text. Refuses with `invalid_path`. */
 function parsePath(kind: Kind, text: string): Path {
   const reader = new Reader(kind, text, (says) => refuse(Reason.INVALID_PATH, `the path ${says}`), true);
   return reader.whole(() => reader.path());
@@ -229,20 +229,20 @@ class Reader {
     this.#kind = kind;
     this.#no = no;
     this.#isLenient = isLenient;
-    if (text.length > MAX_LENGTH) throw no(`is longer than ${MAX_LENGTH} letters`);
+    if (text.length > MAX_LENGTH) throw no(`must have at most ${MAX_LENGTH} characters, got ${text.length}`);
     const end = text.trimEnd().length;
     TOKEN.lastIndex = 0;
     while (TOKEN.lastIndex < end) {
       const [, token] = TOKEN.exec(text) ?? [];
-      if (token === undefined) throw no("has a character that cannot be read");
+      if (token === undefined) throw no("has an invalid character");
       this.#tokens.push(token);
     }
   }
 
-  /** What `read` makes of all tokens. */
+  /** Applies `read` to all tokens. */
   whole<T>(read: () => T): T {
     const made = read();
-    if (this.#at < this.#tokens.length) throw this.#no("goes on where it should end");
+    if (this.#at < this.#tokens.length) throw this.#no("has unexpected text at the end");
     return made;
   }
 
@@ -250,15 +250,15 @@ class Reader {
     const place = this.#place(this.#word(), undefined);
     if (!this.#takes("[")) return { place, filter: undefined, part: undefined };
     const { attribute } = place;
-    if (!attribute.multiValued) throw this.#no(`chooses among values of ${attribute.name}, which has one`);
+    if (!attribute.multiValued) throw this.#no(`selects among values of ${attribute.name}, which is single-valued`);
     const filter = this.#nested("]", attribute);
     if (!this.#takes(".")) return { place, filter, part: undefined };
     const part = partOf(attribute, this.#word());
-    if (!part) throw this.#no("names a part that does not exist");
+    if (!part) throw this.#no("names an unknown sub-attribute");
     return { place, filter, part };
   }
 
-  /** A filter; `inside` is the attribute whose parts it names. */
+  /** Parses a filter; `inside` is the attribute whose parts it names. */
   filter(inside: Attribute | undefined): Filter {
     return this.#joined("or", () => this.#joined("and", () => this.#term(inside)));
   }
@@ -277,13 +277,13 @@ class Reader {
     const place = this.#place(word, inside);
     if (this.#takes("[")) {
       if (inside || place.attribute.type !== "complex")
-        throw this.#no(`looks for parts of ${place.attribute.name}, which has none`);
+        throw this.#no(`filters sub-attributes of ${place.attribute.name}, which has none`);
       return { op: "some", place, inner: this.#nested("]", place.attribute) };
     }
     const said = this.#word().toLowerCase();
     if (said === "pr") return { op: "pr", place };
     const op = COMPARISONS.find((each) => each === said);
-    if (op === undefined) throw this.#no("has a comparison that does not exist");
+    if (op === undefined) throw this.#no("has an unknown operator");
     return this.#compared(place, op, this.#literal());
   }
 
@@ -297,18 +297,18 @@ class Reader {
 
   #compared(place: AttributePlace, op: Comparison, given: Literal): Filter {
     const at = place.attribute.type === "complex" ? onlyValueOf(place) : place;
-    if (!at) throw this.#no(`compares ${place.attribute.name}, which is made of parts`);
+    if (!at) throw this.#no(`compares ${place.attribute.name}, which is a complex attribute`);
     const { name, type } = at.attribute;
     const isText = type === "boolean" && this.#isLenient && typeof given === "string" && /^(true|false)$/i.test(given);
     const value = isText ? given.toLowerCase() === "true" : given;
     const isEquality = op === "eq" || op === "ne";
-    if (value === null && !isEquality) throw this.#no("compares with null, which has no order");
+    if (value === null && !isEquality) throw this.#no("orders by null; null allows only eq and ne");
     if (value !== null && typeof value !== (type === "boolean" ? "boolean" : "string"))
       throw this.#no(`compares ${name} with a value of another type`);
-    if (type === "boolean" && !isEquality) throw this.#no(`orders ${name}, which has no order`);
+    if (type === "boolean" && !isEquality) throw this.#no(`orders ${name}, a boolean, which allows only eq and ne`);
     if (type !== "dateTime" || typeof value !== "string" || /co|sw|ew/.test(op)) return { op, place: at, value };
     const moment = Date.parse(value);
-    if (Number.isNaN(moment)) throw this.#no(`compares ${name} with what is no time`);
+    if (Number.isNaN(moment)) throw this.#no(`compares ${name} with an invalid time`);
     return { op, place: at, value: new Date(moment).toISOString() };
   }
 
@@ -317,17 +317,17 @@ class Reader {
     try {
       value = JSON.parse(this.#tokens[this.#at++] ?? "");
     } catch {
-      throw this.#no("has a value that cannot be read");
+      throw this.#no("has an invalid value");
     }
     if (typeof value === "string" && (!value.isWellFormed() || value.includes("\0")))
-      throw this.#no("has a text that no attribute has");
-    return value as Literal; // brackets are no JSON, and no token is an object
+      throw this.#no("has an invalid string");
+    return value as Literal; // brackets are not JSON, and no token is an object
   }
 
   #place(path: string, inside: Attribute | undefined): AttributePlace {
     const part = inside && partOf(inside, path);
     const place = inside ? part && { names: [part.name], attribute: part, parent: inside } : placeOf(this.#kind, path);
-    if (!place) throw this.#no("names an attribute that does not exist");
+    if (!place) throw this.#no("names an unknown attribute");
     return place;
   }
 
@@ -344,18 +344,18 @@ class Reader {
   }
 }
 
-/** What a complex attribute is compared by: its value, such as that of a member or a manager. */
+/** The part that a complex attribute is compared by: its value, for example of a member or manager. */
 function onlyValueOf({ names, attribute }: AttributePlace): AttributePlace | undefined {
   const value = partOf(attribute, "value");
   return value && { names: [...names, value.name], attribute: value, parent: attribute };
 }
 
-// Changes of resources (RFC 7644 section 3.5.2), on their JSON, in the dialects of identity providers.
+// Changes of resources (RFC 7644 section 3.5.2), on their JSON, with the deviations of identity providers.
 
-/** A JSON object that is being changed. */
+/** A JSON object during a change. */
 export type Resource = Record<string, unknown>;
 
-/** One change, as it came. */
+/** One change, as received. */
 export interface Change {
   readonly op?: string | undefined;
   readonly path?: string | undefined;
@@ -365,14 +365,17 @@ export interface Change {
 type Op = "add" | "replace" | "remove";
 
 const MAX_CHANGES = 1000;
-/** Values of an attribute that does not refer to other resources, as members do. */
+/** The most values of an attribute that refers to no other resources (members do). */
 const MAX_VALUES = 1000;
 
-/** A resource after some changes, in their order; the one that came in stays what it is. Refuses in SCIM's own words. */
+/** Returns a copy of a resource with changes applied in order. Refuses with SCIM's error types. */
 export async function patched(kind: Kind, resource: Resource, changes: readonly Change[]): Promise<Resource> {
-  if (changes.length === 0) throw refuse(Reason.MALFORMED_BODY, "Operations must have at least one operation");
+  if (changes.length === 0) throw refuse(Reason.MALFORMED_BODY, "`Operations` must have at least one operation");
   if (changes.length > MAX_CHANGES)
-    throw refuse(Reason.MALFORMED_BODY, `Operations must have no more than ${MAX_CHANGES} operations`);
+    throw refuse(
+      Reason.MALFORMED_BODY,
+      `\`Operations\` must have at most ${MAX_CHANGES} operations, got ${changes.length}`,
+    );
   const after = structuredClone(resource);
   for (const each of changes) {
     applyOne(kind, after, each);
@@ -384,17 +387,16 @@ export async function patched(kind: Kind, resource: Resource, changes: readonly 
 function applyOne(kind: Kind, resource: Resource, { op: said, path, value }: Change): void {
   const op = said?.toLowerCase();
   if (op !== "add" && op !== "replace" && op !== "remove")
-    throw refuse(Reason.MALFORMED_BODY, "op must be add, replace or remove");
+    throw refuse(Reason.MALFORMED_BODY, "`op` must be add, replace or remove");
   if (path !== undefined && path !== "") {
     change(kind, resource, op, parsePath(kind, path), value);
     return;
   }
-  if (op === "remove") throw refuse(Reason.NO_TARGET, "a removal must have a path");
-  if (!isObject(value))
-    throw refuse(Reason.INVALID_VALUE, "an operation without a path must have an object for its value");
+  if (op === "remove") throw refuse(Reason.NO_TARGET, "`path` is required to remove");
+  if (!isObject(value)) throw refuse(Reason.INVALID_VALUE, "`value` must be an object in an operation without `path`");
   for (const [name, each] of Object.entries(value)) {
     const path = knownPath(kind, name);
-    // What is not for callers to change, or not known here, comes along in whole resources.
+    // Complete resources include read-only and unknown attributes; these are ignored.
     if (path && path.place.attribute.mutability !== "readOnly") change(kind, resource, op, path, each);
   }
 }
@@ -412,10 +414,10 @@ function change(kind: Kind, resource: Resource, op: Op, { place, filter, part }:
   const { attribute, parent } = place;
   const changed = part ?? attribute;
   if ([attribute, parent, part].some((each) => each?.mutability === "readOnly"))
-    throw refuse(Reason.NOT_MUTABLE, `${changed.name} is not for callers to change`);
+    throw refuse(Reason.NOT_MUTABLE, `${changed.name} is read-only`);
   if (op === "remove" && changed.required && !parent && !filter)
     throw refuse(Reason.NOT_MUTABLE, `${changed.name} cannot be removed`);
-  if (op !== "remove" && value === undefined) throw refuse(Reason.INVALID_VALUE, `${changed.name} needs a value`);
+  if (op !== "remove" && value === undefined) throw refuse(Reason.INVALID_VALUE, `${changed.name} must have a value`);
   const extension = kind.extensions.find(({ id }) => id === place.names[0])?.id;
   const [name, ...others] = extension === undefined ? place.names : place.names.slice(1);
   if (name === undefined) {
@@ -436,7 +438,7 @@ function change(kind: Kind, resource: Resource, op: Op, { place, filter, part }:
   else resource[extension] = holder;
 }
 
-/** An extension as a whole: what a change does not name stays. */
+/** Merges into an extension: attributes that the change does not name stay. */
 function changeAll(kind: Kind, resource: Resource, op: Op, extension: string, value: unknown): void {
   if (op === "remove" || value === null) delete resource[extension];
   else if (!isObject(value)) throw refuse(Reason.INVALID_VALUE, `${extension} must be an object`);
@@ -446,15 +448,15 @@ function changeAll(kind: Kind, resource: Resource, op: Op, extension: string, va
 }
 
 interface PatchTarget {
-  /** The attribute that a resource holds. */
+  /** The attribute of the resource. */
   readonly held: Attribute;
-  /** The part of it, or of its values, that is changed. */
+  /** The part of the attribute, or of its values, to change. */
   readonly inner: Attribute | undefined;
-  /** Which of its values. */
+  /** The filter on its values. */
   readonly filter: Filter | undefined;
 }
 
-/** A value after a part of it is set or taken away, or all that is named of it is set: other parts stay (section 3.5.2.3). */
+/** A value after setting or removing one part, or setting all given parts; other parts stay (section 3.5.2.3). */
 function set(before: unknown, { held, inner }: PatchTarget, value: unknown): unknown {
   const parts = isObject(before) ? before : {};
   if (inner) {
@@ -478,17 +480,17 @@ function several(held: unknown, op: Op, target: PatchTarget, value: unknown): un
   }
   const given = listOf(value).map((each) => typed(attribute, each));
   if (op !== "remove") return joined(attribute, op === "add" ? before : [], given);
-  // Some identity providers name in the value what they want removed.
+  // Some identity providers put what to remove into the value.
   const named = Map.groupBy(given, keyOf);
   const isNamed = (each: unknown) => named.get(keyOf(each))?.some((one) => isSame(attribute, one, each)) ?? false;
   return given.length === 0 ? [] : before.filter((each) => !isNamed(each));
 }
 
-/** Values with one that an addition makes where its filter chooses none yet, but describes one by equalities, as Microsoft Entra ID expects. */
+/** If an addition's filter matches no value but consists of equalities, adds the described value, as Microsoft Entra ID expects. */
 function described(before: readonly unknown[], op: Op, target: PatchTarget, value: unknown): unknown[] {
   const { held, filter } = target;
   const made = op === "add" && filter ? describedBy(filter) : undefined;
-  if (!made) throw refuse(Reason.NO_TARGET, `the path chooses no value of ${held.name}`);
+  if (!made) throw refuse(Reason.NO_TARGET, `the path matches no value of ${held.name}`);
   return joined(held, before, [set(made, target, value)]);
 }
 
@@ -498,10 +500,10 @@ function describedBy(filter: Filter): Resource | undefined {
   return all.every((each) => each !== undefined) ? Object.assign({}, ...all) : undefined;
 }
 
-/** Values with more of them, each once: what is said of one that is there is added to it. */
+/** Merges values without duplicates: new parts of an existing value are added to it. */
 function joined(attribute: Attribute, before: readonly unknown[], more: readonly unknown[]): unknown[] {
   if (!isReference(attribute) && before.length + more.length > MAX_VALUES)
-    throw refuse(Reason.INVALID_VALUE, `${attribute.name} has at most ${MAX_VALUES} values`);
+    throw refuse(Reason.INVALID_VALUE, `${attribute.name} can have at most ${MAX_VALUES} values`);
   const values = [...before];
   const places = Map.groupBy(values.keys(), (at) => keyOf(values[at]));
   for (const each of more) {
@@ -513,7 +515,7 @@ function joined(attribute: Attribute, before: readonly unknown[], more: readonly
   return onePrimary(attribute, values, more);
 }
 
-/** Values of which one is primary at most: the last one that a change said to be. */
+/** Leaves at most one primary value: the last one that a change marked. */
 function onePrimary(attribute: Attribute, values: unknown[], said: readonly unknown[]): unknown[] {
   const isPrimary = (each: unknown): each is Resource => isObject(each) && each.primary === true;
   const last = said.findLast(isPrimary);
@@ -523,11 +525,11 @@ function onePrimary(attribute: Attribute, values: unknown[], said: readonly unkn
 
 const isReference = (attribute: Attribute): boolean => partOf(attribute, "$ref") !== undefined;
 
-/** What values are looked up by: their value, or else all that they hold. */
+/** The lookup key of a value: its `value`, or else all its parts. */
 const keyOf = (each: unknown): string =>
   isObject(each) && each.value !== undefined ? `=${each.value}` : JSON.stringify(each);
 
-/** Whether two values are one: references by their value, others by their type too, where both have one. */
+/** Whether two values are the same: references by value, others also by type if both have one. */
 function isSame(attribute: Attribute, one: unknown, other: unknown): boolean {
   if (!isObject(one) || !isObject(other) || keyOf(one) !== keyOf(other)) return one === other;
   return isReference(attribute) || one.type === undefined || other.type === undefined || one.type === other.type;
@@ -536,10 +538,10 @@ function isSame(attribute: Attribute, one: unknown, other: unknown): boolean {
 /** Identifiers that some identity providers write as numbers. */
 const NUMBERED: ReadonlySet<string> = new Set(["externalId", "employeeNumber"]);
 
-/** A value as its attribute takes it, in the dialects of identity providers. Refuses with `invalid_value` what no attribute has. */
+/** Converts a value to its attribute's type, with the deviations of identity providers. Refuses with `invalid_value`. */
 function typed(attribute: Attribute, given: unknown): unknown {
   const { name, type } = attribute;
-  // Microsoft Entra ID writes what has one value as a list of one too, and a plain value as an object that holds it.
+  // Microsoft Entra ID also writes a single value as a list of one, and a plain value as an object that holds it.
   const only = Array.isArray(given) && given.length === 1 ? given[0] : given;
   const isHolder = type !== "complex" && isObject(only) && Object.keys(only).join() === "value";
   const value = isHolder ? only.value : only;
@@ -551,9 +553,9 @@ function typed(attribute: Attribute, given: unknown): unknown {
   if (type === "boolean" && /^(true|false)$/i.test(String(value))) return String(value).toLowerCase() === "true";
   const text = typeof value === "number" && NUMBERED.has(name) ? String(value) : value;
   if (typeof text !== "string" || type === "boolean" || !text.isWellFormed() || text.includes("\0"))
-    throw refuse(Reason.INVALID_VALUE, `${name} does not take this value`);
+    throw refuse(Reason.INVALID_VALUE, `${name} does not accept this value`);
   if (type !== "complex") return text;
-  // A manager, or a member, may be written as its value alone.
+  // A manager or a member may be given by its value alone.
   if (!partOf(attribute, "value")) throw refuse(Reason.INVALID_VALUE, `${name} must be an object`);
   return { value: text };
 }
@@ -567,9 +569,9 @@ const isEmpty = (value: unknown): boolean =>
 const listOf = (value: unknown): unknown[] =>
   Array.isArray(value) ? value : value === undefined || value === null ? [] : [value];
 
-// Filters on one value in memory, as changes choose what they change.
+// Filters on a single value in memory, for changes that select values.
 
-/** Whether a filter over the parts of an attribute holds for one of its values. */
+/** Whether a filter on an attribute's parts matches one of its values. */
 export function matches(filter: Filter, value: unknown): boolean {
   switch (filter.op) {
     case "and":
@@ -589,7 +591,7 @@ export function matches(filter: Filter, value: unknown): boolean {
   }
 }
 
-/** What lies at the end of some names, with every value of those that have several. */
+/** Resolves a path of names, with every value of multi-valued attributes. */
 const valuesAt = (value: unknown, names: readonly string[]): unknown[] =>
   names.reduce<unknown[]>(
     (all, name) =>

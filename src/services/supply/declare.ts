@@ -1,4 +1,4 @@
-/** Declaring an offering: what a request has to say, and what is kept of it. */
+/** Declarations of offerings: required fields and stored values. */
 import { toBinary, toJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { SignedCheckpointSchema } from "../../../gen/limber/v1/checkpoint_pb.ts";
@@ -42,13 +42,13 @@ import { AddressRefused, checkUrl, wordsOfRefusal } from "../../upstream/transpo
 import type { Wire } from "../../upstream/wire.ts";
 import type { Vault } from "../../vault.ts";
 
-/** Price of an action step that was declared without one: 0.0001 US dollars. */
+/** Default price of an action step: 0.0001 US dollars. */
 const DEFAULT_STEP_NANO = 100_000;
 const DEFAULT_TIMEOUT_S = 30;
 const DEFAULT_MAX_HORIZON = 256;
 const DEFAULT_DT_MS = 100;
 
-/** The calling organization's provider of this name; 404 for any other's. */
+/** The calling organization's provider by name; 404 for any other's. */
 export async function ownProvider(sql: Queryable, name: string, call: Call): Promise<ProviderRecord> {
   const provider = await findProvider(sql, name);
   if (provider && provider.orgId === keyOf(call).orgId) return provider;
@@ -65,7 +65,7 @@ export function wireFor({ upstream }: SupplyDeps, { runtime }: DeclareModelReque
 
 const SPEAKS = { act: "act", predict: "predict", ground: "ground" } as const;
 
-/** Refuses a declaration that could never serve, naming the field. */
+/** Refuses a declaration that could never serve, and names the field. */
 export function checkDeclaration({ allowPrivate }: SupplyDeps, wire: Wire, request: DeclareModelRequest): void {
   for (const contract of request.contracts) {
     const word = wordOfContract(contract);
@@ -77,7 +77,7 @@ export function checkDeclaration({ allowPrivate }: SupplyDeps, wire: Wire, reque
     for (const [i, space] of request.actionSpaces.entries()) {
       knownActionSpace(space, `action_spaces.${i}`);
       if (dimensionOf(space, request.actionDim) === undefined)
-        throw violation("action_dim", `is required, because ${space} fixes none`, "missing");
+        throw violation("action_dim", `is required, because ${space} has no fixed dimension`, "missing");
     }
     const fixed = request.actionSpaces.map((space) => actionSpaceOf(space)?.dim).find((dim) => dim !== undefined);
     if (
@@ -86,15 +86,15 @@ export function checkDeclaration({ allowPrivate }: SupplyDeps, wire: Wire, reque
       fixed !== undefined &&
       fixed !== request.actionDim
     ) {
-      throw violation("action_dim", `${request.actionSpaces[0]} has ${fixed} numbers per step`, "value_error");
+      throw violation("action_dim", `must be ${fixed}, the dimension of ${request.actionSpaces[0]}`, "value_error");
     }
   }
-  // A misspelled body would keep it from every request that names its own.
+  // With a misspelled embodiment, requests that name the right one would never reach it.
   const bodies = Object.keys(EMBODIMENTS);
   const strange = request.embodiments.findIndex((word) => !bodies.includes(word));
   if (strange >= 0) throw violation(`embodiments.${strange}`, `must be one of ${bodies.join(", ")}`, "enum", bodies);
   if (request.pricePerEpisode !== undefined)
-    throw violation("price_per_episode", "is of no use: the gateway runs evaluations itself", "value_error");
+    throw violation("price_per_episode", "must be absent; the gateway runs evaluations itself", "value_error");
   if (request.contracts.includes(Contract.PREDICT) && request.pricePerFrame === undefined)
     throw violation("price_per_frame", "is required for predict", "missing");
   if (request.contracts.includes(Contract.GROUND) && request.pricePer1kTokens === undefined)
@@ -124,10 +124,10 @@ function checkInput({ input, actions: meanings, actionSpaces, actionDim }: Decla
   const actions = meanings?.actions ?? [];
   const inputBytes = input === undefined ? 0 : toBinary(InputContractSchema, input).length;
   if (inputBytes > MOST_INPUT_BYTES)
-    throw violation("input", `has ${inputBytes} bytes; 32 KiB are the most`, "too_long");
+    throw violation("input", `must have at most 32 KiB, got ${inputBytes} bytes`, "too_long");
   const actionBytes = actions.reduce((sum, each) => sum + toBinary(ActionMeaningSchema, each).length, 0);
   if (actionBytes > MOST_INPUT_BYTES)
-    throw violation("actions", `have ${actionBytes} bytes; 32 KiB are the most`, "too_long");
+    throw violation("actions", `must have at most 32 KiB, got ${actionBytes} bytes`, "too_long");
   const dimOf = (space: string): number | undefined => dimensionOf(space, actionDim);
   const fault = inputDeclarationFault({ input, actions, actionSpaces, dimOf });
   if (fault) throw violation(fault.path, fault.message, "value_error");
@@ -141,7 +141,7 @@ const AUTH: Readonly<Partial<Record<ProviderAuthType, OfferingDeclaration["authT
 const authTypeOf = (auth: ProviderAuth | undefined): OfferingDeclaration["authType"] =>
   (auth && AUTH[auth.type]) ?? "none";
 
-/** What is kept of a declaration, its secret sealed. */
+/** The stored part of a declaration, with its secret sealed. */
 export function declarationOf(
   vault: Vault,
   provider: ProviderRecord,
@@ -191,7 +191,7 @@ export function declarationOf(
       ? request.actions.actions.map((each) => toJson(ActionMeaningSchema, each) as object)
       : null,
     checkpoint: request.checkpoint
-      ? (toJson(SignedCheckpointSchema, request.checkpoint) as OfferingDeclaration["checkpoint"]) // strings, both
+      ? (toJson(SignedCheckpointSchema, request.checkpoint) as OfferingDeclaration["checkpoint"]) // both fields are strings
       : null,
     undeclared: [
       ...(request.dtMs === undefined ? ["dt_ms"] : []),
@@ -205,21 +205,21 @@ export function declarationOf(
   };
 }
 
-/** Refuses a checkpoint that the maker of the model did not sign, for this provider and with this input contract and these bounds. */
+/** Refuses a checkpoint that the model's maker did not sign for this provider, input contract and bounds. */
 export async function assertSigned(sql: Queryable, provider: string, declaration: OfferingDeclaration): Promise<void> {
   if (declaration.checkpoint === null) return;
   if (declaration.input === null)
-    throw violation("input", "is required with a checkpoint: its maker signs what it reads", "missing");
+    throw violation("input", "is required with a checkpoint, whose signature covers it", "missing");
   const owner = declaration.model.split("/", 1)[0]!;
   const keys = (await makerKeys(sql, owner)).map(({ publicKey }) => publicKey);
   if (keys.length === 0)
-    throw violation("checkpoint", `${owner} has no keys that checkpoints are signed by`, "value_error");
+    throw violation("checkpoint", `cannot be verified; ${owner} has no signing keys`, "value_error");
   if (isSignedBy({ ...declaration, provider }, keys)) return;
-  const text = `is of no key of ${owner}'s for this provider, model, digest, input and bounds`;
+  const text = `matches no key of ${owner} for this provider, model, digest, input and bounds`;
   throw violation("checkpoint.signature", text, "value_error");
 }
 
-/** The row for a model that was unknown before: its declarer's alone until an offering of it passes its probe. */
+/** The row of a new model, visible only to the declaring organization until one of its offerings passes its probe. */
 export function modelOf({ model }: DeclareModelRequest, declaration: OfferingDeclaration): ModelRecord {
   return {
     slug: model,
@@ -239,12 +239,12 @@ export function modelOf({ model }: DeclareModelRequest, declaration: OfferingDec
   };
 }
 
-// Whether a declared wire profile can be what the wire's servers are spoken to by.
+// Validation of declared wire profiles.
 
-/** What a profile belongs to. */
+/** The context of a profile. */
 type Profiled = Pick<DeclareModelRequest, "profile" | "contracts" | "actionSpaces" | "actionDim">;
 
-/** Refuses a profile that names what the wire doesn't know, contradicts itself or the declaration, or lacks what the wire needs. */
+/** Refuses a profile with fields unknown to the wire, contradictions, or missing required fields. */
 export function checkProfile(wire: Wire, request: Profiled): void {
   const { profile } = request;
   if (profile) {
@@ -269,26 +269,30 @@ function checkNames(wire: Wire, { preset, dialect }: WireProfile): void {
 
 function checkRanges({ proprio, proprioDim, constants }: WireProfile): void {
   for (const [i, { start, end }] of proprio.entries()) {
-    if (end <= start) throw violation(`profile.proprio.${i}.end`, "must be above start", "value_error");
+    if (end <= start) throw violation(`profile.proprio.${i}.end`, "must be greater than `start`", "value_error");
     if (proprioDim !== undefined && end > proprioDim)
-      throw violation(`profile.proprio.${i}.end`, `is beyond proprio_dim, ${proprioDim}`, "value_error");
+      throw violation(`profile.proprio.${i}.end`, `must be at most proprio_dim, ${proprioDim}`, "value_error");
   }
   for (const [i, { text, number }] of constants.entries()) {
     if ((text === undefined) === (number === undefined))
-      throw violation(`profile.constants.${i}`, "must have either text or number", "value_error");
+      throw violation(`profile.constants.${i}`, "must have either `text` or `number`", "value_error");
   }
 }
 
-/** Several keys are put side by side, so their columns must come to the action space's dimension. */
+/** Several keys are concatenated, so their columns must add up to the action space's dimension. */
 function checkAction({ actionKeys, actionDims }: WireProfile, request: Profiled): void {
   if (actionDims.length === 0) return;
   if (actionDims.length !== actionKeys.length)
-    throw violation("profile.action_dims", `must name as many sizes as action_keys, ${actionKeys.length}`, "length");
+    throw violation("profile.action_dims", `must have as many sizes as action_keys, ${actionKeys.length}`, "length");
   if (!request.contracts.includes(Contract.ACT)) return;
   const sum = actionDims.reduce((total, dim) => total + dim, 0);
   for (const space of request.actionSpaces) {
     const dim = dimensionOf(space, request.actionDim);
     if (dim !== undefined && dim !== sum)
-      throw violation("profile.action_dims", `come to ${sum}, and ${space} has ${dim} numbers per step`, "value_error");
+      throw violation(
+        "profile.action_dims",
+        `must add up to ${dim}, the dimension of ${space}, got ${sum}`,
+        "value_error",
+      );
   }
 }

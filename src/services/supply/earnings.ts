@@ -1,4 +1,4 @@
-/** What a provider's organization sees of its supply: how offerings did, what they earned, what is owed. Nothing of it tells who called. */
+/** Performance, earnings and payouts of supply, for the provider's organization. Reveals nothing about callers. */
 import { create } from "@bufbuild/protobuf";
 import {
   BreakerMove,
@@ -67,7 +67,7 @@ const DEFAULT_DAYS = 30;
 const MOST_MOVES = 200;
 const DAY_S = 86_400;
 
-/** The RPCs on what offerings did and earned. */
+/** The RPCs for the performance and earnings of offerings. */
 export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
   return {
     async getOfferingStats({ offeringId, days = DEFAULT_DAYS }, call) {
@@ -144,7 +144,7 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
       const recorded = await tx(sql, async (tx) => {
         const recorded = await recordPayout(tx, { provider: name, amountMicro, reference });
         if (!("payout" in recorded)) {
-          const text = `is more than the ${toUsd(recorded.owedMicro)} US dollars that are owed`;
+          const text = `must be at most the due amount, $${toUsd(recorded.owedMicro)}`;
           throw violation("amount_usd", text, "less_than_equal");
         }
         if (recorded.isNew) {
@@ -160,7 +160,7 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
 
     async setShare({ provider: name, percent }, call) {
       if (name === undefined && percent === undefined)
-        throw violation("percent", "is required where no provider is named", "required");
+        throw violation("percent", "is required if no provider is named", "required");
       const shareBp = percent === undefined ? null : basisPointsOf(percent);
       const inForce = await tx(sql, async (tx) => {
         const concerned = name === undefined ? await providersAtDefault(tx) : [await reachableProvider(tx, name, call)];
@@ -174,7 +174,7 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
   };
 }
 
-/** Tells those whose share it is, and puts it on their record. */
+/** Notifies the organizations that have the share, and audits the change. */
 async function tell(
   tx: Tx,
   concerned: readonly Pick<ProviderRecord, "id" | "name" | "orgId">[],
@@ -190,17 +190,17 @@ async function tell(
   }
 }
 
-/** The operator's, and the organization's own. */
+/** Access for the operator and the provider's organization. */
 const isOwn = (orgId: string, { principal }: Call): boolean =>
   principal.kind === "admin" || (principal.kind === "key" && principal.orgId === orgId);
 
 async function reachableProvider(sql: Queryable, name: string, call: Call): Promise<ProviderRecord> {
   const provider = await findProvider(sql, name);
   if (provider && isOwn(provider.orgId, call)) return provider;
-  throw refuse(Reason.NOT_FOUND, `there is no provider named ${JSON.stringify(name)}`);
+  throw refuse(Reason.NOT_FOUND, `provider ${JSON.stringify(name)} not found`);
 }
 
-/** The names of the providers that a list is about: of the caller's organization, or of all for the operator. */
+/** The providers in a list: those of the caller's organization, or all for the operator. */
 async function providersFor(
   sql: Queryable,
   name: string | undefined,
@@ -227,7 +227,7 @@ const MOVES = {
   freed: BreakerMove.FREED,
 } as const satisfies Record<CircuitMove, BreakerMove>;
 
-/** What is known of each day, put together. */
+/** Merges the facts of each day. */
 function daysOf(
   served: readonly ServedRecord[],
   attempts: readonly AttemptDay[],

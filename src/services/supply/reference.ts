@@ -1,4 +1,4 @@
-/** Registers the provider that ships with the gateway by the same steps as any partner: register, declare, verify. */
+/** Registers the bundled reference provider by the same steps as any partner: register, declare, verify. */
 import { isDeepStrictEqual } from "node:util";
 import { create, toJson } from "@bufbuild/protobuf";
 import type { ServedModel } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
@@ -32,8 +32,8 @@ const PRICES = { pricePerActionStep: 0.0001, pricePerFrame: 0.0005, pricePer1kTo
 const STILL_WANTED = ["pending", "verifying", "live", "degraded", "suspended", "paused", "rejected"] as const;
 
 /**
- * Makes every model that the server at `endpoint` describes routable, and removes what an earlier one served elsewhere.
- * Answers what did not pass the probe, one sentence each.
+ * Makes every model of the server at `endpoint` routable, and removes offerings of an earlier server elsewhere.
+ * Resolves with one sentence per failed probe.
  */
 export async function bringReference(deps: SupplyDeps, endpoint: string): Promise<string[]> {
   const { sql, upstream } = deps;
@@ -139,7 +139,7 @@ const recordOf = (model: ServedModel) => ({
   featured: true,
 });
 
-/** What the reference provider says of itself, of a crowded machine: its controllers answer in a few milliseconds, pictures take longer. */
+/** The reference provider's advertised figures, for a crowded machine: controllers respond in a few milliseconds, images take longer. */
 const FIGURES = {
   act: { p50Ms: 50, p95Ms: 400, uptime30d: 0.99 },
   pictures: { p50Ms: 100, p95Ms: 400, uptime30d: 0.99 },
@@ -176,7 +176,7 @@ function declarationOf(model: ServedModel, runtime: string, endpoint: string) {
   });
 }
 
-/** The ports that the reference provider had, so that its offerings are the same after a restart; 0 for one that is not known. */
+/** The reference provider's earlier ports, so that its offerings stay the same after a restart; 0 if unknown. */
 export async function lastReferencePorts(sql: Sql): Promise<{ grpcPort: number; openpiPort: number }> {
   const { offerings } = await new SupplyReader(sql).read();
   const portOf = (runtime: string): number => {
