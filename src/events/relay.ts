@@ -110,7 +110,7 @@ export class Relay {
       const cause = await this.#runOnce(signal).catch((error: unknown) => error);
       if (signal.aborted) return;
       if (++this.#failures === 1)
-        this.#deps.warn(`events stay in the outbox until NATS accepts them: ${reason(cause)}`);
+        this.#deps.warn(`events wait in the outbox until NATS accepts them: ${reason(cause)}`);
       const longest = Math.min(RETRY_MS.first * 2 ** (this.#failures - 1), RETRY_MS.most);
       await sleep(longest * (0.5 + random() / 2), signal).catch(() => {});
     }

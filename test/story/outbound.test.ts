@@ -210,7 +210,7 @@ describe("a server that dials", () => {
   it("is replaced by a later stream of the same provider", async () => {
     const { name, server } = await live();
     const later = await new Server(app.url, supplier.key, name).welcome();
-    expect(String(await server.ended)).toMatch(/dial again/);
+    expect(String(await server.ended)).toMatch(/connect again/);
     const before = later.heard.length;
     await eventually(async () => expect((await act(name)).status).toBe(200));
     expect(later.heard.length).toBeGreaterThan(before);
@@ -361,7 +361,7 @@ describe.each(["the database", "NATS"])("a server that has dialled another repli
       expect(body.offering.status).toBe("live");
     });
     await third.close();
-    expect(String(await server.ended)).toMatch(/dial again/);
+    expect(String(await server.ended)).toMatch(/connect again/);
     expect(await app.sql`select 1 from outbound_connection where provider = ${name}`).toHaveLength(0);
     await new Server(app.url, supplier.key, name).welcome();
     await known(name);
@@ -407,13 +407,13 @@ describe("what is refused", () => {
     expect(String(await new Server(app.url, "lmb_sk_nobody", name).ended)).toMatch(/unauthenticated/i);
     const rude = await new Server(app.url, supplier.key, name).welcome();
     rude.say({ case: "hello", value: { $typeName: "limber.outbound.v1.Hello", provider: name } });
-    expect(String(await rude.ended)).toMatch(/comes once/);
+    expect(String(await rude.ended)).toMatch(/only once/);
     const liar = await new Server(app.url, supplier.key, name).welcome();
     liar.say({
       case: "act",
       value: { $typeName: "limber.policy.v1.ActResponse", callId: 99, body: { case: undefined } },
     });
-    expect(String(await liar.ended)).toMatch(/never made/);
+    expect(String(await liar.ended)).toMatch(/does not match any call/);
   });
 
   it("refuses a foreign endpoint, and a probe while the server is not connected", async () => {

@@ -56,7 +56,7 @@ describe("a target", () => {
     to.answer(404);
     const { body } = await register({ endpoint: `${to.url}/otlp` });
     expect(body.error.message).toContain(
-      `HTTP 404 at ${to.url}/otlp/v1/traces; the answer was HTTP 404 at ${to.url}/otlp`,
+      `HTTP 404 at ${to.url}/otlp/v1/traces; the response was HTTP 404 at ${to.url}/otlp`,
     );
   });
 

@@ -115,13 +115,13 @@ describe("what happens", () => {
         { case: "keyExpiring", value: { keyId: developer.keyId, expiresAt: 1_800_000_000 } },
         undefined,
         [developer.email],
-        /ends soon/,
+        /expires soon/,
       ],
       [
         { case: "keyExpiring", value: { keyId: orgKey, expiresAt: 1_800_000_000 } },
         undefined,
         [owner.email],
-        /the robot's ends soon/,
+        /the robot's expires soon/,
       ],
       [
         { case: "offeringRejected", value: { offeringId: "off_x", reportId: "r" } },

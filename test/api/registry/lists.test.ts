@@ -351,6 +351,6 @@ describe("over gRPC", () => {
     for (const { embodiments } of data) expect(embodiments).toContain(Embodiment.MOBILE_BASE);
     const { model } = await client.getModel({ owner: "openvla", name: "openvla-7b" });
     expect([model?.tier, model?.contracts]).toEqual([ModelTier.SERVABLE, [Contract.ACT, Contract.EVALUATE]]);
-    await expect(client.getModel({ owner: "no", name: "body" })).rejects.toThrow(/no model/);
+    await expect(client.getModel({ owner: "no", name: "body" })).rejects.toThrow(/not found/);
   });
 });

@@ -146,7 +146,7 @@ describe("a key of a workspace", () => {
     expect((await asked({ workspace_id: lab })).body.workspace_id).toBe(lab);
     const { status, body } = await asked({ workspace_id: field });
     expect([status, body.error.code]).toEqual([403, "scope_denied"]);
-    expect(body.error.message).toContain("of that workspace alone");
+    expect(body.error.message).toContain("only their own workspace's");
   });
 
   it("finds only webhooks of its workspace", async () => {

@@ -143,14 +143,14 @@ describe.skipIf(!canBrowse)("the page of consent", () => {
   });
 
   it.each([
-    ["an application that is not known", { client_id: "oac_01M80526TGMQ1E57VD2PJ4MK4Q" }, "no OAuth client"],
+    ["an application that is not known", { client_id: "oac_01M80526TGMQ1E57VD2PJ4MK4Q" }, "OAuth client not found"],
     ["an address that is not the application's", { redirect_uri: "https://evil.example/cb" }, "redirect_uri"],
     ["an address beneath the application's", { redirect_uri: "CALLBACK/../evil" }, "redirect_uri"],
     ["no proof", { code_challenge: undefined }, "no code without PKCE"],
     ["a plain proof", { code_challenge_method: "plain" }, "has to be S256"],
     ["another response", { response_type: "token" }, "has to be code"],
-    ["a scope that it does not have", { scope: "act keys.write" }, "may not ask for keys.write"],
-    ["another server's key", { resource: "https://other.example/mcp" }, "none of this gateway"],
+    ["a scope that it does not have", { scope: "act keys.write" }, "cannot request the scope keys.write"],
+    ["another server's key", { resource: "https://other.example/mcp" }, "does not identify this gateway"],
   ] as const)("shows what is wrong with %s, and sends nobody anywhere", async (_, change, sentence) => {
     const config = await registered();
     const bent = Object.fromEntries(

@@ -149,6 +149,6 @@ describe.skipIf(!canBrowse)("armings", () => {
     await form.getByLabel("Agent").selectOption(own);
     await form.getByLabel("Models").fill("reference/potential-nav");
     await form.getByRole("button", { name: "Arm base-9" }).click();
-    await form.getByRole("alert").getByText("is the calling key").waitFor();
+    await form.getByRole("alert").getByText("must not be the calling key").waitFor();
   });
 });

@@ -115,7 +115,7 @@ describe("a server at an address", SLOW, () => {
       const end = await ended(key, { policy_endpoint: server.endpoint, ...asked });
       expect(end).toMatchObject({ status, usage: { policy_cost_usd: 0 } });
       expect(end.policy.horizon).toBe((asked as { horizon?: number }).horizon);
-      if (status === "failed") expect(end.error.message).toContain("fewer actions than the horizon");
+      if (status === "failed") expect(end.error.message).toContain("fewer actions than `horizon`");
     } finally {
       await server.close();
     }

@@ -82,7 +82,7 @@ it.each([
       await speaker.say(Buffer.from("word"));
       expect(heard).toContain("word");
     });
-    expect(warned).toContain("NATS does not carry what replicas say: it goes over the database");
+    expect(warned).toContain("NATS refuses messages between replicas; using the database");
   },
 );
 
