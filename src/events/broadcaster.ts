@@ -167,20 +167,20 @@ class TargetQueue {
   readonly #contracts: ReadonlySet<string>;
   readonly #keyIds: ReadonlySet<string>;
   #sender: SpanSender | undefined;
-  #waiting: ReadableSpan[];
+  #queued: ReadableSpan[];
   #flushing: Promise<void> | undefined;
   /** How many of the queued spans are being sent. */
-  #underWay = 0;
+  #inFlight = 0;
   #tries = 0;
-  #restsUntil = 0;
+  #pausedUntil = 0;
   #dropped = 0;
   #error: string | undefined;
   /** The last recorded outcome; null before the first. */
-  #noted: string | undefined | null;
+  #recorded: string | undefined | null;
 
   /** `waiting` has the unsent spans of the previous revision. */
   constructor(deps: BroadcasterDeps, target: TargetRecord, waiting: ReadableSpan[] = []) {
-    this.#waiting = waiting;
+    this.#queued = waiting;
     this.id = target.id;
     this.revision = target.revision;
     this.#target = target;
@@ -189,7 +189,7 @@ class TargetQueue {
     this.#contracts = new Set(target.filter.contracts);
     this.#keyIds = new Set(target.filter.keyIds);
     this.#error = target.lastError;
-    this.#noted = target.lastError;
+    this.#recorded = target.lastError;
   }
 
   samples(share: number): boolean {
@@ -199,12 +199,12 @@ class TargetQueue {
   take(call: EndedCall, share: number): void {
     if (!this.samples(share) || !this.#wants(call)) return;
     const spans = spansOf(call, this.#resource, this.#target.privacyMode, now());
-    if (this.#waiting.length + spans.length > MOST_WAITING) {
+    if (this.#queued.length + spans.length > MOST_WAITING) {
       this.#drop(spans.length, "full");
       return;
     }
-    this.#waiting.push(...spans);
-    if (this.#waiting.length >= BATCH) void this.flush();
+    this.#queued.push(...spans);
+    if (this.#queued.length >= BATCH) void this.flush();
   }
 
   /** Sends queued spans, one batch at a time. Never rejects. */
@@ -217,8 +217,8 @@ class TargetQueue {
 
   /** Stops and returns the unsent spans; spans in flight may still arrive. */
   leave(): ReadableSpan[] {
-    const left = this.#waiting.slice(this.#underWay);
-    this.#waiting = [];
+    const left = this.#queued.slice(this.#inFlight);
+    this.#queued = [];
     const end = (): void => this.#sender?.close();
     if (this.#flushing) void this.#flushing.then(end);
     else end();
@@ -233,7 +233,7 @@ class TargetQueue {
   }
 
   async #drain(last: boolean): Promise<void> {
-    while (this.#waiting.length > 0 && (last || steadyNow() >= this.#restsUntil)) {
+    while (this.#queued.length > 0 && (last || steadyNow() >= this.#pausedUntil)) {
       if (!(await this.#sendOne(last))) break;
     }
     await this.#note();
@@ -241,11 +241,11 @@ class TargetQueue {
 
   /** Whether the next batch can be sent. */
   async #sendOne(last: boolean): Promise<boolean> {
-    const queue = this.#waiting;
+    const queue = this.#queued;
     const batch = queue.slice(0, BATCH);
     try {
       this.#sender ??= this.#deps.open(this.#target);
-      this.#underWay = batch.length;
+      this.#inFlight = batch.length;
       await this.#sender.send(batch);
       queue.splice(0, batch.length);
       this.#tries = 0;
@@ -256,7 +256,7 @@ class TargetQueue {
       this.#error = word;
       this.#tries += 1;
       if (!last && again && this.#tries < TRIES) {
-        this.#restsUntil = steadyNow() + Math.max(REST_MS[this.#tries - 1]!, Math.min(retryAfterMs, MOST_REST_MS));
+        this.#pausedUntil = steadyNow() + Math.max(REST_MS[this.#tries - 1]!, Math.min(retryAfterMs, MOST_REST_MS));
         return false;
       }
       const given = last ? queue.length : batch.length;
@@ -265,7 +265,7 @@ class TargetQueue {
       this.#tries = 0;
       return !last;
     } finally {
-      this.#underWay = 0;
+      this.#inFlight = 0;
     }
   }
 
@@ -276,11 +276,11 @@ class TargetQueue {
 
   async #note(): Promise<void> {
     const [dropped, lastError] = [this.#dropped, this.#error];
-    if (dropped === 0 && lastError === this.#noted) return;
+    if (dropped === 0 && lastError === this.#recorded) return;
     try {
       await noteSent(this.#deps.sql, this.id, { dropped, lastError });
       this.#dropped -= dropped;
-      this.#noted = lastError;
+      this.#recorded = lastError;
     } catch (cause) {
       this.#deps.warn("could not record the outcome of spans; trying again", cause);
     }

@@ -46,58 +46,58 @@ const PACE_MS = 100;
 
 /** Listens to the database's event notifications and notifies local watchers. */
 export class EventBell {
-  readonly #off: () => void;
-  readonly #waiting = new Set<() => void>();
-  #rings = 0;
+  readonly #unlistenEvents: () => void;
+  readonly #waiters = new Set<() => void>();
+  #notifications = 0;
   #pausing = false;
   #missed = false;
 
   constructor(notifications: Notifications) {
-    const ring = (): void => this.#ring();
-    this.#off = notifications.on("outbox", ring, ring);
+    const ring = (): void => this.#notify();
+    this.#unlistenEvents = notifications.on("outbox", ring, ring);
   }
 
   /** The number of notifications so far. */
   get rings(): number {
-    return this.#rings;
+    return this.#notifications;
   }
 
   /** Resolves once there were more than `rings` notifications, or after `ms` milliseconds. Rejects with the signal's reason. */
   wait(rings: number, ms: number, signal: Signal): Promise<void> {
     return new Promise((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason);
-      if (this.#rings > rings) return resolve();
+      if (this.#notifications > rings) return resolve();
       const end = (settle: () => void): void => {
         forget();
-        this.#waiting.delete(rung);
+        this.#waiters.delete(rung);
         signal.removeEventListener("abort", left);
         settle();
       };
       const rung = (): void => end(resolve);
       const left = (): void => end(() => reject(signal.reason));
       const forget = after(ms, rung);
-      this.#waiting.add(rung);
+      this.#waiters.add(rung);
       signal.addEventListener("abort", left, { once: true });
     });
   }
 
   /** Stops listening. */
   close(): void {
-    this.#off();
+    this.#unlistenEvents();
   }
 
-  #ring(): void {
+  #notify(): void {
     if (this.#pausing) {
       this.#missed = true;
       return;
     }
-    this.#rings += 1;
-    if (this.#waiting.size === 0) return;
+    this.#notifications += 1;
+    if (this.#waiters.size === 0) return;
     this.#pausing = true;
-    for (const rung of [...this.#waiting]) rung();
+    for (const rung of [...this.#waiters]) rung();
     after(PACE_MS, () => {
       this.#pausing = false;
-      if (this.#missed) this.#ring();
+      if (this.#missed) this.#notify();
       this.#missed = false;
     });
   }

@@ -58,7 +58,7 @@ export class MailSender {
     this.#rounds = new Polling({
       notifications: deps.notifications,
       channel: "mail",
-      look: () => this.#look(),
+      look: () => this.#poll(),
       failed: (cause) => deps.warn("mail is paused until the database is back", cause),
     });
   }
@@ -68,7 +68,7 @@ export class MailSender {
     return this.#rounds.close();
   }
 
-  async #look(): Promise<number | undefined> {
+  async #poll(): Promise<number | undefined> {
     const { sql, warn } = this.#deps;
     while (!this.#rounds.over) {
       const claimed = await claimMail(sql, AT_ONCE);
@@ -128,16 +128,16 @@ export class MailSender {
   }
 
   async #recipientsOf(sql: Parameters<typeof peopleToTell>[0], orgId: string, event: Event): Promise<string[]> {
-    const told = TOLD[event.data.case ?? "ping"];
-    if (told === undefined) return [];
+    const audience = MAIL_AUDIENCES[event.data.case ?? "ping"];
+    if (audience === undefined) return [];
     const name = EVENT_NAMES.get(event.data.case ?? "") ?? "";
     const around = { workspaceId: event.workspaceId, event: name };
-    if (told !== "member") return peopleToTell(sql, orgId, { roles: told, ...around });
+    if (audience !== "member") return peopleToTell(sql, orgId, { roles: audience, ...around });
     const { jobKey } = await namesFor(sql, orgId, subjectOf(event));
     const keyId = event.data.case === "keyExpiring" ? event.data.value.keyId : jobKey;
     const own = keyId === undefined ? undefined : await ownerOfKey(sql, keyId, name);
     if (own !== undefined) return own.wants ? [own.email] : [];
-    // Expiring keys concern robots in the field; results of an organization key's job are fetched by its caller.
+    // An expiring key can stop robots, so other roles are notified; the result of an organization key's job is fetched by its caller.
     if (event.data.case !== "keyExpiring") return [];
     return peopleToTell(sql, orgId, { roles: OTHERS, ...around });
   }
@@ -288,7 +288,9 @@ interface MailNames {
 }
 
 /** The events that are sent by mail, with their recipients: roles, or the member who owns the key or job. */
-export const TOLD: Readonly<Partial<Record<NonNullable<Event["data"]["case"]>, readonly string[] | "member">>> = {
+export const MAIL_AUDIENCES: Readonly<
+  Partial<Record<NonNullable<Event["data"]["case"]>, readonly string[] | "member">>
+> = {
   balanceLow: ["owner", "admin", "billing"],
   balanceExhausted: ["owner", "admin", "billing"],
   topupFailed: ["owner", "admin", "billing"],

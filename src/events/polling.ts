@@ -19,10 +19,10 @@ export interface PollingDeps {
 export class Polling {
   readonly #deps: PollingDeps;
   readonly #stops: (() => void)[];
-  #looking: Promise<void> | undefined;
+  #running: Promise<void> | undefined;
   #again = false;
-  #over = false;
-  #forgetDue = (): void => {};
+  #isClosed = false;
+  #cancelDue = (): void => {};
 
   /** Starts in a microtask, after its owner's constructor. */
   constructor(deps: PollingDeps) {
@@ -34,33 +34,33 @@ export class Polling {
 
   /** Whether to start no more work. */
   get over(): boolean {
-    return this.#over;
+    return this.#isClosed;
   }
 
   /** Runs a round now, or again after the current one. */
   wake(): void {
-    if (this.#over) return;
+    if (this.#isClosed) return;
     this.#again = true;
-    this.#looking ??= this.#look()
+    this.#running ??= this.#poll()
       .catch((cause) => this.#deps.failed(cause))
       .finally(() => {
-        this.#looking = undefined;
+        this.#running = undefined;
         if (this.#again) this.wake();
       });
   }
 
   /** Stops; resolves when the last round has ended. */
   async close(): Promise<void> {
-    this.#over = true;
+    this.#isClosed = true;
     for (const stop of this.#stops) stop();
-    await this.#looking;
-    this.#forgetDue();
+    await this.#running;
+    this.#cancelDue();
   }
 
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     this.#again = false;
     const ms = await this.#deps.look();
-    this.#forgetDue();
-    if (ms !== undefined && ms < SWEEP_MS && ms > 0) this.#forgetDue = after(ms + 1, () => this.wake());
+    this.#cancelDue();
+    if (ms !== undefined && ms < SWEEP_MS && ms > 0) this.#cancelDue = after(ms + 1, () => this.wake());
   }
 }

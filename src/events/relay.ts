@@ -38,23 +38,23 @@ const RETRY_MS = { first: 250, most: 10_000 };
  */
 export class Relay {
   readonly #deps: RelayDeps;
-  readonly #leaving = new AbortController();
+  readonly #closing = new AbortController();
   readonly #work: Promise<void>;
   readonly #unlisten: () => void;
-  #woken = Promise.withResolvers<void>();
+  #wakeUp = Promise.withResolvers<void>();
   #failures = 0;
-  #turns: RelayTurns | undefined;
+  #leadership: RelayTurns | undefined;
   /** Mark of the last notification: the transaction that wrote events. */
   #mark = "";
   /** The mark up to which another relay has relayed everything. */
   #relayed = "";
   /** Cancels the wait for another relay's report; undefined if there is none. */
-  #waiting: (() => void) | undefined;
+  #cancelWait: (() => void) | undefined;
 
   /** Starts. NATS need not be reachable: events stay in the outbox until it is. */
   constructor(deps: RelayDeps) {
     this.#deps = deps;
-    this.#unlisten = deps.notifications.on("outbox", this.#ring, this.#wake);
+    this.#unlisten = deps.notifications.on("outbox", this.#onNotification, this.#wake);
     this.#work = this.#run();
   }
 
@@ -66,46 +66,46 @@ export class Relay {
   /** Stops after the current batch, at the latest after the NATS timeout. */
   close(): Promise<void> {
     this.#unlisten();
-    this.#leaving.abort();
+    this.#closing.abort();
     this.#wake();
     return this.#work;
   }
 
   readonly #wake = (): void => {
-    this.#forget();
-    this.#woken.resolve();
+    this.#stopWaiting();
+    this.#wakeUp.resolve();
   };
 
-  readonly #ring = (mark: string): void => {
+  readonly #onNotification = (mark: string): void => {
     this.#mark = mark;
     // Another relay's report may arrive before the database's notification.
-    if (mark === this.#relayed) this.#forget();
-    else if (this.#turns?.leads) this.#wake();
+    if (mark === this.#relayed) this.#stopWaiting();
+    else if (this.#leadership?.leads) this.#wake();
     else this.#await();
   };
 
-  #hear(mark: string): void {
-    const wasAwaited = this.#waiting !== undefined;
-    this.#forget();
+  #onReport(mark: string): void {
+    const wasAwaited = this.#cancelWait !== undefined;
+    this.#stopWaiting();
     if (mark !== "") this.#relayed = mark;
     if (wasAwaited && mark !== this.#mark) this.#await();
   }
 
   #await(): void {
-    this.#waiting ??= after(this.#patienceMs, this.#wake);
+    this.#cancelWait ??= after(this.#followerDelayMs, this.#wake);
   }
 
-  #forget(): void {
-    this.#waiting?.();
-    this.#waiting = undefined;
+  #stopWaiting(): void {
+    this.#cancelWait?.();
+    this.#cancelWait = undefined;
   }
 
-  get #patienceMs(): number {
+  get #followerDelayMs(): number {
     return this.#deps.patienceMs ?? PATIENCE_MS;
   }
 
   async #run(): Promise<void> {
-    const { signal } = this.#leaving;
+    const { signal } = this.#closing;
     while (!signal.aborted) {
       const cause = await this.#runOnce(signal).catch((error: unknown) => error);
       if (signal.aborted) return;
@@ -121,23 +121,23 @@ export class Relay {
     const { url, sql, replica } = this.#deps;
     const link = await NatsLink.dial(url);
     void link.over.then(() => this.#wake());
-    const turns = link.takeTurns({ replica, begins: this.#wake, hear: (mark) => this.#hear(mark) });
-    this.#turns = turns;
+    const turns = link.takeTurns({ replica, begins: this.#wake, hear: (mark) => this.#onReport(mark) });
+    this.#leadership = turns;
     try {
       while (!signal.aborted && !link.isOver) {
         // Clear the flag first, so that notifications during the check trigger another one.
-        this.#woken = Promise.withResolvers();
-        this.#forget();
+        this.#wakeUp = Promise.withResolvers();
+        this.#stopWaiting();
         const mark = this.#mark;
         const { count, heldBack, elsewhere } = await carryEvents(sql, BATCH, (events) => link.publish(events));
         this.#failures = 0;
         const isDone = count < BATCH && !heldBack;
         if (!elsewhere) turns.say(isDone ? mark : "");
         if (isDone) await this.#waitForEvents(turns.leads ? SWEEP_MS.leader : SWEEP_MS.other);
-        else if (heldBack) await this.#waitForEvents(elsewhere && !turns.leads ? this.#patienceMs : HELD_MS);
+        else if (heldBack) await this.#waitForEvents(elsewhere && !turns.leads ? this.#followerDelayMs : HELD_MS);
       }
     } finally {
-      this.#turns = undefined;
+      this.#leadership = undefined;
       turns.leave();
       await link.close();
     }
@@ -145,7 +145,7 @@ export class Relay {
 
   async #waitForEvents(patienceMs: number): Promise<void> {
     const forget = after(patienceMs, this.#wake);
-    await this.#woken.promise;
+    await this.#wakeUp.promise;
     forget();
   }
 }

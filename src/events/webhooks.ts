@@ -85,14 +85,14 @@ export class WebhookSender {
   readonly #signers = new Map<string, Signers>();
   readonly #bodies = new Map<string, Buffer>();
   /** Accepted deliveries that are not recorded yet. */
-  #taken: TakenDelivery[] = [];
-  #underWay = 0;
+  #accepted: TakenDelivery[] = [];
+  #inFlight = 0;
   /** The last webhook of the round robin. */
-  #visited = "";
-  readonly #taking: WorkTaking | undefined;
-  readonly #off: () => void;
+  #lastHook = "";
+  readonly #receiver: WorkTaking | undefined;
+  readonly #unsubscribe: () => void;
   /** Received messages that are not processed yet. */
-  #given: WorkMessage[] = [];
+  #received: WorkMessage[] = [];
   /** Messages of deliveries that are being attempted, or accepted but not recorded yet. */
   readonly #messages = new Map<string, WorkMessage>();
   #sweepAt = 0;
@@ -107,12 +107,12 @@ export class WebhookSender {
       look: () => this.#fill(),
       failed: (cause) => deps.warn("webhooks are paused until the database is back", cause),
     });
-    this.#off = deps.queue?.onChange(() => this.#rounds.wake()) ?? (() => {});
-    this.#taking = deps.queue?.take(
+    this.#unsubscribe = deps.queue?.onChange(() => this.#rounds.wake()) ?? (() => {});
+    this.#receiver = deps.queue?.take(
       "webhook",
-      () => AT_ONCE + HELD.inAll - this.#underWay - this.#given.length,
+      () => AT_ONCE + HELD.inAll - this.#inFlight - this.#received.length,
       (message) => {
-        this.#given.push(message);
+        this.#received.push(message);
         this.#rounds.wake();
       },
     );
@@ -120,17 +120,17 @@ export class WebhookSender {
 
   /** Stops accepting deliveries and waits for those in flight. */
   async close(): Promise<void> {
-    this.#off();
-    await this.#taking?.close();
+    this.#unsubscribe();
+    await this.#receiver?.close();
     const closed = this.#rounds.close();
     this.#endGathering();
     await closed;
-    for (const message of this.#given.splice(0)) message.later(0);
+    for (const message of this.#received.splice(0)) message.later(0);
     await Promise.all(this.#running);
-    if (this.#taken.length === 0) return;
+    if (this.#accepted.length === 0) return;
     try {
-      await noteDelivered(this.#deps.sql, this.#taken);
-      this.#ended(this.#taken);
+      await noteDelivered(this.#deps.sql, this.#accepted);
+      this.#ended(this.#accepted);
     } catch (cause) {
       this.#deps.warn("could not record the last deliveries; sending them again", cause);
     }
@@ -141,7 +141,7 @@ export class WebhookSender {
     await this.#gather();
     if (!this.#deps.queue?.isUp) {
       // NATS redelivers them.
-      this.#given = [];
+      this.#received = [];
       return this.#fillFromDatabase();
     }
     await this.#fillFromQueue();
@@ -155,8 +155,8 @@ export class WebhookSender {
   async #fillFromQueue(): Promise<void> {
     for (;;) {
       const asked = this.#choose();
-      if (asked.size + this.#taken.length === 0) return;
-      const { claimed, others } = await this.#withTaken((taken) =>
+      if (asked.size + this.#accepted.length === 0) return;
+      const { claimed, others } = await this.#withAccepted((taken) =>
         claimNamed(this.#deps.sql, { taken, ids: [...asked.keys()] }),
       ).catch((cause) => {
         for (const message of asked.values()) message.later(CROWDED_MS * (1 + random()));
@@ -170,7 +170,7 @@ export class WebhookSender {
         if (ms === undefined || ms > MOST_QUEUED_MS) asked.get(id)!.done();
         else asked.get(id)!.later(Math.max(ms, CROWDED_MS));
       }
-      this.#taking?.wake();
+      this.#receiver?.wake();
     }
   }
 
@@ -178,15 +178,15 @@ export class WebhookSender {
   #choose(): Map<string, WorkMessage> {
     const chosen = new Map<string, WorkMessage>();
     const counts = new Map(this.#busy);
-    for (const message of this.#given.splice(0)) {
+    for (const message of this.#received.splice(0)) {
       const [id = "", hookId = ""] = message.text.split(" ");
       const count = counts.get(hookId) ?? 0;
       const isDuplicate = chosen.has(id) || this.#messages.has(id);
-      const hasPlace = count < MOST_AT_ONE_HOOK && this.#underWay + chosen.size < AT_ONCE && !this.#rounds.over;
-      const canWait = count < MOST_AT_ONE_HOOK + HELD.ofOne && this.#given.length < HELD.inAll && !this.#rounds.over;
+      const hasPlace = count < MOST_AT_ONE_HOOK && this.#inFlight + chosen.size < AT_ONCE && !this.#rounds.over;
+      const canWait = count < MOST_AT_ONE_HOOK + HELD.ofOne && this.#received.length < HELD.inAll && !this.#rounds.over;
       if (!isDuplicate) counts.set(hookId, count + 1);
       if (!isDuplicate && hasPlace) chosen.set(id, message);
-      else if (!isDuplicate && canWait) this.#given.push(message);
+      else if (!isDuplicate && canWait) this.#received.push(message);
       else message.later(CROWDED_MS * (1 + random()));
     }
     return chosen;
@@ -201,57 +201,57 @@ export class WebhookSender {
   }
 
   async #fillFromDatabase(): Promise<number | undefined> {
-    for (let isRoundWhole = this.#visited === ""; ; ) {
-      const limit = AT_ONCE - this.#underWay;
+    for (let isRoundWhole = this.#lastHook === ""; ; ) {
+      const limit = AT_ONCE - this.#inFlight;
       const { claimed, last, nextMs } = await this.#claim(limit);
       for (const delivery of claimed) this.#send(delivery);
-      if (limit > 0) this.#visited = last ?? "";
+      if (limit > 0) this.#lastHook = last ?? "";
       if (claimed.length === limit || this.#rounds.over || (last === undefined && isRoundWhole)) return nextMs;
       isRoundWhole ||= last === undefined;
     }
   }
 
   #claim(limit: number): Promise<Claims> {
-    return this.#withTaken((taken) =>
-      claimDeliveries(this.#deps.sql, { taken, limit, busy: this.#busy, after: this.#visited }),
+    return this.#withAccepted((taken) =>
+      claimDeliveries(this.#deps.sql, { taken, limit, busy: this.#busy, after: this.#lastHook }),
     );
   }
 
   /** Records accepted deliveries in one statement. */
-  async #withTaken<T>(record: (taken: readonly TakenDelivery[]) => Promise<T>): Promise<T> {
-    const taken = this.#taken;
-    this.#taken = [];
+  async #withAccepted<T>(record: (taken: readonly TakenDelivery[]) => Promise<T>): Promise<T> {
+    const taken = this.#accepted;
+    this.#accepted = [];
     try {
       const done = await record(taken);
       this.#ended(taken);
       return done;
     } catch (cause) {
-      this.#taken = [...taken, ...this.#taken];
+      this.#accepted = [...taken, ...this.#accepted];
       throw cause;
     }
   }
 
   #send(delivery: ClaimedDelivery): void {
     const { id } = delivery.hook;
-    this.#underWay += 1;
+    this.#inFlight += 1;
     this.#busy.set(id, (this.#busy.get(id) ?? 0) + 1);
     const running = this.#try(delivery)
       .catch((cause) => this.#deps.warn("could not record the outcome of a delivery; trying again", cause))
       .then(() => {
         this.#running.delete(running);
-        this.#underWay -= 1;
+        this.#inFlight -= 1;
         const left = (this.#busy.get(id) ?? 1) - 1;
         if (left === 0) this.#busy.delete(id);
         else this.#busy.set(id, left);
-        if (this.#underWay === 0) this.#endGathering();
+        if (this.#inFlight === 0) this.#endGathering();
         this.#rounds.wake();
-        this.#taking?.wake();
+        this.#receiver?.wake();
       });
     this.#running.add(running);
   }
 
   async #gather(): Promise<void> {
-    if (this.#underWay === 0 || this.#rounds.over) return;
+    if (this.#inFlight === 0 || this.#rounds.over) return;
     await new Promise<void>((resolve) => {
       const forget = after(GATHER_MS, resolve);
       this.#endGathering = () => {
@@ -283,7 +283,7 @@ export class WebhookSender {
       .post(delivery.hook.url, headers, body)
       .catch((error: { failure?: string }) => error.failure ?? "unreachable");
     if (typeof answer === "object" && answer.status >= 200 && answer.status < 300) {
-      this.#taken.push({ delivery, status: answer.status });
+      this.#accepted.push({ delivery, status: answer.status });
       return;
     }
     await this.#failed(delivery, answer);
@@ -311,18 +311,18 @@ export class WebhookSender {
   async #failed(delivery: ClaimedDelivery, answer: HookAnswer | string): Promise<void> {
     const status = typeof answer === "string" ? undefined : answer.status;
     const error = typeof answer === "string" ? answer : "bad_status";
-    const gone = status === 410;
+    const isGone = status === 410;
     const asked = typeof answer === "string" ? undefined : answer.retryAfterS;
-    const retryMs = gone ? undefined : waitOf(delivery.tries, asked);
+    const retryMs = isGone ? undefined : waitOf(delivery.tries, asked);
     const message = this.#messages.get(delivery.id);
     this.#messages.delete(delivery.id);
     const staysQueued = message !== undefined && retryMs !== undefined && retryMs <= MOST_QUEUED_MS;
     const queuedS = staysQueued ? QUEUED_S : undefined;
     await tx(this.#deps.sql, async (tx) => {
       const days = await noteFailed(tx, delivery, { status, error, retryMs, queuedS });
-      if (days === undefined || (!gone && days < GIVE_UP_DAYS)) return;
+      if (days === undefined || (!isGone && days < GIVE_UP_DAYS)) return;
       if (await disableWebhook(tx, delivery.hook.id))
-        await this.#deps.disabled(tx, delivery.hook, gone ? "gone" : "failing");
+        await this.#deps.disabled(tx, delivery.hook, isGone ? "gone" : "failing");
     });
     if (staysQueued) message.later(retryMs);
     else message?.done();

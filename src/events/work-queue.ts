@@ -88,7 +88,7 @@ interface QueueSession {
 /** One replica's view of the queue. */
 export class WorkQueue {
   readonly #deps: WorkQueueDeps;
-  readonly #leaving = new AbortController();
+  readonly #closing = new AbortController();
   readonly #running: Promise<void>;
   readonly #changed = new Set<() => void>();
   #session: QueueSession | undefined;
@@ -161,7 +161,7 @@ export class WorkQueue {
 
   /** Disconnects. */
   async close(): Promise<void> {
-    this.#leaving.abort();
+    this.#closing.abort();
     this.#session?.broke(undefined);
     await this.#running;
   }
@@ -177,7 +177,7 @@ export class WorkQueue {
   }
 
   async #run(): Promise<void> {
-    const { signal } = this.#leaving;
+    const { signal } = this.#closing;
     while (!signal.aborted) {
       const cause = await this.#runOnce(signal).catch((error: unknown) => error);
       if (signal.aborted) return;
@@ -200,24 +200,24 @@ export class WorkQueue {
       if (signal.aborted) return undefined;
       const broken = Promise.withResolvers<unknown>();
       const { replica } = this.#deps;
-      leadership = new Leadership({ connection, matter: "work", replica, begins: () => this.#tell() });
+      leadership = new Leadership({ connection, matter: "work", replica, begins: () => this.#notify() });
       void watch(connection, broken.resolve);
       const client = jetstream(connection, options);
       this.#session = { manager, client, leadership, consumers: new Map(), broke: broken.resolve };
       this.#failures = 0;
-      this.#tell();
+      this.#notify();
       const cause = await Promise.race([connection.closed(), broken.promise]);
       return cause ?? new Error("the connection to NATS was closed");
     } finally {
       leadership?.leave();
       this.#session = undefined;
-      this.#tell();
+      this.#notify();
       await connection.flush().catch(() => {});
       await connection.close();
     }
   }
 
-  #tell(): void {
+  #notify(): void {
     for (const changed of [...this.#changed]) changed();
   }
 }
@@ -275,57 +275,57 @@ interface WorkTakingDeps {
 /** Receives messages by successive pull requests, each for the free capacity. */
 export class WorkTaking {
   readonly #deps: WorkTakingDeps;
-  readonly #off: () => void;
+  readonly #unsubscribe: () => void;
   readonly #running: Promise<void>;
-  #asked: ConsumerMessages | undefined;
-  #woken = Promise.withResolvers<void>();
-  #isOver = false;
+  #pull: ConsumerMessages | undefined;
+  #wakeUp = Promise.withResolvers<void>();
+  #isClosed = false;
 
   /** Starts immediately. */
   constructor(deps: WorkTakingDeps) {
     this.#deps = deps;
-    this.#off = deps.onChange(() => this.wake());
+    this.#unsubscribe = deps.onChange(() => this.wake());
     this.#running = this.#run();
   }
 
   /** Reports that capacity may be free. */
   wake(): void {
-    this.#woken.resolve();
+    this.#wakeUp.resolve();
   }
 
   /** Stops; resolves when all received messages are returned. */
   async close(): Promise<void> {
-    this.#isOver = true;
-    this.#off();
+    this.#isClosed = true;
+    this.#unsubscribe();
     this.wake();
-    await this.#asked?.close();
+    await this.#pull?.close();
     await this.#running;
   }
 
   async #run(): Promise<void> {
-    while (!this.#isOver) {
+    while (!this.#isClosed) {
       // Clear the flag first, so that capacity that becomes free meanwhile triggers another check.
-      this.#woken = Promise.withResolvers();
+      this.#wakeUp = Promise.withResolvers();
       const most = this.#deps.places();
       const asked = most > 0 ? await this.#deps.ask(most) : undefined;
-      if (asked === undefined) await this.#woken.promise;
-      else await this.#hear(asked);
+      if (asked === undefined) await this.#wakeUp.promise;
+      else await this.#receive(asked);
     }
   }
 
-  async #hear(asked: ConsumerMessages): Promise<void> {
-    this.#asked = asked;
-    if (this.#isOver) asked.stop();
+  async #receive(asked: ConsumerMessages): Promise<void> {
+    this.#pull = asked;
+    if (this.#isClosed) asked.stop();
     try {
       for await (const message of asked) {
-        if (this.#isOver) message.nak();
+        if (this.#isClosed) message.nak();
         else if (TEXT.test(message.string())) this.#deps.handle(messageOf(message));
         else message.term();
       }
     } catch (cause) {
       this.#deps.broke(cause);
     }
-    this.#asked = undefined;
+    this.#pull = undefined;
   }
 }
 
@@ -376,7 +376,7 @@ export class WorkFeeder {
   readonly #rounds: Polling;
   readonly #stops: (() => void)[];
   /** The last webhook of the round robin. */
-  #visited = "";
+  #lastHook = "";
 
   /** Starts immediately. */
   constructor(deps: WorkFeederDeps) {
@@ -413,7 +413,7 @@ export class WorkFeeder {
         jobS: JOB_S,
         deliveryS: DELIVERY_S,
         atOneHook: AT_ONE_HOOK,
-        after: this.#visited,
+        after: this.#lastHook,
       };
       const done = await beginSending(sql, round);
       // Another replica is sending, or the previous leader has not left yet.
@@ -423,8 +423,8 @@ export class WorkFeeder {
         throw cause;
       });
       const { jobs, deliveries } = done;
-      const isWhole = this.#visited === "" && deliveries.last === undefined;
-      this.#visited = deliveries.last ?? "";
+      const isWhole = this.#lastHook === "" && deliveries.last === undefined;
+      this.#lastHook = deliveries.last ?? "";
       if (jobs.length === LIMIT || deliveries.queued.length === LIMIT || !isWhole) continue;
       return deliveries.isBehind ? BEHIND_MS : deliveries.nextMs;
     }

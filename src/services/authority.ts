@@ -358,14 +358,14 @@ export function inherited<K extends NewKey>(asked: K, maker: KeyRecord | undefin
     workspaceId: asked.workspaceId ?? workspaceId,
     robotId: asked.robotId ?? robotId,
     bounds: asked.bounds ?? bounds,
-    // Without an explicit trust level, a simulation key gets more supply than its hardware parent; a hardware key gets its kind's default.
+    // Stored explicitly: by default, a simulation key would get more supply than its hardware parent. A hardware key gets at most its default.
     trust: asked.trust ?? trustSaid(reachGiven(environment, maker), environment),
     requireSigned: asked.requireSigned ?? authorityOf(maker).requireSigned,
     expiresAt: asked.expiresAt ?? expiresAt,
   };
 }
 
-/** The trust level of a new key without an explicit one. */
+/** The trust levels of a new key that names none: its parent's, and for another environment also within that one's default. */
 function reachGiven(environment: KeyRecord["environment"], maker: KeyRecord): Reach {
   const own = authorityOf(maker);
   return environment === own.environment ? own.trust : narrower(own.trust, reachOfKey(undefined, environment));

@@ -379,61 +379,61 @@ type Found = readonly { orgId: string; workspaceId?: string | undefined; happeni
 /** Watches balances and budgets. Every replica does; the database records the alerts. */
 export class BalanceAlerts {
   readonly #deps: AlertDeps;
-  readonly #off: (() => void)[];
+  readonly #unsubscribe: (() => void)[];
   /** Subjects that received a shortage alert, and until when further refusals need no query. */
-  readonly #told = new Map<string, number>();
+  readonly #alertedUntil = new Map<string, number>();
   readonly #pending = new Set<Promise<void>>();
 
   constructor(deps: AlertDeps) {
     this.#deps = deps;
-    this.#off = [
-      deps.notifications.on("balance_low", (orgId) => this.#tell(orgId, low)),
+    this.#unsubscribe = [
+      deps.notifications.on("balance_low", (orgId) => this.#alert(orgId, low)),
       deps.notifications.on("budget_used", (holder) => {
-        this.#told.delete(holder);
-        this.#tell(holder, (tx) => shares(tx, holder, false));
+        this.#alertedUntil.delete(holder);
+        this.#alert(holder, (tx) => shares(tx, holder, false));
       }),
       deps.notifications.on(
         "lease_returned",
-        (orgId) => this.#told.delete(orgId),
-        () => this.#told.clear(),
+        (orgId) => this.#alertedUntil.delete(orgId),
+        () => this.#alertedUntil.clear(),
       ),
     ];
   }
 
   /** Handles a refused call; alerts if the balance or a budget did not cover it. */
   unpaid(reason: Reason, { orgId, keyId, workspaceId, ancestors = [] }: KeyPrincipal): void {
-    if (reason === Reason.INSUFFICIENT_CREDITS) this.#lacks(orgId, Number.POSITIVE_INFINITY, exhausted);
+    if (reason === Reason.INSUFFICIENT_CREDITS) this.#alertShortage(orgId, Number.POSITIVE_INFINITY, exhausted);
     const holder =
       reason === Reason.KEY_BUDGET_EXHAUSTED
         ? keyId
         : reason === Reason.WORKSPACE_BUDGET_EXHAUSTED
           ? workspaceId
           : undefined;
-    if (holder !== undefined) this.#lacks(holder, now() + BUDGET_MS, (tx) => shares(tx, holder, true));
+    if (holder !== undefined) this.#alertShortage(holder, now() + BUDGET_MS, (tx) => shares(tx, holder, true));
     // The short budget is unknown here; each one above alerts by its own use.
     if (reason === Reason.KEY_BUDGET_EXHAUSTED)
-      for (const above of ancestors) this.#lacks(above, now() + BUDGET_MS, (tx) => shares(tx, above, false));
+      for (const above of ancestors) this.#alertShortage(above, now() + BUDGET_MS, (tx) => shares(tx, above, false));
   }
 
   /** Stops accepting alerts; resolves when the pending ones are written. */
   async close(): Promise<void> {
-    for (const off of this.#off) off();
+    for (const off of this.#unsubscribe) off();
     await Promise.all(this.#pending);
   }
 
-  #lacks(name: string, untilMs: number, what: (tx: Tx, name: string) => Promise<Found>): void {
-    if ((this.#told.get(name) ?? 0) > now()) return;
-    if (this.#told.size >= REMEMBERED) this.#told.clear();
-    this.#told.set(name, untilMs);
-    this.#tell(name, what);
+  #alertShortage(name: string, untilMs: number, what: (tx: Tx, name: string) => Promise<Found>): void {
+    if ((this.#alertedUntil.get(name) ?? 0) > now()) return;
+    if (this.#alertedUntil.size >= REMEMBERED) this.#alertedUntil.clear();
+    this.#alertedUntil.set(name, untilMs);
+    this.#alert(name, what);
   }
 
-  #tell(name: string, what: (tx: Tx, name: string) => Promise<Found>): void {
+  #alert(name: string, what: (tx: Tx, name: string) => Promise<Found>): void {
     const telling = tx(this.#deps.sql, async (tx) => {
       for (const { orgId, workspaceId, happening } of await what(tx, name))
         await emit(tx, orgId, happening, workspaceId);
     }).catch((error: unknown) => {
-      this.#told.delete(name);
+      this.#alertedUntil.delete(name);
       this.#deps.warn(`could not write an alert: ${error instanceof Error ? error.message : error}`);
     });
     this.#pending.add(telling);

@@ -57,8 +57,8 @@ export function checkpointService({
       const { orgId } = keyOf(call);
       await tx(sql, async (tx) => {
         await assertOwn(tx, owner, call, { lock: true });
-        const gone = await deleteMakerKey(tx, owner, makerKeyId);
-        if (!gone) throw refuse(Reason.NOT_FOUND, "key not found");
+        const isDeleted = await deleteMakerKey(tx, owner, makerKeyId);
+        if (!isDeleted) throw refuse(Reason.NOT_FOUND, "key not found");
         const details = { owner };
         await audit(tx, { ...byCall(call), orgId, action: "maker_key.deleted", subject: makerKeyId, details });
       });

@@ -79,13 +79,13 @@ export function credentialService({ sql, vault, book }: CredentialDeps): Impleme
 
     async deleteCredential({ provider }, call) {
       const { orgId } = keyOf(call);
-      const gone = await tx(sql, async (tx) => {
-        const gone = await deleteCredential(tx, orgId, provider);
-        if (gone) await audit(tx, { ...byCall(call), orgId, action: "credential.deleted", subject: provider });
-        return gone;
+      const isDeleted = await tx(sql, async (tx) => {
+        const isDeleted = await deleteCredential(tx, orgId, provider);
+        if (isDeleted) await audit(tx, { ...byCall(call), orgId, action: "credential.deleted", subject: provider });
+        return isDeleted;
       });
       book.forget(orgId);
-      if (!gone) throw notFound(provider, await listCredentials(sql, orgId));
+      if (!isDeleted) throw notFound(provider, await listCredentials(sql, orgId));
       return create(DeleteCredentialResponseSchema, { object: "credential", provider, deleted: true });
     },
 

@@ -158,16 +158,16 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
     },
 
     async *watchEvaluation({ jobId, lastEventId = "" }, call) {
-      let told = /^\d{1,9}$/.test(lastEventId) ? Number(lastEventId) + 1 : 0;
+      let sent = /^\d{1,9}$/.test(lastEventId) ? Number(lastEventId) + 1 : 0;
       for (;;) {
         const job = await jobOf(call, jobId);
         if (lastEventId === "done" && store.hasEnded(job.status)) return;
         const seal = await seals.of(job);
-        const items = await listItems(sql, jobId, told, job.total);
+        const items = await listItems(sql, jobId, sent, job.total);
         for (const item of items.map((each) => seal.item(each))) {
           if (!item.response) break;
           yield create(WatchEvaluationResponseSchema, { event: { case: "episode", value: shownEpisode(item) } });
-          told = item.index + 1;
+          sent = item.index + 1;
         }
         if (store.hasEnded(job.status)) {
           yield create(WatchEvaluationResponseSchema, { event: { case: "done", value: await shown(job) } });

@@ -48,7 +48,7 @@ import { hashSecret } from "../store/account/secret.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { addInviteMail, mailContext, newMailId } from "../store/events/mail.ts";
 import type { Vault } from "../vault.ts";
-import { keyMessage, toldRevoked } from "./keys.ts";
+import { keyMessage, recordRevoked } from "./keys.ts";
 import { actOn, assertMayChange, assertMayEnd, settleRole } from "./members.ts";
 import { readPage } from "./pages.ts";
 import { holds, PERMISSIONS, ROLES, reachOf } from "./permissions.ts";
@@ -94,8 +94,8 @@ export function identityService({
         await audit(tx, actOn(member, "member.invited", call, { email, role, workspace_ids: workspaceIds }));
         return { member, isMailed: mail !== undefined && (await mailInvite(tx, member, signInUrl, mail)) };
       });
-      const told = { ...memberMessage(member), invite, signInUrl, ...(isMailed && { inviteMailed: true }) };
-      return create(InviteMemberResponseSchema, { member: told });
+      const invited = { ...memberMessage(member), invite, signInUrl, ...(isMailed && { inviteMailed: true }) };
+      return create(InviteMemberResponseSchema, { member: invited });
     },
 
     async acceptInvite({ invite, keyName }, call) {
@@ -144,9 +144,9 @@ export function identityService({
         const after = await changeMember(tx, userId, { workspaceIds: workspaceIds?.ids, givenRole: role });
         await assertMayChange(tx, after, giver);
         const { workspaceIds: outside } = after;
-        if (outside.length > 0) await toldRevoked(tx, orgId, await revokeKeys(tx, { userId, outside }), call);
+        if (outside.length > 0) await recordRevoked(tx, orgId, await revokeKeys(tx, { userId, outside }), call);
         const settled = await settleRole(tx, after, giver);
-        const details = { from: told(before), to: told(settled) };
+        const details = { from: memberDetails(before), to: memberDetails(settled) };
         await audit(tx, actOn(settled, "member.changed", call, details));
         return settled;
       });
@@ -161,7 +161,7 @@ export function identityService({
         const member = await known(tx, orgId, userId);
         await assertMayEnd(tx, member, await giverOf(tx, call));
         await assertOwnerRemains(tx, member);
-        await toldRevoked(tx, orgId, await revokeKeys(tx, { userId }), call);
+        await recordRevoked(tx, orgId, await revokeKeys(tx, { userId }), call);
         await dropMember(tx, userId);
         await emit(tx, orgId, { case: "memberRemoved", value: { userId } });
         await audit(tx, actOn(member, "member.removed", call, { email: member.email, role: member.role }));
@@ -175,12 +175,12 @@ export function identityService({
       const ownId = call.principal.kind === "key" ? call.principal.userId : undefined;
       const { owner, previous } = await tx(sql, async (tx) => {
         await lockMembers(tx, orgId);
-        const heir = await known(tx, orgId, userId);
-        if (heir.status !== "active")
+        const successor = await known(tx, orgId, userId);
+        if (successor.status !== "active")
           throw refuse(Reason.MEMBER_NOT_ACTIVE, "only an active member can become the owner");
         const giver = await giverOf(tx, call);
         await refuseStandingBeyond(tx, orgId, { role: "owner", workspaceIds: [], userId }, giver);
-        const heirs = await changeMember(tx, heir.id, { givenRole: "owner", workspaceIds: [] });
+        const heirs = await changeMember(tx, successor.id, { givenRole: "owner", workspaceIds: [] });
         const owner = await settleRole(tx, heirs, giver);
         const former = ownId === undefined || ownId === userId ? undefined : await findMember(tx, orgId, ownId);
         const previous =
@@ -214,7 +214,7 @@ async function mailInvite(
   return addInviteMail(tx, { id, orgId, recipient: email, sealed: vault.seal(JSON.stringify(says), mailContext(id)) });
 }
 
-const told = ({ role, workspaceIds }: MemberRecord) => ({ role, workspace_ids: workspaceIds });
+const memberDetails = ({ role, workspaceIds }: MemberRecord) => ({ role, workspace_ids: workspaceIds });
 
 async function known(sql: Queryable, orgId: string, userId: string): Promise<MemberRecord> {
   const member = await findMember(sql, orgId, userId);

@@ -316,16 +316,17 @@ export class OidcClients {
     const own = claims as oidc.JsonObject;
     const isWhole = addressIn(own) !== undefined && isVerifiedBy(own) !== undefined;
     if (isWhole || client.serverMetadata().userinfo_endpoint === undefined) return own;
-    const told = await oidc.fetchUserInfo(client, access, oidc.skipSubjectCheck).catch((thrown: unknown) => {
+    const userinfo = await oidc.fetchUserInfo(client, access, oidc.skipSubjectCheck).catch((thrown: unknown) => {
       const refused = refusalIn(thrown);
       if (refused !== undefined) throw refused;
       return undefined;
     });
-    if (told === undefined) return own;
-    if (told.sub !== claims.sub) throw issuerFailed("its userinfo endpoint returned another user");
+    if (userinfo === undefined) return own;
+    if (userinfo.sub !== claims.sub) throw issuerFailed("its userinfo endpoint returned another user");
     // An address counts as verified only by the claim beside it: the ID token's claim about another address is ignored.
-    const isSame = addressIn(told) === undefined || addressIn(own) === undefined || addressIn(own) === addressIn(told);
-    return isSame ? { ...told, ...own } : { ...own, email_verified: undefined, xms_edov: undefined, ...told };
+    const isSame =
+      addressIn(userinfo) === undefined || addressIn(own) === undefined || addressIn(own) === addressIn(userinfo);
+    return isSame ? { ...userinfo, ...own } : { ...own, email_verified: undefined, xms_edov: undefined, ...userinfo };
   }
 
   /** Reads an issuer's metadata and returns its identifier. Refuses if the metadata cannot be read. */

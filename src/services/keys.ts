@@ -202,7 +202,7 @@ export function keyCalls({
         const giver = await giverOf(tx, call);
         if (giver && exceeding(authorityOf(key), giver).includes("permissions"))
           throw refuse(Reason.PERMISSION_DENIED, "this key cannot revoke a key that has permissions beyond its own");
-        await toldRevoked(tx, key.orgId, await revokeKeys(tx, { id: key.id }), call);
+        await recordRevoked(tx, key.orgId, await revokeKeys(tx, { id: key.id }), call);
         return { ...key, disabled: true };
       });
       changed(key.id);
@@ -245,7 +245,7 @@ export async function makeKey(tx: Tx, wanted: NewKey, call: Call): Promise<{ key
 }
 
 /** Records and emits that keys were revoked. */
-export async function toldRevoked(tx: Tx, orgId: string, keys: readonly RevokedKey[], call: Call): Promise<void> {
+export async function recordRevoked(tx: Tx, orgId: string, keys: readonly RevokedKey[], call: Call): Promise<void> {
   for (const { id, workspaceId } of keys) {
     await emit(tx, orgId, { case: "keyRevoked", value: { keyId: id } }, workspaceId);
     await record(tx, call, "key.revoked", { id, orgId }, {});
@@ -542,8 +542,8 @@ const AT_ONCE = 200;
 
 /** Emits a notice for every key that expires within seven days, once per expiry. Safe to run on several replicas. */
 export async function tellOfEndingKeys(sql: Sql): Promise<void> {
-  for (let told = AT_ONCE; told === AT_ONCE; )
-    told = await tx(sql, async (tx) => {
+  for (let notified = AT_ONCE; notified === AT_ONCE; )
+    notified = await tx(sql, async (tx) => {
       const keys = await endingKeys(tx, now(), DAYS, AT_ONCE);
       for (const { id, orgId, workspaceId, expiresAt } of keys)
         await emit(tx, orgId, { case: "keyExpiring", value: { keyId: id, expiresAt } }, workspaceId ?? undefined);

@@ -12,7 +12,7 @@ import { byCall, type Call, type Implementation } from "../call.ts";
 import { violation } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { EVENT_NAMES } from "../events/emit.ts";
-import { type Mailer, MailFailed, TOLD, textOfTest } from "../events/mail.ts";
+import { type Mailer, MailFailed, MAIL_AUDIENCES, textOfTest } from "../events/mail.ts";
 import { audit } from "../store/account/audit.ts";
 import { findMember } from "../store/account/members.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
@@ -30,7 +30,7 @@ export interface MailDeps {
   vault: Vault;
 }
 
-const NAMES: readonly string[] = Object.keys(TOLD).map((each) => EVENT_NAMES.get(each) ?? each);
+const NAMES: readonly string[] = Object.keys(MAIL_AUDIENCES).map((each) => EVENT_NAMES.get(each) ?? each);
 
 /** The mail RPCs. */
 export function mailService({ sql, mailer, from, home, vault }: MailDeps): Implementation<typeof MailService> {

@@ -238,8 +238,8 @@ function faultOf({ redirectUri, challenge, endsMs }: Consent, redirect: string, 
   if (!isSameRedirect(redirect, redirectUri)) return "`redirect_uri` differs from the one that received the code";
   if (!VERIFIER.test(verifier)) return "`code_verifier` is malformed";
   const made = Buffer.from(hash("sha256", verifier, "base64url"));
-  const told = Buffer.from(challenge);
-  return made.length === told.length && timingSafeEqual(made, told)
+  const expected = Buffer.from(challenge);
+  return made.length === expected.length && timingSafeEqual(made, expected)
     ? undefined
     : "`code_verifier` does not match `code_challenge`";
 }

@@ -35,15 +35,15 @@ export function outboundService(deps: OutboundDeps): Implementation<typeof Outbo
 /** One server's stream. */
 class OutboundRegistration implements StreamHandler<ServeRequest> {
   readonly #deps: OutboundDeps;
-  readonly #speaker: StreamWriter<ServeResponse>;
+  readonly #writer: StreamWriter<ServeResponse>;
   readonly #call: Call;
   #greeted = false;
   #registered: { provider: string; connection: OutboundConnection } | undefined;
-  #gone = false;
+  #isClosed = false;
 
   constructor(deps: OutboundDeps, speaker: StreamWriter<ServeResponse>, call: Call) {
     this.#deps = deps;
-    this.#speaker = speaker;
+    this.#writer = speaker;
     this.#call = call;
   }
 
@@ -69,17 +69,17 @@ class OutboundRegistration implements StreamHandler<ServeRequest> {
 
   close(): void {
     this.leave();
-    this.#speaker.end();
+    this.#writer.end();
   }
 
   cut(refusal: Refusal): void {
     this.leave();
-    this.#speaker.end(refusal);
+    this.#writer.end(refusal);
   }
 
   /** Ends the stream, because the server disconnected or must disconnect. */
   leave(): void {
-    this.#gone = true;
+    this.#isClosed = true;
     if (this.#registered) this.#deps.hub.unregister(this.#registered.provider, this.#registered.connection);
     this.#registered = undefined;
   }
@@ -87,8 +87,8 @@ class OutboundRegistration implements StreamHandler<ServeRequest> {
   async #greet(name: string): Promise<void> {
     try {
       const { name: provider } = await ownProvider(this.#deps.sql, name, this.#call);
-      if (this.#gone) return;
-      const speaker = this.#speaker;
+      if (this.#isClosed) return;
+      const speaker = this.#writer;
       const connection = this.#deps.hub.register(provider, {
         say: (question: OutboundQuestion) => speaker.say(create(ServeResponseSchema, { message: question })),
         get behind() {
@@ -106,10 +106,10 @@ class OutboundRegistration implements StreamHandler<ServeRequest> {
       });
       this.#registered = { provider, connection };
       await this.#deps.announced();
-      if (this.#gone) return;
+      if (this.#isClosed) return;
       speaker.say(create(ServeResponseSchema, { message: { case: "welcome", value: { provider } } }));
     } catch (thrown) {
-      this.#speaker.end(thrown);
+      this.#writer.end(thrown);
     }
   }
 }

@@ -236,7 +236,7 @@ async function learnStored({ sql, processor }: PaymentDeps, sessionId: string, b
 }
 
 async function concluded({ sql, warn, alert }: PaymentDeps, fact: CheckoutFact | ChargeFact, by: By): Promise<void> {
-  const told = await tx(sql, async (tx) => {
+  const isKnown = await tx(sql, async (tx) => {
     const payment = await conclude(tx, fact);
     if (!payment?.became) return payment;
     const { id: paymentId, orgId, amountMicro, became, rule } = payment;
@@ -254,7 +254,7 @@ async function concluded({ sql, warn, alert }: PaymentDeps, fact: CheckoutFact |
     }
     return payment;
   });
-  if (told || !fact.paymentId.startsWith("pay_")) return;
+  if (isKnown || !fact.paymentId.startsWith("pay_")) return;
   if (fact.status === "succeeded" && (await isPayment(sql, fact.paymentId)))
     alert(
       `payment ${fact.paymentId} was paid with another amount or currency than requested ($${toUsd(fact.amountMicro)}) and nothing was credited; compare it with the processor and add credit or refund it`,
@@ -474,7 +474,7 @@ export class AutoTopUps {
     this.#rounds = new Polling({
       notifications: deps.notifications,
       channel: "topup_due",
-      look: () => this.#look(),
+      look: () => this.#poll(),
       failed: (cause) => deps.warn(`automatic top-ups are paused: ${textOf(cause)}`),
     });
   }
@@ -484,18 +484,21 @@ export class AutoTopUps {
     return this.#rounds.close();
   }
 
-  async #look(): Promise<undefined> {
-    while (!this.#rounds.over && (await this.#begin()));
+  async #poll(): Promise<undefined> {
+    while (!this.#rounds.over && (await this.#beginNext()));
     while (!this.#rounds.over) {
       const { sql } = this.#deps;
       const [charges, leftOver] = [await takeCharges(sql, AT_ONCE), await takeToForget(sql, AT_ONCE)];
       if (charges.length + leftOver.length === 0) return;
-      await Promise.all([...charges.map((each) => this.#charge(each)), ...leftOver.map((each) => this.#forget(each))]);
+      await Promise.all([
+        ...charges.map((each) => this.#charge(each)),
+        ...leftOver.map((each) => this.#deleteMethod(each)),
+      ]);
     }
   }
 
   /** Payment methods that the processor did not delete stay queued and are deleted again later. */
-  async #forget({ id, methodId, setupSession, isOver }: ToForget): Promise<void> {
+  async #deleteMethod({ id, methodId, setupSession, isOver }: ToForget): Promise<void> {
     const { sql, processor, warn } = this.#deps;
     try {
       const given = setupSession === null ? undefined : await processor.charges.askSetUp(setupSession);
@@ -508,7 +511,7 @@ export class AutoTopUps {
   }
 
   /** Resolves with whether a top-up was due. */
-  #begin(): Promise<boolean> {
+  #beginNext(): Promise<boolean> {
     return tx(this.#deps.sql, async (tx) => {
       const begun = await beginDue(tx);
       if (!begun) return false;

@@ -59,13 +59,13 @@ export function presetService({ sql, book }: PresetDeps): Implementation<typeof 
 
     async deletePreset({ name }, call) {
       const { orgId } = keyOf(call);
-      const gone = await tx(sql, async (tx) => {
-        const gone = await deletePreset(tx, orgId, name);
-        if (gone) await audit(tx, { ...byCall(call), orgId, action: "preset.deleted", subject: name });
-        return gone;
+      const isDeleted = await tx(sql, async (tx) => {
+        const isDeleted = await deletePreset(tx, orgId, name);
+        if (isDeleted) await audit(tx, { ...byCall(call), orgId, action: "preset.deleted", subject: name });
+        return isDeleted;
       });
       book.forget(orgId);
-      if (!gone) throw presetNotFound(name, "name", await book.of(orgId));
+      if (!isDeleted) throw presetNotFound(name, "name", await book.of(orgId));
       return create(DeletePresetResponseSchema, { object: "preset", name, deleted: true });
     },
   };

@@ -72,7 +72,7 @@ import {
 } from "../store/account/members.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import type { Authority } from "./authority.ts";
-import { toldRevoked } from "./keys.ts";
+import { recordRevoked } from "./keys.ts";
 import { actOn, assertMayChange, assertMayEnd, isEmail, settleRoles } from "./members.ts";
 import { giverOf, refuseStandingBeyond } from "./reach.ts";
 import {
@@ -155,17 +155,17 @@ function userCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof ScimS
 
     async createUser(request, call) {
       const { orgId } = keyOf(call);
-      const told = toldBy(request.user);
+      const sent = sentUserOf(request.user);
       const isActive = request.user?.active ?? true;
       const made = await tx(sql, async (tx) => {
         await lockMembers(tx, orgId);
         await refuseStandingBeyond(tx, orgId, { role: FIRST_ROLE, workspaceIds: [] }, await giverOf(tx, call));
         const standing = { role: FIRST_ROLE, status: isActive ? ("active" as const) : ("deactivated" as const) };
-        const id = await addUser(tx, orgId, told, standing);
+        const id = await addUser(tx, orgId, sent, standing);
         if (isActive) await emit(tx, orgId, { case: "memberAdded", value: { userId: id, role: FIRST_ROLE } });
         await audit(
           tx,
-          actOn({ id, orgId }, "member.provisioned", call, { user_name: told.userName, active: isActive }),
+          actOn({ id, orgId }, "member.provisioned", call, { user_name: sent.userName, active: isActive }),
         );
         return known(tx, orgId, id);
       });
@@ -201,7 +201,7 @@ function userCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof ScimS
         const member = await memberOf(tx, orgId, userId);
         await assertMayEnd(tx, member, await giverOf(tx, call));
         await assertOwnerRemains(tx, member);
-        await toldRevoked(tx, orgId, await revokeKeys(tx, { userId }), call);
+        await recordRevoked(tx, orgId, await revokeKeys(tx, { userId }), call);
         await dropMember(tx, userId);
         if (member.status !== "deactivated") await emit(tx, orgId, { case: "memberRemoved", value: { userId } });
         await audit(tx, actOn(member, "member.removed", call, { user_name: member.userName }));
@@ -227,10 +227,10 @@ async function changing(
     const before = await known(tx, orgId, userId);
     assertVersion(before, ifMatch);
     const user = await become(before);
-    const told = toldBy(user);
+    const sent = sentUserOf(user);
     // A member always has an address; an empty list only means that it is not shown as the user's.
-    const resource = isPatch && user.emails.length === 0 ? { ...told.resource, emails: [] } : told.resource;
-    await changeUser(tx, orgId, userId, { ...told, resource });
+    const resource = isPatch && user.emails.length === 0 ? { ...sent.resource, emails: [] } : sent.resource;
+    await changeUser(tx, orgId, userId, { ...sent, resource });
     const member = await memberOf(tx, orgId, userId);
     const isActive = user.active ?? before.active === true;
     if (isActive !== (member.status !== "deactivated")) await activate(tx, member, isActive, call);
@@ -293,7 +293,7 @@ function userOf(resource: ScimResource): User {
 /** Attributes with a column of their own, or that the identity provider cannot set. */
 const ELSEWHERE = ["id", "schemas", "meta", "groups", "userName", "externalId", "active"];
 
-function toldBy(user: User | undefined): ToldUser {
+function sentUserOf(user: User | undefined): ToldUser {
   const { userName = "", externalId, emails = [] } = user ?? {};
   if (!user || userName.trim() === "")
     throw refuse(Reason.INVALID_VALUE, "`userName` is required", {}, { param: "userName" });
@@ -305,9 +305,14 @@ function toldBy(user: User | undefined): ToldUser {
   const resource = Object.fromEntries(Object.entries(json).filter(([name]) => !ELSEWHERE.includes(name)));
   const email = (emails.find(({ primary }) => primary) ?? emails[0])?.value ?? userName;
   // A user name without an `@` is no e-mail address, so no user can sign in with it.
-  const odd = [email, ...emails.map(({ value = "" }) => value)].find((each) => each.includes("@") && !isEmail(each));
-  if (odd !== undefined)
-    throw refuse(Reason.INVALID_VALUE, `${JSON.stringify(odd)} is not a plain e-mail address such as name@example.com`);
+  const invalid = [email, ...emails.map(({ value = "" }) => value)].find(
+    (each) => each.includes("@") && !isEmail(each),
+  );
+  if (invalid !== undefined)
+    throw refuse(
+      Reason.INVALID_VALUE,
+      `${JSON.stringify(invalid)} is not a plain e-mail address such as name@example.com`,
+    );
   return { userName, email, externalId, resource };
 }
 
@@ -354,10 +359,10 @@ function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof Scim
 
     async createGroup(request, call) {
       const { orgId } = keyOf(call);
-      const told = request.group ?? create(GroupSchema);
+      const sent = request.group ?? create(GroupSchema);
       const made = await locked(orgId, async (tx) => {
-        const group = await addGroup(tx, orgId, { displayName: nameOf(told.displayName), externalId: told.externalId });
-        return become(tx, orgId, group, told, "group.created", call);
+        const group = await addGroup(tx, orgId, { displayName: nameOf(sent.displayName), externalId: sent.externalId });
+        return become(tx, orgId, group, sent, "group.created", call);
       });
       return create(CreateGroupResponseSchema, { group: shownGroup(made, request) });
     },
@@ -373,12 +378,12 @@ function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof Scim
     async replaceGroup(request, call) {
       const { orgId } = keyOf(call);
       const { group, ifMatch } = request;
-      const told = request.resource ?? create(GroupSchema);
+      const sent = request.resource ?? create(GroupSchema);
       const after = await locked(orgId, async (tx) => {
         const record = await knownOrMade(tx, orgId, group);
         assertVersion(await resourceOf(tx, orgId, record.id), ifMatch);
-        const displayName = told.displayName === undefined ? record.displayName : nameOf(told.displayName);
-        return become(tx, orgId, record, { ...told, displayName }, "group.pushed", call);
+        const displayName = sent.displayName === undefined ? record.displayName : nameOf(sent.displayName);
+        return become(tx, orgId, record, { ...sent, displayName }, "group.pushed", call);
       });
       return create(ReplaceGroupResponseSchema, { group: shownGroup(after, request) });
     },
@@ -391,10 +396,10 @@ function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof Scim
         const record = await knownGroup(tx, orgId, group);
         const before = await resourceOf(tx, orgId, record.id);
         assertVersion(before, ifMatch);
-        const told = groupOf(await patched(KINDS.group, before, changes));
+        const sent = groupOf(await patched(KINDS.group, before, changes));
         // This is the complete remaining group: members that it lacks were removed.
         const bare = { ...record, externalId: undefined };
-        return become(tx, orgId, bare, { ...told, displayName: nameOf(told.displayName) }, "group.changed", call);
+        return become(tx, orgId, bare, { ...sent, displayName: nameOf(sent.displayName) }, "group.changed", call);
       });
       return create(PatchGroupResponseSchema, { group: shownGroup(after, request) });
     },
@@ -465,19 +470,19 @@ async function become(
   tx: Tx,
   orgId: string,
   record: GroupRecord,
-  told: Group,
+  sent: Group,
   action: string,
   call: Call,
 ): Promise<ScimResource> {
-  const { externalId = record.externalId, displayName = record.displayName } = told;
-  const wanted = idsOf(told);
+  const { externalId = record.externalId, displayName = record.displayName } = sent;
+  const wanted = idsOf(sent);
   if ((externalId ?? "").length > MAX_TEXT)
     throw refuse(Reason.INVALID_VALUE, `externalId must have at most ${MAX_TEXT} characters`);
-  const strangers = await strangersAmong(tx, orgId, wanted);
-  if (strangers.length > 0)
+  const unknownMembers = await strangersAmong(tx, orgId, wanted);
+  if (unknownMembers.length > 0)
     throw refuse(
       Reason.INVALID_VALUE,
-      `${strangers.length} of the members are unknown users`,
+      `${unknownMembers.length} of the members are unknown users`,
       {},
       { param: "members" },
     );

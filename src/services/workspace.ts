@@ -29,7 +29,7 @@ import { orgSettings, type StoredSettings } from "../store/account/settings.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { isWider, refuseNarrowed, refuseUnknownPreset } from "./account.ts";
 import { allowsNoMore } from "./authority.ts";
-import { type BudgetMessage, budgetMessage, budgetOf, byokWordOf, settingsMessage, toldRevoked } from "./keys.ts";
+import { type BudgetMessage, budgetMessage, budgetOf, byokWordOf, settingsMessage, recordRevoked } from "./keys.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { assertReachable, confinedTo, giverOf } from "./reach.ts";
 
@@ -128,7 +128,7 @@ export function workspaceService({ sql, settled, changed }: WorkspaceDeps): Impl
           throw refuse(Reason.WORKSPACE_IN_USE, "the workspace has keys; revoke them first, or set `force`");
         const revoked = await revokeKeys(tx, { workspaceId });
         await deleteWorkspace(tx, orgId, workspaceId);
-        await toldRevoked(tx, orgId, revoked, call);
+        await recordRevoked(tx, orgId, revoked, call);
         await record(tx, call, orgId, "workspace.deleted", workspaceId, { revoked_keys: revoked.length });
         return revoked;
       });

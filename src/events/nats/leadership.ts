@@ -34,24 +34,24 @@ export class Leadership {
   readonly #heard: Subscription;
   readonly #stops: (() => void)[];
   #leads = false;
-  #heardAt = Number.NEGATIVE_INFINITY;
+  #lastAnnouncementAt = Number.NEGATIVE_INFINITY;
 
   /** Asks for the current leader. */
   constructor(deps: LeadershipDeps) {
     this.#deps = deps;
     this.#heard = deps.connection.subscribe(SUBJECTS[deps.matter], {
       callback: (error, message) => {
-        if (!error) this.#hear(message.string());
+        if (!error) this.#receive(message.string());
       },
     });
-    this.#say(COMES);
+    this.#publish(COMES);
     this.#stops = [
       after(ASKED_MS, () => {
-        if (this.#heardAt === Number.NEGATIVE_INFINITY) this.#begin();
+        if (this.#lastAnnouncementAt === Number.NEGATIVE_INFINITY) this.#lead();
       }),
       every(BEAT_MS, () => {
-        if (this.#leads) this.#say(deps.replica);
-        else if (steadyNow() - this.#heardAt > SILENCE_MS) this.#begin();
+        if (this.#leads) this.#publish(deps.replica);
+        else if (steadyNow() - this.#lastAnnouncementAt > SILENCE_MS) this.#lead();
       }),
     ];
   }
@@ -64,34 +64,34 @@ export class Leadership {
   /** Resigns, and notifies the others. */
   leave(): void {
     for (const stop of this.#stops) stop();
-    if (this.#leads) this.#say(GOES);
+    if (this.#leads) this.#publish(GOES);
     this.#leads = false;
     if (!this.#deps.connection.isClosed()) this.#heard.unsubscribe();
   }
 
-  #begin(): void {
+  #lead(): void {
     if (this.#leads) return;
     this.#leads = true;
-    this.#say(this.#deps.replica);
+    this.#publish(this.#deps.replica);
     this.#deps.begins();
   }
 
-  #hear(message: string): void {
+  #receive(message: string): void {
     const { replica } = this.#deps;
     if (message === replica) return;
     if (message === COMES) {
-      if (this.#leads) this.#say(replica);
+      if (this.#leads) this.#publish(replica);
     } else if (message === GOES) {
-      if (!this.#leads) this.#begin();
+      if (!this.#leads) this.#lead();
     } else if (this.#leads && message > replica) {
-      this.#say(replica);
+      this.#publish(replica);
     } else {
       this.#leads = false;
-      this.#heardAt = steadyNow();
+      this.#lastAnnouncementAt = steadyNow();
     }
   }
 
-  #say(message: string): void {
+  #publish(message: string): void {
     // A replica that is losing its connection does not lead.
     if (!this.#deps.connection.isClosed()) this.#deps.connection.publish(SUBJECTS[this.#deps.matter], message);
   }

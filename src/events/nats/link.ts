@@ -46,9 +46,9 @@ export class NatsLink {
   /** Resolves when the connection is lost or closed. */
   readonly over: Promise<unknown>;
   #refusal: Error | undefined;
-  #turns: RelayTurns | undefined;
+  #leadership: RelayTurns | undefined;
   /** Cache by organization, then by name. */
-  readonly #ways = new Map<string, Map<string, LinkState>>();
+  readonly #states = new Map<string, Map<string, LinkState>>();
   #remembered = 0;
 
   readonly #domain: string | undefined;
@@ -100,8 +100,8 @@ export class NatsLink {
 
   /** Joins the relay election over this connection. Call it once. */
   takeTurns(deps: RelayTurnsDeps): RelayTurns {
-    this.#turns = new RelayTurns(this.#connection, deps);
-    return this.#turns;
+    this.#leadership = new RelayTurns(this.#connection, deps);
+    return this.#leadership;
   }
 
   /** Closes the connection. Earlier publications have reached the server or are lost. */
@@ -112,7 +112,7 @@ export class NatsLink {
 
   async #watch(): Promise<void> {
     for await (const status of this.#connection.status()) {
-      if (status.type !== "error" || this.#turns?.takes(status.error)) continue;
+      if (status.type !== "error" || this.#leadership?.takes(status.error)) continue;
       this.#refusal ??= status.error;
       this.#inbox.fail(status.error);
     }
@@ -120,19 +120,19 @@ export class NatsLink {
 
   #waysOf(events: readonly EventRecord[]): LinkState[] {
     if (this.#remembered > MOST_REMEMBERED) {
-      this.#ways.clear();
+      this.#states.clear();
       this.#remembered = 0;
     }
     return events.map(({ orgId, name }) => {
       const org = orgId ?? OPERATOR;
-      return this.#ways.get(org)?.get(name) ?? this.#remember(org, name);
+      return this.#states.get(org)?.get(name) ?? this.#remember(org, name);
     });
   }
 
   #remember(org: string, name: string): LinkState {
-    const names = this.#ways.get(org) ?? new Map<string, LinkState>();
+    const names = this.#states.get(org) ?? new Map<string, LinkState>();
     const way = { subject: `${BRAND}.v1.${org}.${name}`, stream: undefined };
-    this.#ways.set(org, names.set(name, way));
+    this.#states.set(org, names.set(name, way));
     this.#remembered += 1;
     return way;
   }
@@ -145,7 +145,7 @@ export class NatsLink {
     if (unknown.size === 0) return;
     await Promise.all(
       [...unknown].map(async (way) => {
-        const answer = await this.#ask(namesIn(this.#domain), JSON.stringify({ subject: way.subject }));
+        const answer = await this.#request(namesIn(this.#domain), JSON.stringify({ subject: way.subject }));
         if (answer.error && !NO_JETSTREAM.has(answer.error.err_code)) throw new Error(answer.error.description);
         way.stream = answer.streams?.[0];
       }),
@@ -161,7 +161,7 @@ export class NatsLink {
     if (to - from > 1 && (await this.#storeChained(events, ways, { from, to }))) return;
     for (let i = from; i < to; i++) {
       const [event, { subject }] = [events[i]!, ways[i]!];
-      const { error, stream } = await this.#ask(subject, event.payload, headOf(event));
+      const { error, stream } = await this.#request(subject, event.payload, headOf(event));
       // An error response also names the stream.
       if (error || stream === undefined) throw new Error(error?.description ?? `no stream responded for ${subject}`);
     }
@@ -177,7 +177,7 @@ export class NatsLink {
       this.#frames.add(ways[i]!.subject, headOf(event, i > from ? events[i - 1] : undefined), event.payload);
     }
     const last = events[to - 1]!;
-    const { error, stream, duplicate } = await this.#ask(
+    const { error, stream, duplicate } = await this.#request(
       ways[to - 1]!.subject,
       last.payload,
       headOf(last, events[to - 2]),
@@ -187,7 +187,7 @@ export class NatsLink {
   }
 
   /** Sends a request and all frames before it in one write. */
-  async #ask(subject: string, payload: Uint8Array | string, head = ""): Promise<StreamAnswer> {
+  async #request(subject: string, payload: Uint8Array | string, head = ""): Promise<StreamAnswer> {
     await this.#inbox.open();
     const { address, answer } = this.#inbox.next();
     this.#frames.add(`${subject} ${address}`, head, typeof payload === "string" ? Buffer.from(payload) : payload);
@@ -227,14 +227,14 @@ const VERSION = `NATS/1.0${END}`;
 
 /** A reusable message buffer. */
 export class Frames {
-  #room = Buffer.allocUnsafeSlow(FIRST_ROOM);
+  #buffer = Buffer.allocUnsafeSlow(FIRST_ROOM);
   #from = 0;
-  #to = 0;
+  #end = 0;
 
   /** Clears the buffer. Call it once all views have been used. */
   clear(): void {
     this.#from = 0;
-    this.#to = 0;
+    this.#end = 0;
   }
 
   /**
@@ -244,29 +244,29 @@ export class Frames {
   add(to: string, head: string, payload: Uint8Array): void {
     const headBytes = VERSION.length + head.length + END.length;
     const text = `HPUB ${to} ${headBytes} ${headBytes + payload.length}${END}${VERSION}${head}${END}`;
-    if (this.#to + text.length + payload.length + END.length > this.#room.length)
+    if (this.#end + text.length + payload.length + END.length > this.#buffer.length)
       this.#grow(text.length + payload.length);
-    this.#to += this.#room.write(text, this.#to, "latin1");
-    this.#room.set(payload, this.#to);
-    this.#to += payload.length;
-    this.#room[this.#to++] = 13;
-    this.#room[this.#to++] = 10;
+    this.#end += this.#buffer.write(text, this.#end, "latin1");
+    this.#buffer.set(payload, this.#end);
+    this.#end += payload.length;
+    this.#buffer[this.#end++] = 13;
+    this.#buffer[this.#end++] = 10;
   }
 
   /** The messages since the last call, as a view that is valid until `clear`. */
   take(): Uint8Array {
-    const taken = this.#room.subarray(this.#from, this.#to);
-    this.#from = this.#to;
+    const taken = this.#buffer.subarray(this.#from, this.#end);
+    this.#from = this.#end;
     return taken;
   }
 
   /** Earlier views stay valid. */
   #grow(needed: number): void {
-    const waiting = this.#room.subarray(this.#from, this.#to);
-    this.#room = Buffer.allocUnsafeSlow(2 * Math.max(this.#room.length, waiting.length + needed));
-    this.#room.set(waiting);
+    const waiting = this.#buffer.subarray(this.#from, this.#end);
+    this.#buffer = Buffer.allocUnsafeSlow(2 * Math.max(this.#buffer.length, waiting.length + needed));
+    this.#buffer.set(waiting);
     this.clear();
-    this.#to = waiting.length;
+    this.#end = waiting.length;
   }
 }
 
@@ -295,8 +295,8 @@ type PendingReply = PromiseWithResolvers<Msg>;
 class Inbox {
   readonly #connection: NatsConnection;
   readonly #address = createInbox();
-  readonly #waiting = new Map<string, PendingReply>();
-  #asked = 0;
+  readonly #pending = new Map<string, PendingReply>();
+  #requests = 0;
   #open: Promise<void> | undefined;
 
   /** Subscribes on `open`, not earlier: users that make no requests may lack the permission. */
@@ -313,14 +313,14 @@ class Inbox {
 
   /** Returns a reply subject and its response. Rejects on timeout, or if the request has no subscriber. */
   next(): { address: string; answer: Promise<Msg> } {
-    const address = `${this.#address}.${this.#asked++}`;
+    const address = `${this.#address}.${this.#requests++}`;
     const waiting: PendingReply = Promise.withResolvers();
-    this.#waiting.set(address, waiting);
+    this.#pending.set(address, waiting);
     if (this.#connection.isClosed()) waiting.reject(new Error("the connection is closed"));
     const forget = after(ANSWER_MS, () => waiting.reject(new Error("NATS did not respond in time")));
     const answer = waiting.promise.finally(() => {
       forget();
-      this.#waiting.delete(address);
+      this.#pending.delete(address);
     });
     // If the request failed to leave, nothing awaits the response.
     answer.catch(() => {});
@@ -329,14 +329,14 @@ class Inbox {
 
   /** Fails all pending requests. */
   fail(cause: Error): void {
-    for (const { reject } of this.#waiting.values()) reject(cause);
+    for (const { reject } of this.#pending.values()) reject(cause);
   }
 
   #listen(): Promise<void> {
     this.#connection.subscribe(`${this.#address}.*`, {
       callback: (error, message) => {
         if (error) return this.fail(error);
-        const waiting = this.#waiting.get(message.subject);
+        const waiting = this.#pending.get(message.subject);
         // The server's status for a request without a subscriber.
         if (message.data.length === 0 && message.headers?.code === 503)
           waiting?.reject(new Error("the request has no subscriber"));

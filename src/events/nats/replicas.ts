@@ -38,8 +38,8 @@ interface ReplicaLineDeps {
 /** The connection of one replica. */
 export class ReplicaLine {
   readonly #deps: ReplicaLineDeps;
-  readonly #leaving = new AbortController();
-  readonly #hearings = new Map<ReplicaHearing, Subscription | undefined>();
+  readonly #closing = new AbortController();
+  readonly #subscriptions = new Map<ReplicaHearing, Subscription | undefined>();
   readonly #running: Promise<void>;
   #connection: NatsConnection | undefined;
   #isWarned = false;
@@ -58,27 +58,27 @@ export class ReplicaLine {
   /** Subscribes on this connection and all later ones. Returns a function that unsubscribes. */
   on(hearing: ReplicaHearing): () => void {
     const { nats } = this;
-    this.#hearings.set(hearing, nats && subscribed(nats, hearing));
+    this.#subscriptions.set(hearing, nats && subscribed(nats, hearing));
     if (nats !== undefined) hearing.gained?.(nats);
     return () => {
-      const subscription = this.#hearings.get(hearing);
-      this.#hearings.delete(hearing);
+      const subscription = this.#subscriptions.get(hearing);
+      this.#subscriptions.delete(hearing);
       if (this.nats !== undefined) subscription?.unsubscribe();
     };
   }
 
   /** Disconnects. */
   async close(): Promise<void> {
-    this.#leaving.abort();
+    this.#closing.abort();
     await this.#connection?.close();
     await this.#running;
   }
 
   async #run(): Promise<void> {
-    const { signal } = this.#leaving;
+    const { signal } = this.#closing;
     while (!signal.aborted) {
       const isRefused = await this.#runOnce().catch(() => false);
-      if (this.#connection !== undefined) for (const hearing of this.#hearings.keys()) hearing.lost?.();
+      if (this.#connection !== undefined) for (const hearing of this.#subscriptions.keys()) hearing.lost?.();
       this.#connection = undefined;
       await sleep(isRefused ? REDIAL_MS.refused : REDIAL_MS.lost, signal).catch(() => {});
     }
@@ -87,7 +87,7 @@ export class ReplicaLine {
   /** Runs for one connection. Resolves with whether NATS refused its use. */
   async #runOnce(): Promise<boolean> {
     const connection = await dial(this.#deps.url);
-    if (this.#leaving.signal.aborted) {
+    if (this.#closing.signal.aborted) {
       await connection.close();
       return false;
     }
@@ -95,9 +95,9 @@ export class ReplicaLine {
     void this.#watch(connection, () => {
       isRefused = true;
     });
-    for (const hearing of this.#hearings.keys()) this.#hearings.set(hearing, subscribed(connection, hearing));
+    for (const hearing of this.#subscriptions.keys()) this.#subscriptions.set(hearing, subscribed(connection, hearing));
     this.#connection = connection;
-    for (const hearing of this.#hearings.keys()) hearing.gained?.(connection);
+    for (const hearing of this.#subscriptions.keys()) hearing.gained?.(connection);
     await connection.closed();
     return isRefused;
   }
@@ -165,20 +165,20 @@ interface Head extends Omit<RelayMessage, "body" | "toReplica"> {
 /** The messages of one replica to others. */
 export class ReplicaMessenger {
   readonly #deps: ReplicaMessengerDeps;
-  readonly #off: () => void;
+  readonly #unsubscribe: () => void;
   readonly #elsewhereUntil = new Map<string, number>();
   /** Incomplete messages by name. */
   readonly #parts = new Map<string, Buffer[]>();
-  readonly #leaving = new AbortController();
+  readonly #closing = new AbortController();
   /** The connection on which a test request to this replica was answered. */
-  #proven: NatsConnection | undefined;
+  #tested: NatsConnection | undefined;
 
   /** Subscribes. NATS need not be reachable: messages that are posted meanwhile are returned. */
   constructor(deps: ReplicaMessengerDeps) {
     this.#deps = deps;
-    this.#off = deps.line.on({
+    this.#unsubscribe = deps.line.on({
       subject: `${SUBJECT}.${deps.replica}`,
-      hear: (message) => this.#hear(message),
+      hear: (message) => this.#receive(message),
       gained: (connection) => void this.#prove(connection),
       lost: () => this.#parts.clear(),
     });
@@ -195,8 +195,8 @@ export class ReplicaMessenger {
 
   /** Unsubscribes. */
   close(): void {
-    this.#leaving.abort();
-    this.#off();
+    this.#closing.abort();
+    this.#unsubscribe();
   }
 
   /**
@@ -204,13 +204,13 @@ export class ReplicaMessenger {
    * late for the refused message: whether that was accepted would be unknown.
    */
   async #prove(connection: NatsConnection): Promise<void> {
-    const { signal } = this.#leaving;
+    const { signal } = this.#closing;
     const proof = headers();
     proof.set(PROOF, "1");
-    while (!signal.aborted && !connection.isClosed() && this.#proven !== connection) {
+    while (!signal.aborted && !connection.isClosed() && this.#tested !== connection) {
       try {
         await connection.request(`${SUBJECT}.${this.#deps.replica}`, undefined, { headers: proof, timeout: TAKEN_MS });
-        this.#proven = connection;
+        this.#tested = connection;
       } catch {
         await sleep(TAKEN_MS, signal).catch(() => {});
       }
@@ -220,17 +220,20 @@ export class ReplicaMessenger {
   /** Writes everything before the first await, so that messages leave in the order in which they were posted. */
   async #postOne({ toReplica, body, ...head }: RelayMessage): Promise<"taken" | "returned" | "lost"> {
     const connection = this.#deps.line.nats;
-    if (connection === undefined || connection !== this.#proven) return "returned";
+    if (connection === undefined || connection !== this.#tested) return "returned";
     if ((this.#elsewhereUntil.get(toReplica) ?? 0) > steadyNow()) return "returned";
     const subject = `${SUBJECT}.${toReplica}`;
     const parts = body.length > PART_BYTES ? newId("line") : undefined;
-    const told = headers();
-    told.set("Limber-Message", JSON.stringify({ ...head, ...(parts !== undefined && { parts }) } satisfies Head));
+    const messageHeaders = headers();
+    messageHeaders.set(
+      "Limber-Message",
+      JSON.stringify({ ...head, ...(parts !== undefined && { parts }) } satisfies Head),
+    );
     try {
       let at = 0;
       for (; parts !== undefined && body.length - at > PART_BYTES; at += PART_BYTES)
         connection.publish(subject, body.subarray(at, at + PART_BYTES), { reply: parts });
-      const rest = { headers: told, timeout: TAKEN_MS };
+      const rest = { headers: messageHeaders, timeout: TAKEN_MS };
       await connection.request(subject, body.subarray(at), rest);
       return "taken";
     } catch (error) {
@@ -240,11 +243,11 @@ export class ReplicaMessenger {
     }
   }
 
-  #hear(message: Msg): void {
-    const told = message.headers?.get("Limber-Message");
+  #receive(message: Msg): void {
+    const headText = message.headers?.get("Limber-Message");
     if (message.headers?.has(PROOF)) message.respond();
-    else if (!told) this.#keep(message.reply ?? "", Buffer.from(message.data));
-    else if (message.respond()) this.#take(told, Buffer.from(message.data));
+    else if (!headText) this.#keep(message.reply ?? "", Buffer.from(message.data));
+    else if (message.respond()) this.#take(headText, Buffer.from(message.data));
   }
 
   #keep(name: string, part: Buffer): void {
@@ -256,8 +259,8 @@ export class ReplicaMessenger {
     if (this.#parts.size > MOST_IN_PARTS) this.#parts.delete(this.#parts.keys().next().value ?? "");
   }
 
-  #take(told: string, last: Buffer): void {
-    const head = headOf(told);
+  #take(headText: string, last: Buffer): void {
+    const head = headOf(headText);
     if (head === undefined) return;
     const { parts: name, ...message } = head;
     const parts = name === undefined ? [] : this.#parts.get(name);
@@ -306,7 +309,7 @@ const ANSWERED_MS = 10_000;
 /** The gossip of this replica. */
 export class GossipTransport {
   readonly #deps: GossipTransportDeps;
-  readonly #offs: readonly (() => void)[];
+  readonly #unsubscribes: readonly (() => void)[];
   #heardFromDatabaseAt = Number.NEGATIVE_INFINITY;
 
   /** Subscribes. Neither NATS nor the database need be reachable: messages that are sent meanwhile are lost. */
@@ -317,7 +320,7 @@ export class GossipTransport {
     });
     const hearing = { subject: subjectOf(deps.topic), hear: ({ data }: Msg) => void deps.hear(data) };
     const offLine = deps.replicaLine?.on(hearing);
-    this.#offs = offLine === undefined ? [off] : [off, offLine];
+    this.#unsubscribes = offLine === undefined ? [off] : [off, offLine];
   }
 
   /** The current maximum message size in bytes. */
@@ -334,7 +337,7 @@ export class GossipTransport {
 
   /** Unsubscribes. */
   close(): void {
-    for (const off of this.#offs) off();
+    for (const off of this.#unsubscribes) off();
   }
 
   #needsDatabase(): boolean {
@@ -361,12 +364,12 @@ const ANSWERS_MS = 2_000;
 /** The transport of one replica. PostgreSQL stays authoritative; any message may be lost. */
 export class StopTransport {
   readonly #deps: StopTransportDeps;
-  readonly #off: (() => void) | undefined;
+  readonly #unsubscribe: (() => void) | undefined;
 
   /** Subscribes. NATS need not be reachable. */
   constructor(deps: StopTransportDeps) {
     this.#deps = deps;
-    this.#off = deps.line?.on({ subject: STOP_SUBJECT, hear: (message) => this.#hear(message) });
+    this.#unsubscribe = deps.line?.on({ subject: STOP_SUBJECT, hear: (message) => this.#receive(message) });
   }
 
   /** Notifies all other replicas. The returned set collects the ids of those that acknowledge. */
@@ -391,10 +394,10 @@ export class StopTransport {
 
   /** Unsubscribes. */
   close(): void {
-    this.#off?.();
+    this.#unsubscribe?.();
   }
 
-  #hear(message: Msg): void {
+  #receive(message: Msg): void {
     const { replica, hear } = this.#deps;
     const text = message.string();
     const at = text.indexOf(" ");

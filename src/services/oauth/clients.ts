@@ -26,7 +26,7 @@ import {
   listClients,
 } from "../../store/account/sessions.ts";
 import { type Sql, tx } from "../../store/database/tx.ts";
-import { toldRevoked } from "../keys.ts";
+import { recordRevoked } from "../keys.ts";
 import { readPage } from "../pages.ts";
 import { giverOf, refuseStandingBeyond } from "../reach.ts";
 import { DEFAULT_SCOPES, grantOf, SCOPES } from "./scopes.ts";
@@ -56,14 +56,20 @@ export function clientCalls({
       }
       const authMethod = AUTH_METHODS.find((each) => each === tokenEndpointAuthMethod) ?? "none";
       const secret = authMethod === "none" ? undefined : newClientSecret();
-      const told = { orgId, name, redirectUris, authMethod, scopes: scopes.length > 0 ? scopes : [...DEFAULT_SCOPES] };
+      const registration = {
+        orgId,
+        name,
+        redirectUris,
+        authMethod,
+        scopes: scopes.length > 0 ? scopes : [...DEFAULT_SCOPES],
+      };
       const client = await tx(sql, async (tx) => {
         // Any member may consent to an application, so its authority is limited to its creator's.
-        const runnable = told.scopes.includes("inference.run") ? [] : keyOf(call).scopes;
-        const asked = { role: "owner", workspaceIds: [], ...grantOf(told.scopes, runnable) };
+        const runnable = registration.scopes.includes("inference.run") ? [] : keyOf(call).scopes;
+        const asked = { role: "owner", workspaceIds: [], ...grantOf(registration.scopes, runnable) };
         await refuseStandingBeyond(tx, orgId, asked, await giverOf(tx, call));
         const made = await addClient(tx, {
-          ...told,
+          ...registration,
           secretHash: secret === undefined ? undefined : hashSecret(secret),
         });
         const details = { name, redirect_uris: redirectUris, scopes: made.scopes };
@@ -90,7 +96,7 @@ export function clientCalls({
       await tx(sql, async (tx) => {
         if (!(await dropClient(tx, orgId, clientId))) throw refuse(Reason.NOT_FOUND, NO_CLIENT);
         const keys = await revokeKeys(tx, { clientId });
-        await toldRevoked(tx, orgId, keys, call);
+        await recordRevoked(tx, orgId, keys, call);
         const act = { action: "oauth_client.deleted", subject: clientId, details: { keys_revoked: keys.length } };
         await audit(tx, { ...byCall(call), orgId, ...act });
       });

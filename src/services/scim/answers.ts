@@ -36,7 +36,7 @@ export interface ScimDeps {
 }
 
 /** The parameters of a list. */
-interface ListWish {
+interface ListQuery {
   readonly filter?: string | undefined;
   readonly sortBy?: string | undefined;
   readonly sortOrder?: string | undefined;
@@ -50,7 +50,7 @@ const DEFAULT_COUNT = 100;
 export const LIST_SCHEMA = "urn:ietf:params:scim:api:messages:2.0:ListResponse";
 
 /** The store's query for list parameters. */
-export function queryFor(kind: Kind, orgId: string, wish: ListWish): ScimQuery {
+export function queryFor(kind: Kind, orgId: string, wish: ListQuery): ScimQuery {
   const { filter, sortBy, sortOrder, startIndex = 1, count = DEFAULT_COUNT } = wish;
   const sorted = sortBy === undefined ? undefined : placeOf(kind, sortBy);
   if (sortBy !== undefined && !sorted)
@@ -94,13 +94,13 @@ export function shownOf(
   const followed = kind.extensions.filter(({ id }) => id in resource).map(({ id }) => id);
   const whole: Resource = { schemas: [kind.schema.id, ...followed], ...resource };
   if (String(attributes).trim() !== "") {
-    const told = Object.fromEntries(Object.entries(whole).filter(([name]) => ALWAYS.has(name)));
-    for (const { names } of placesOf(kind, attributes)) copy(whole, told, names);
-    return told;
+    const projected = Object.fromEntries(Object.entries(whole).filter(([name]) => ALWAYS.has(name)));
+    for (const { names } of placesOf(kind, attributes)) copy(whole, projected, names);
+    return projected;
   }
-  const told = structuredClone(whole);
-  for (const { names } of placesOf(kind, excludedAttributes)) if (!ALWAYS.has(names[0] ?? "")) drop(told, names);
-  return told;
+  const projected = structuredClone(whole);
+  for (const { names } of placesOf(kind, excludedAttributes)) if (!ALWAYS.has(names[0] ?? "")) drop(projected, names);
+  return projected;
 }
 
 const placesOf = (kind: Kind, list: string | readonly string[]): AttributePlace[] =>

@@ -218,7 +218,7 @@ function parsePath(kind: Kind, text: string): Path {
 
 class Reader {
   readonly #kind: Kind;
-  readonly #no: (text: string) => Refusal;
+  readonly #refusal: (text: string) => Refusal;
   readonly #isLenient: boolean;
   readonly #tokens: string[] = [];
   #at = 0;
@@ -227,7 +227,7 @@ class Reader {
 
   constructor(kind: Kind, text: string, no: (text: string) => Refusal, isLenient = false) {
     this.#kind = kind;
-    this.#no = no;
+    this.#refusal = no;
     this.#isLenient = isLenient;
     if (text.length > MAX_LENGTH) throw no(`must have at most ${MAX_LENGTH} characters, got ${text.length}`);
     const end = text.trimEnd().length;
@@ -242,19 +242,20 @@ class Reader {
   /** Applies `read` to all tokens. */
   whole<T>(read: () => T): T {
     const made = read();
-    if (this.#at < this.#tokens.length) throw this.#no("has unexpected text at the end");
+    if (this.#at < this.#tokens.length) throw this.#refusal("has unexpected text at the end");
     return made;
   }
 
   path(): Path {
     const place = this.#place(this.#word(), undefined);
-    if (!this.#takes("[")) return { place, filter: undefined, part: undefined };
+    if (!this.#accept("[")) return { place, filter: undefined, part: undefined };
     const { attribute } = place;
-    if (!attribute.multiValued) throw this.#no(`selects among values of ${attribute.name}, which is single-valued`);
+    if (!attribute.multiValued)
+      throw this.#refusal(`selects among values of ${attribute.name}, which is single-valued`);
     const filter = this.#nested("]", attribute);
-    if (!this.#takes(".")) return { place, filter, part: undefined };
+    if (!this.#accept(".")) return { place, filter, part: undefined };
     const part = partOf(attribute, this.#word());
-    if (!part) throw this.#no("names an unknown sub-attribute");
+    if (!part) throw this.#refusal("names an unknown sub-attribute");
     return { place, filter, part };
   }
 
@@ -265,50 +266,51 @@ class Reader {
 
   #joined(op: "and" | "or", read: () => Filter): Filter {
     const all = [read()];
-    while (this.#takes(op)) all.push(read());
+    while (this.#accept(op)) all.push(read());
     return all.length === 1 ? all[0]! : { op, all };
   }
 
   #term(inside: Attribute | undefined): Filter {
-    if (this.#takes("(")) return this.#nested(")", inside);
+    if (this.#accept("(")) return this.#nested(")", inside);
     const word = this.#word();
-    if (word.toLowerCase() === "not" && this.#takes("(")) return { op: "not", inner: this.#nested(")", inside) };
-    if (++this.#terms > MAX_TERMS) throw this.#no(`has more than ${MAX_TERMS} terms`);
+    if (word.toLowerCase() === "not" && this.#accept("(")) return { op: "not", inner: this.#nested(")", inside) };
+    if (++this.#terms > MAX_TERMS) throw this.#refusal(`has more than ${MAX_TERMS} terms`);
     const place = this.#place(word, inside);
-    if (this.#takes("[")) {
+    if (this.#accept("[")) {
       if (inside || place.attribute.type !== "complex")
-        throw this.#no(`filters sub-attributes of ${place.attribute.name}, which has none`);
+        throw this.#refusal(`filters sub-attributes of ${place.attribute.name}, which has none`);
       return { op: "some", place, inner: this.#nested("]", place.attribute) };
     }
     const said = this.#word().toLowerCase();
     if (said === "pr") return { op: "pr", place };
     const op = COMPARISONS.find((each) => each === said);
-    if (op === undefined) throw this.#no("has an unknown operator");
+    if (op === undefined) throw this.#refusal("has an unknown operator");
     return this.#compared(place, op, this.#literal());
   }
 
   #nested(close: string, inside: Attribute | undefined): Filter {
-    if (++this.#depth > MAX_DEPTH) throw this.#no(`nests deeper than ${MAX_DEPTH} levels`);
+    if (++this.#depth > MAX_DEPTH) throw this.#refusal(`nests deeper than ${MAX_DEPTH} levels`);
     const inner = this.filter(inside);
     this.#depth -= 1;
-    if (!this.#takes(close)) throw this.#no(`lacks a ${close}`);
+    if (!this.#accept(close)) throw this.#refusal(`lacks a ${close}`);
     return inner;
   }
 
   #compared(place: AttributePlace, op: Comparison, given: Literal): Filter {
     const at = place.attribute.type === "complex" ? onlyValueOf(place) : place;
-    if (!at) throw this.#no(`compares ${place.attribute.name}, which is a complex attribute`);
+    if (!at) throw this.#refusal(`compares ${place.attribute.name}, which is a complex attribute`);
     const { name, type } = at.attribute;
     const isText = type === "boolean" && this.#isLenient && typeof given === "string" && /^(true|false)$/i.test(given);
     const value = isText ? given.toLowerCase() === "true" : given;
     const isEquality = op === "eq" || op === "ne";
-    if (value === null && !isEquality) throw this.#no("orders by null; null allows only eq and ne");
+    if (value === null && !isEquality) throw this.#refusal("orders by null; null allows only eq and ne");
     if (value !== null && typeof value !== (type === "boolean" ? "boolean" : "string"))
-      throw this.#no(`compares ${name} with a value of another type`);
-    if (type === "boolean" && !isEquality) throw this.#no(`orders ${name}, a boolean, which allows only eq and ne`);
+      throw this.#refusal(`compares ${name} with a value of another type`);
+    if (type === "boolean" && !isEquality)
+      throw this.#refusal(`orders ${name}, a boolean, which allows only eq and ne`);
     if (type !== "dateTime" || typeof value !== "string" || /co|sw|ew/.test(op)) return { op, place: at, value };
     const moment = Date.parse(value);
-    if (Number.isNaN(moment)) throw this.#no(`compares ${name} with an invalid time`);
+    if (Number.isNaN(moment)) throw this.#refusal(`compares ${name} with an invalid time`);
     return { op, place: at, value: new Date(moment).toISOString() };
   }
 
@@ -317,27 +319,27 @@ class Reader {
     try {
       value = JSON.parse(this.#tokens[this.#at++] ?? "");
     } catch {
-      throw this.#no("has an invalid value");
+      throw this.#refusal("has an invalid value");
     }
     if (typeof value === "string" && (!value.isWellFormed() || value.includes("\0")))
-      throw this.#no("has an invalid string");
+      throw this.#refusal("has an invalid string");
     return value as Literal; // brackets are not JSON, and no token is an object
   }
 
   #place(path: string, inside: Attribute | undefined): AttributePlace {
     const part = inside && partOf(inside, path);
     const place = inside ? part && { names: [part.name], attribute: part, parent: inside } : placeOf(this.#kind, path);
-    if (!place) throw this.#no("names an unknown attribute");
+    if (!place) throw this.#refusal("names an unknown attribute");
     return place;
   }
 
   #word(): string {
     const token = this.#tokens[this.#at++];
-    if (token === undefined || !WORD.test(token)) throw this.#no("lacks a word");
+    if (token === undefined || !WORD.test(token)) throw this.#refusal("lacks a word");
     return token;
   }
 
-  #takes(token: string): boolean {
+  #accept(token: string): boolean {
     const isNext = this.#tokens[this.#at]?.toLowerCase() === token;
     if (isNext) this.#at += 1;
     return isNext;

@@ -91,8 +91,9 @@ export function checkDeclaration({ allowPrivate }: SupplyDeps, wire: Wire, reque
   }
   // With a misspelled embodiment, requests that name the right one would never reach it.
   const bodies = Object.keys(EMBODIMENTS);
-  const strange = request.embodiments.findIndex((word) => !bodies.includes(word));
-  if (strange >= 0) throw violation(`embodiments.${strange}`, `must be one of ${bodies.join(", ")}`, "enum", bodies);
+  const unknownAt = request.embodiments.findIndex((word) => !bodies.includes(word));
+  if (unknownAt >= 0)
+    throw violation(`embodiments.${unknownAt}`, `must be one of ${bodies.join(", ")}`, "enum", bodies);
   if (request.pricePerEpisode !== undefined)
     throw violation("price_per_episode", "must be absent; the gateway runs evaluations itself", "value_error");
   if (request.contracts.includes(Contract.PREDICT) && request.pricePerFrame === undefined)
