@@ -12,7 +12,7 @@ import { byCall, type Call, type Implementation } from "../call.ts";
 import { violation } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { EVENT_NAMES } from "../events/emit.ts";
-import { type Mailer, MailFailed, MAIL_AUDIENCES, textOfTest } from "../events/mail.ts";
+import { MAIL_AUDIENCES, type Mailer, MailFailed, textOfTest } from "../events/mail.ts";
 import { audit } from "../store/account/audit.ts";
 import { findMember } from "../store/account/members.ts";
 import { type Sql, tx } from "../store/database/tx.ts";

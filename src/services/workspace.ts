@@ -29,7 +29,7 @@ import { orgSettings, type StoredSettings } from "../store/account/settings.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { isWider, refuseNarrowed, refuseUnknownPreset } from "./account.ts";
 import { allowsNoMore } from "./authority.ts";
-import { type BudgetMessage, budgetMessage, budgetOf, byokWordOf, settingsMessage, recordRevoked } from "./keys.ts";
+import { type BudgetMessage, budgetMessage, budgetOf, byokWordOf, recordRevoked, settingsMessage } from "./keys.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import { assertReachable, confinedTo, giverOf } from "./reach.ts";
 

@@ -166,7 +166,7 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
         const concerned = name === undefined ? await providersAtDefault(tx) : [await reachableProvider(tx, name, call)];
         await setShare(tx, name, shareBp);
         const inForce = shareBp ?? (await shareOf(tx, name!)).shareBp; // one of the two was given
-        await tell(tx, concerned, inForce, call);
+        await recordShare(tx, concerned, inForce, call);
         return inForce;
       });
       return create(SetShareResponseSchema, { ...(name !== undefined && { provider: name }), percent: inForce / 100 });
@@ -175,7 +175,7 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
 }
 
 /** Notifies the organizations that have the share, and audits the change. */
-async function tell(
+async function recordShare(
   tx: Tx,
   concerned: readonly Pick<ProviderRecord, "id" | "name" | "orgId">[],
   shareBp: number,
