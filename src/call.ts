@@ -261,7 +261,7 @@ export interface OrgSettings {
   readonly zdr: boolean;
   /** Whether answers may be shared through caches. */
   readonly cacheSharing: boolean;
-  /** When the organisation's own keys at providers are used. */
+  /** When the organization's own keys at providers are used. */
   readonly byokMode: ByokMode;
   /** The preset of requests that name none. */
   readonly defaultPreset: string | undefined;
@@ -273,7 +273,7 @@ export interface OrgSettings {
   readonly trust: SupplyTrust;
   /** Only checkpoints that their makers signed may serve. */
   readonly requireSigned: boolean;
-  /** Whether members may consent to applications that registered themselves. The organisation's alone. */
+  /** Whether members may consent to applications that registered themselves. The organization's alone. */
   readonly selfRegisteredApps: AppPolicy;
   /** People who are signed in may make keys for hardware. The operator's alone. */
   readonly hardwareKeys: boolean;

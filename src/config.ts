@@ -103,7 +103,7 @@ export interface Config {
   natsUrl: string | undefined;
   /** Copies that a cluster of NATS keeps of each message of work. */
   natsCopies: number;
-  /** The nats-server that the embedded default starts: the one on PATH; undefined where there is none, or where NATS is elsewhere. */
+  /** The nats-server that the embedded default starts: the one on PATH; undefined if there is none, or where NATS is elsewhere. */
   natsServer: string | undefined;
   /** The operator's token; undefined makes one for development. */
   adminToken: string | undefined;
@@ -140,11 +140,11 @@ export interface Config {
   /** `apiBase` is where Stripe is reached; undefined: Stripe's own address. */
   stripe: { secretKey: string | undefined; webhookSecret: string | undefined; apiBase: string | undefined };
   tls: CertificatePair | undefined;
-  /** The port of the transport for Isaac-GR00T's clients; undefined where there is none. */
+  /** The port of the transport for Isaac-GR00T's clients; undefined if there is none. */
   gr00tPort: number | undefined;
   /** The model of such clients that name none, and whose key is for no single one. */
   gr00tModel: string;
-  /** The port of the listener for operations, 0 picks a free one; undefined where there is none. */
+  /** The port of the listener for operations, 0 picks a free one; undefined if there is none. */
   operationsPort: number | undefined;
   /** The most connections at once on the port for calls. */
   maxConnections: number;

@@ -254,7 +254,7 @@ async function drain(
   transports.leave();
   if (delayMs > 0) {
     const began = steadyNow();
-    // A balancer that has not noticed yet would send it back here, to move once more at the end.
+    // A balancer that has not noticed yet would send it back here, to move again at the end.
     await sleep(delayMs / 2);
     await loops.moveOver(delayMs / 4);
     await sleep(Math.max(0, began + delayMs - steadyNow()));

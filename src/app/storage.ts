@@ -140,7 +140,7 @@ async function bringCatalog({ importCatalog: isWanted, databaseUrl }: Config, sq
 
 /**
  * Throws a `ConfigError` where this database's secrets were sealed under master keys of which none is loaded: what this process sealed
- * would open nowhere else. Answers the warning where some are missing.
+ * would open nowhere else. Returns the warning where some are missing.
  */
 async function checkMasterKey(sql: Sql, vault: Vault): Promise<string | undefined> {
   const { known, missing } = await nameMasterKey(sql, vault.heads);

@@ -122,7 +122,7 @@ export class CreditLeaser<I, S extends Charged> {
     return this.#committer.settle(null, record, undefined, record.claim !== undefined).promise;
   }
 
-  /** Returns what is idle in this credit leaser's leases of an organisation; resolves when the balance shows it. */
+  /** Returns what is idle in this credit leaser's leases of an organization; resolves when the balance shows it. */
   async giveBack(orgId: string): Promise<void> {
     const returned = [...this.#credits.of(orgId)].map((credit) => this.#returnIdle(credit.lease, false));
     // A call that was just answered may still be on its way to the ledger.
@@ -236,7 +236,7 @@ export class CreditLeaser<I, S extends Charged> {
 
   /**
    * Returns what is idle at this replica, so that the next lease gets all of it or nothing: calls that wait must not hold parts of
-   * what each of them needs whole. Other keys count when what is short is theirs too, unless calls wait for them as well. Answers
+   * what each of them needs whole. Other keys count when what is short is theirs too, unless calls wait for them as well. Returns
    * whether there was anything.
    */
   #gather(credit: KeyCredit, short: CreditShortage): boolean {
@@ -260,7 +260,7 @@ export class CreditLeaser<I, S extends Charged> {
     this.#port.recall(this.#committer.leaser, orgId, holder).then(look, look);
   }
 
-  /** The key credits that share what is short: those of the key and its descendants for a key's budget, else those of the workspace or the organisation. */
+  /** The key credits that share what is short: those of the key and its descendants for a key's budget, else those of the workspace or the organization. */
   #sharing(credit: KeyCredit, { short, holder }: CreditShortage): KeyCredit[] {
     const all = [...this.#credits.of(credit.payer.orgId)];
     if (short === "key_budget") {
@@ -503,12 +503,12 @@ class KeyCredits {
     return credit;
   }
 
-  /** Those of an organisation. */
+  /** Those of an organization. */
   of(orgId: string): ReadonlySet<KeyCredit> {
     return this.#orgs.get(orgId) ?? NOBODY;
   }
 
-  /** Forgets one that is not used any more. */
+  /** Deletes one that is not used any more. */
   forget(credit: KeyCredit): void {
     const { keyId, orgId } = credit.payer;
     this.#keys.delete(keyId);

@@ -44,7 +44,7 @@ export class GroupCommitter<I, S> {
   #ends: SettlementOp<I, S>[] = [];
   /** Whether they leave with the next batch. */
   #due = false;
-  /** Forgets how long the first of them has waited; undefined while none waits. */
+  /** Deletes how long the first of them has waited; undefined while none waits. */
   #patience: (() => void) | undefined;
   #underway: CommitOp<I, S>[] = [];
   #running: Promise<void> | undefined;
@@ -481,14 +481,14 @@ export type CommitOutcome =
 
 /** A ledger. */
 export interface LedgerPort<I, S> {
-  /** Opens a credit leaser, after recovering what its replica's earlier ones left; answers its name. */
+  /** Opens a credit leaser, after recovering what its replica's earlier ones left; returns its name. */
   open(): Promise<string>;
   /** Commits a batch. Rejects when it isn't known whether it was; then the same batch is sent again. */
   commit(leaser: string, batch: CommitBatch<I, S>): Promise<CommitOutcome>;
-  /** Asks the other credit leasers for what is idle in their leases of an organisation, or of one key of it and its descendants. */
+  /** Asks the other credit leasers for what is idle in their leases of an organization, or of one key of it and its descendants. */
   recall(leaser: string, orgId: string, keyId: string | null): Promise<void>;
   /** Recovers what dead credit leasers left. */
   recover(): Promise<void>;
-  /** Hears of recalls and of returned credit, by organisation, until the returned function is called. */
+  /** Hears of recalls and of returned credit, by organization, until the returned function is called. */
   listen(heard: { wanted(orgId: string): void; returned(orgId: string): void }): () => void;
 }

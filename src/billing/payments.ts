@@ -44,7 +44,7 @@ export type Word =
 export interface Processor {
   /** What callers call it. */
   readonly name: string;
-  /** Opens a checkout; answers its name and where it is paid. */
+  /** Opens a checkout; returns its name and where it is paid. */
   open(checkout: Checkout): Promise<{ sessionId: string; url: string }>;
   /** All that there is to say of a checkout: what became of it, then what went back. */
   ask(sessionId: string): Promise<(CheckoutFact | UnclearCheckout | ReversalFact | ForeignReversal)[]>;
@@ -343,17 +343,17 @@ interface Charge {
 
 /** What the gateway needs of stored payment methods. Each rejects with `processor_unavailable` while the processor can't be reached. */
 interface Charges {
-  /** Opens a page; answers its name and where it is. */
+  /** Opens a page; returns its name and where it is. */
   setUp(wish: SetUp): Promise<{ sessionId: string; url: string }>;
   /** What was stored on a page; undefined where nothing was, or not yet. */
   askSetUp(sessionId: string): Promise<StoredMethod | undefined>;
-  /** Forgets a payment method; one that is forgotten already is too. */
+  /** Deletes a payment method; one that is forgotten already is too. */
   forget(methodId: string): Promise<void>;
   /** Charges once, however often it is asked within the day for which the processor remembers the payment's name. Rejects where that is in doubt. */
   charge(charge: Charge): Promise<ChargeFact>;
   /** What became of what was charged as `intentId`; undefined where it is no charge of ours. */
   askCharge(intentId: string): Promise<ChargeFact | undefined>;
-  /** The charge of a payment, however long ago it was asked for; undefined where there is none. */
+  /** The charge of a payment, however long ago it was asked for; undefined if there is none. */
   findCharge(charge: Charge): Promise<ChargeFact | undefined>;
 }
 

@@ -261,7 +261,7 @@ const knownPaths = (services: readonly DescService[]): readonly string[] => [
 
 const isGrpc = (request: FastifyRequest): boolean => GRPC.test(request.headers["content-type"] ?? "");
 
-/** Answers what no transport has taken. A gRPC client reads no JSON: its answer is trailers that stand alone. */
+/** Returns what no transport has taken. A gRPC client reads no JSON: its answer is trailers that stand alone. */
 function answerAny(request: FastifyRequest, reply: FastifyReply, refusal: Refusal): void {
   reply.hijack();
   const requestId = newId("req");

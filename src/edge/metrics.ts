@@ -342,7 +342,7 @@ export function serveMetrics(fastify: FastifyInstance, door: MetricsAccess): voi
   });
 }
 
-/** Answers with the metrics, or with a refusal. */
+/** Returns with the metrics, or with a refusal. */
 export function sayMetrics(
   response: HttpResponse,
   headers: IncomingHttpHeaders,

@@ -130,7 +130,7 @@ function serverOf(
     : createTlsServer({ ...limits, ...tls, handshakeTimeout: REQUEST_MS }, serve);
 }
 
-/** Answers a request. */
+/** Returns a request. */
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,

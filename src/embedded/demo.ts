@@ -1,4 +1,4 @@
-/** What a first user needs and an operator configures: secrets made once per data directory, and a demo organisation. */
+/** What a first user needs and an operator configures: secrets made once per data directory, and a demo organization. */
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { now } from "../clock.ts";
@@ -16,7 +16,7 @@ export interface DevelopmentSecrets {
   adminToken: string;
   /** 32 bytes in base64. */
   masterKey: string;
-  /** The demo organisation's key; absent until it was made. */
+  /** The demo organization's key; absent until it was made. */
   demoKey?: string;
 }
 
@@ -50,7 +50,7 @@ function keepSecrets(dataDir: string, secrets: DevelopmentSecrets): void {
   renameSync(`${path}.new`, path);
 }
 
-/** The demo organisation's key, made with its credit at the first start. */
+/** The demo organization's key, made with its credit at the first start. */
 export async function demoKey(sql: Sql, dataDir: string, secrets: DevelopmentSecrets): Promise<string> {
   if (secrets.demoKey !== undefined) return secrets.demoKey;
   const org = await createOrg(sql, { name: "demo" });
@@ -60,11 +60,11 @@ export async function demoKey(sql: Sql, dataDir: string, secrets: DevelopmentSec
   return secret;
 }
 
-/** Who signs in first: the owner of the demo organisation, under an address that no mail goes to. */
+/** Who signs in first: the owner of the demo organization, under an address that no mail goes to. */
 const FIRST_USER = "owner@demo.localhost";
 const LINK_MS = 3600 * 1000;
 
-/** The token of a link that signs the first user in, once and within an hour; undefined where the demo organisation is gone. */
+/** The token of a link that signs the first user in, once and within an hour; undefined where the demo organization is gone. */
 export async function demoSignIn(sql: Sql, key: string): Promise<string | undefined> {
   const demo = await findKeyByHash(sql, hashSecret(key));
   if (!demo || demo.orgSuspended) return undefined;

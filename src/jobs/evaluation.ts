@@ -172,7 +172,7 @@ class EvaluationRun {
     return this.#request.wallBudgetS * 1000 - this.#episodes.reduce((sum, { wallMs }) => sum + wallMs, 0);
   }
 
-  /** Takes the next episode and holds its price; answers its place, undefined when none is left. */
+  /** Takes the next episode and holds its price; returns its place, undefined when none is left. */
   async #next(): Promise<number | undefined> {
     if (this.#episodes.length > 0 && this.#episodes.length < this.#request.episodes) await this.#mayGoOn();
     const [next] = await turn(this.#deps.sql, this.#job, { take: 1, poison: EPISODE_LOST });
@@ -314,7 +314,7 @@ interface Waiter {
 /** A fixed number of cores. */
 export class Cores {
   #free: number;
-  /** Who waits, by organisation; the organisation that is next stands first. */
+  /** Who waits, by organization; the organization that is next stands first. */
   readonly #waiting = new Map<string, Waiter[]>();
 
   constructor(count: number) {
@@ -353,7 +353,7 @@ export class Cores {
     });
   }
 
-  /** The core goes to the next organisation, which then stands last. */
+  /** The core goes to the next organization, which then stands last. */
   #leave(): void {
     const [next] = this.#waiting;
     if (!next) {

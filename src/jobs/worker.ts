@@ -26,7 +26,7 @@ export interface JobWatch {
   readonly stopped: Signal;
   /**
    * Whether the work should throw `Resting` where it can go on later: no place is free, it has had one for a turn, and a job of an
-   * organisation with fewer under way waits.
+   * organization with fewer under way waits.
    */
   isAwaited(): Promise<boolean>;
 }
@@ -52,7 +52,7 @@ interface WorkerDeps {
   /** Names this worker among all. */
   readonly owner: string;
   readonly work: Readonly<Partial<Record<JobKind, JobWork>>>;
-  /** Jobs at one time: in all, and of one organisation; the same where nothing is said. */
+  /** Jobs at one time: in all, and of one organization; the same where nothing is said. */
   readonly atOnce: number;
   readonly atOncePerOrg?: number;
   /** Milliseconds that a job keeps its place although others wait; a few seconds where nothing is said. */
@@ -223,7 +223,7 @@ export class Worker {
     return this.#held.size >= this.#deps.atOnce;
   }
 
-  /** Organisations that have all the places that one may have. */
+  /** Organizations that have all the places that one may have. */
   #fullOrgs(): string[] {
     const { atOnce, atOncePerOrg = atOnce } = this.#deps;
     const counts = new Map<string, number>();

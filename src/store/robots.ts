@@ -1,4 +1,4 @@
-/** Robots that organisations have written down. */
+/** Robots that organizations have written down. */
 import { Reason, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { notify } from "./database/notifications.ts";
@@ -7,7 +7,7 @@ import { type Queryable, type Sql, type Tx, unixSeconds } from "./database/tx.ts
 /** A robot. */
 export interface RobotRecord {
   id: string;
-  /** Undefined: the organisation's own. */
+  /** Undefined: the organization's own. */
   workspaceId: string | undefined;
   /** ProtoJSON of its configuration. */
   config: object;
@@ -25,7 +25,7 @@ export interface RobotName {
   readonly id: string;
 }
 
-/** Robots that an organisation may have. */
+/** Robots that an organization may have. */
 const MOST_ROBOTS = 5_000;
 /** Keys that are told of one. */
 const MOST_KEYS = 100;
@@ -55,13 +55,13 @@ const shown = (sql: Queryable) => sql`
     order by key.id limit ${MOST_KEYS}
   ) as key_ids`;
 
-/** Writes a robot down. Refuses with `too_many` beyond 5,000 of an organisation. Answers whether anything changed. */
+/** Writes a robot down. Refuses with `too_many` beyond 5,000 of an organization. Reports whether anything changed. */
 export async function putRobot(
   tx: Tx,
   { orgId, workspaceId = "", id }: RobotName,
   config: object,
 ): Promise<{ robot: RobotRecord; changed: boolean }> {
-  // One change of an organisation's robots at a time, so that the count holds.
+  // One change of an organization's robots at a time, so that the count holds.
   await tx`select 1 from org where id = ${orgId} for no key update`;
   const json = JSON.stringify(config);
   const put = await tx`
@@ -75,7 +75,7 @@ export async function putRobot(
   return { robot: robot!, changed: put.count > 0 }; // it was just written
 }
 
-/** A robot; undefined where there is none of this name. */
+/** A robot; undefined if there is none of this name. */
 export async function findRobot(
   sql: Queryable,
   { orgId, workspaceId = "", id }: RobotName,
@@ -85,7 +85,7 @@ export async function findRobot(
   return row && robotOf(row);
 }
 
-/** Robots by name, of one workspace or of all of the organisation, behind a name and the workspace in which it is. */
+/** Robots by name, of one workspace or of all of the organization, behind a name and the workspace in which it is. */
 export async function listRobots(
   sql: Queryable,
   orgId: string,
@@ -100,7 +100,7 @@ export async function listRobots(
   return rows.map(robotOf);
 }
 
-/** Forgets a robot; answers whether there was one. */
+/** Deletes a robot; reports whether there was one. */
 export async function deleteRobot(tx: Tx, { orgId, workspaceId = "", id }: RobotName): Promise<boolean> {
   const { count } = await tx`
     delete from robot where org_id = ${orgId} and workspace_id = ${workspaceId} and id = ${id}`;
@@ -115,7 +115,7 @@ export type StopScope = "robot" | "session" | "key" | "workspace" | "org";
 /** What is to be stopped, and by whom. */
 export interface NewStop {
   orgId: string;
-  /** The workspace whose keys alone it covers, and may release it; null: the organisation's. */
+  /** The workspace whose keys alone it covers, and may release it; null: the organization's. */
   workspaceId: string | null;
   scope: StopScope;
   subject: string;
@@ -162,7 +162,7 @@ export const tellStop = (tx: Tx, stop: StopRecord): Promise<void> => notify(tx, 
 
 /** The stop that a notification tells of; undefined where it only says that something changed. */
 export function stopIn(payload: string): StopRecord | undefined {
-  // Ours: nobody else notifies. A replica of an earlier version names no workspace, and means the organisation.
+  // Ours: nobody else notifies. A replica of an earlier version names no workspace, and means the organization.
   return payload.startsWith("{")
     ? { workspaceId: null, ...(JSON.parse(payload) as Omit<StopRecord, "workspaceId">) }
     : undefined;
@@ -188,21 +188,21 @@ export async function sayReason(tx: Tx, id: string, reason: string): Promise<Sto
   return row && stopOf(row);
 }
 
-/** The stops that stand, of one organisation or of all. */
+/** The stops that stand, of one organization or of all. */
 export async function standingStops(sql: Sql, orgId?: string): Promise<StopRecord[]> {
   const rows = await sql<StopRow[]>`
     select * from robot_stop where released is null ${orgId === undefined ? sql`` : sql`and org_id = ${orgId}`}`;
   return rows.map(stopOf);
 }
 
-/** How many stops stand in an organisation. */
+/** How many stops stand in an organization. */
 export async function countStandingStops(sql: Queryable, orgId: string): Promise<number> {
   const [row] = await sql<{ count: number }[]>`
     select count(*)::int as count from robot_stop where org_id = ${orgId} and released is null`;
   return row!.count; // an aggregate has one row
 }
 
-/** Which stops of an organisation. */
+/** Which stops of an organization. */
 export interface StopPage {
   /** Those of this workspace alone; undefined: all. */
   readonly workspaceId: string | undefined;
@@ -211,7 +211,7 @@ export interface StopPage {
   readonly released: boolean;
 }
 
-/** The stops of an organisation, or those of one of its workspaces, newest first. `before` is the last page's last id. */
+/** The stops of an organization, or those of one of its workspaces, newest first. `before` is the last page's last id. */
 export async function listStops(
   sql: Sql,
   orgId: string,
@@ -236,12 +236,12 @@ const stopOf = (row: StopRow): StopRecord => ({
 /** An arming to be written. */
 export interface NewArming {
   readonly orgId: string;
-  /** The workspace of the key that arms; undefined: the organisation's. */
+  /** The workspace of the key that arms; undefined: the organization's. */
   readonly workspaceId: string | undefined;
   readonly robotId: string;
   readonly keyId: string | undefined;
   readonly clientId: string | undefined;
-  /** The workspace of the agent's key; undefined where it is the organisation's, or an application's. */
+  /** The workspace of the agent's key; undefined where it is the organization's, or an application's. */
   readonly agentWorkspaceId: string | undefined;
   readonly models: readonly string[];
   /** ProtoJSON of `SafetyBounds`. */
@@ -356,7 +356,7 @@ export async function standingArmings(
   return rows.map(armingOf);
 }
 
-/** Which armings of an organisation. */
+/** Which armings of an organization. */
 export interface ArmingPage {
   /** Those given in this workspace alone; undefined: all. */
   readonly workspaceId: string | undefined;
@@ -368,7 +368,7 @@ export interface ArmingPage {
   readonly ended: boolean;
 }
 
-/** Armings of an organisation, newest first. `before` is the last page's last id. */
+/** Armings of an organization, newest first. `before` is the last page's last id. */
 export async function listArmings(
   sql: Sql,
   orgId: string,
@@ -397,7 +397,7 @@ export async function endArming(tx: Tx, id: string, why: string): Promise<Arming
   return armingOf(row);
 }
 
-/** Ends every arming that an emergency stop covers, and their runs; answers the armings. Who is stopped is armed anew, or not at all. */
+/** Ends every arming that an emergency stop covers, and their runs; returns the armings. Who is stopped is armed again, or not at all. */
 export async function endArmingsUnder(tx: Tx, stop: StopRecord): Promise<ArmingRecord[]> {
   const { orgId, workspaceId, scope, subject } = stop;
   const rows = await tx<ArmingRow[]>`
@@ -484,7 +484,7 @@ export async function renewRun(sql: Queryable, id: string, { chunks, holds, cost
   return count > 0;
 }
 
-/** Ends a run; answers it as it is then. The first who ends it says why. `unstarted`: only where the robot has not begun. */
+/** Ends a run; returns it as it is then. The first who ends it says why. `unstarted`: only where the robot has not begun. */
 export async function endRun(
   sql: Queryable,
   id: string,

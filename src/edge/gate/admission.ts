@@ -176,7 +176,7 @@ export class LoadShedder {
   }
 
   /**
-   * Answers a refusal: at once, or later where refusing has cost its share, and then true. So a client that retries immediately waits, and is
+   * Returns a refusal: at once, or later where refusing has cost its share, and then true. So a client that retries immediately waits, and is
    * not read. Organizations take turns. If the maximum is held, the organization with the most gives up its oldest: `drop` ends that
    * call without an answer.
    */
@@ -429,7 +429,7 @@ export class LoadShedder {
     }
   }
 
-  /** Answers the refusals that were held, as many as refusing may cost. */
+  /** Returns the refusals that were held, as many as refusing may cost. */
   #payOut(): void {
     const cpu = cpuMs();
     // If no call is queued, refusing takes nothing from other calls.

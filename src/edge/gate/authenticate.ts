@@ -290,7 +290,7 @@ export const aboveOf = (record: KeyRecord | undefined): readonly KeyLimit[] | un
     ? undefined
     : record.ancestors.map(({ id, rateLimit }) => ({ id, limit: rateLimit }));
 
-/** The same limits once more, for reads of jobs. */
+/** The same limits again, for reads of jobs. */
 const readsOf = ({ id, limit }: KeyLimit): KeyLimit => ({ id: readsName(id), limit });
 const readsName = (id: string): string => `${id} jobs`;
 
@@ -602,7 +602,7 @@ export interface MethodRule {
   rule: Rpc;
   /** What its calls count among. */
   pool: TokenPool;
-  /** It reads jobs or what came of them. Such calls have the key's limits once more for themselves, so that who looks at a job slows none of its calls. */
+  /** It reads jobs or what came of them. Such calls have the key's limits again for themselves, so that who looks at a job slows none of its calls. */
   readsJobs: boolean;
   /** Its class under overload. */
   priority: Priority;

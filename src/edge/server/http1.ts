@@ -27,7 +27,7 @@ interface Http1Peer {
 interface Http1Side extends ConnectionServer {
   /** Destroys the connections that owe no response. */
   destroyIdle(): void;
-  /** Answers 408 to a connection whose head is overdue; false when `socket` is not one of these. */
+  /** Returns 408 to a connection whose head is overdue; false when `socket` is not one of these. */
   expire(socket: Socket): boolean;
 }
 

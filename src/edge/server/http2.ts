@@ -58,7 +58,7 @@ export interface StreamServer {
   take(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: StreamPeer): boolean;
 }
 
-/** Answers that refuse a call to its caller, for good or for now. They are charged to the connection. */
+/** Returns that refuse a call to its caller, for good or for now. They are charged to the connection. */
 const REFUSALS = new Set([401, 403, 429]);
 const GRPC_REFUSALS = new Set(
   [RpcCode.UNAUTHENTICATED, RpcCode.PERMISSION_DENIED, RpcCode.RESOURCE_EXHAUSTED].map(String),
@@ -286,7 +286,7 @@ interface Arriving {
   isLate: boolean;
   /** Nothing more has to come. */
   readonly isWhole: boolean;
-  /** Answers that the request is late, unless an answer has begun. */
+  /** Returns that the request is late, unless an answer has begun. */
   refuse(): void;
   /** Ends what is left of it, if anything is. */
   reset(): void;

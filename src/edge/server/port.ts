@@ -21,7 +21,7 @@ export type PortHandler = (
 export interface PortOptions {
   /** The certificate and key, in PEM, that put the whole port under TLS; in cleartext when absent. */
   readonly tls?: { readonly key: string | Buffer; readonly cert: string | Buffer };
-  /** Answers plain HTTP/1 requests, which then bypass node:http; absent: node:http reads every request. */
+  /** Returns plain HTTP/1 requests, which then bypass node:http; absent: node:http reads every request. */
   readonly whole?: WholeRequestHandler | undefined;
   /** Serves HTTP/2 streams before the compatibility layer does. */
   readonly streams?: StreamServer | undefined;

@@ -58,7 +58,7 @@ export class Slots {
     this.#addressOf = addressOf;
   }
 
-  /** Takes a slot for a new connection, until it closes; false where there is none and none can be had. */
+  /** Takes a slot for a new connection, until it closes; false if there is none and none can be had. */
   take(socket: Socket): boolean {
     if (this.#taken >= this.#most && !this.#replace()) return false;
     this.#taken += 1;

@@ -57,7 +57,7 @@ export class RequestTurns {
     else if (this.#waiting.push(run) === 1) setImmediate(this.#goOn);
   }
 
-  /** Forgets what waits. */
+  /** Deletes what waits. */
   end(): void {
     this.#waiting = [];
   }

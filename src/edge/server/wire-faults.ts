@@ -1,4 +1,4 @@
-/** Answers to requests that break HTTP, and listeners for the errors of sockets, requests and responses. */
+/** Returns to requests that break HTTP, and listeners for the errors of sockets, requests and responses. */
 import { IncomingMessage, ServerResponse, STATUS_CODES } from "node:http";
 import { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";

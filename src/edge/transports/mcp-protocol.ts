@@ -26,7 +26,7 @@ export interface ToolAnswer {
 export interface McpCalls {
   /** The tools that the caller may use. */
   list(): readonly ToolFacts[];
-  /** How one of them is carried out; undefined where there is no such tool. */
+  /** How one of them is carried out; undefined if there is no such tool. */
   find(name: string): ((input: unknown) => Promise<ToolAnswer>) | undefined;
 }
 
@@ -45,7 +45,7 @@ const INSTRUCTIONS =
   "act answers actions and moves nothing. run_policy moves a robot, where a person has armed that robot for you, for as long as max_seconds says. " +
   "stop_robots stops robots at once; only people release them.";
 
-/** Answers a message. */
+/** Returns a message. */
 export async function answerMcp({ url, headers, body, events }: McpRequest, calls: McpCalls): Promise<Response> {
   const server = new Server(
     { name: BRAND, version: API_VERSION },

@@ -124,7 +124,7 @@ class McpTransport {
     });
   }
 
-  /** Answers one message. Never rejects. */
+  /** Returns one message. Never rejects. */
   async answer(request: HttpRequest, response: HttpResponse): Promise<void> {
     const call = new Cancel();
     const requestId = newId("req");

@@ -29,7 +29,7 @@ const REMOVAL = { recursive: true, force: true, maxRetries: 10, retryDelay: 50 }
 
 /**
  * Makes a cluster at `path`, unless there is one. One that was never finished, because the process died, is made
- * anew.
+ * again.
  */
 export async function ensureCluster(
   path: string,

@@ -1,4 +1,4 @@
-/** The audit log: every administrative act, in a chain of hashes per organisation. */
+/** The audit log: every administrative act, in a chain of hashes per organization. */
 
 import { now } from "../../clock.ts";
 import { newId } from "../../ids.ts";
@@ -30,14 +30,14 @@ export interface AuditRecord extends Required<Omit<Act, "requestId" | "details">
   hash: string;
 }
 
-/** Puts an act on record in the transaction of its cause: no commit, no record. Call it last; it holds the organisation's chain. */
+/** Puts an act on record in the transaction of its cause: no commit, no record. Call it last; it holds the organization's chain. */
 export async function audit(tx: Tx, { orgId, actor, action, subject, details = {}, requestId }: Act): Promise<void> {
   await tx`
     select audit_append(${orgId}, ${newId("aud")}, ${actor}, ${action}, ${subject}, ${JSON.stringify(details)}::text::jsonb,
       ${requestId ?? null}, ${new Date(now())}::timestamptz)`;
 }
 
-/** What to read of an organisation's log. */
+/** What to read of an organization's log. */
 export interface AuditQuery {
   limit: number;
   /** Only records before this number. */
@@ -48,7 +48,7 @@ export interface AuditQuery {
   requestId?: string | undefined;
 }
 
-/** The acts on an organisation, newest first. */
+/** The acts on an organization, newest first. */
 export async function listAudit(
   sql: Sql,
   orgId: string,
@@ -79,7 +79,7 @@ export interface AuditFault {
   fault: string;
 }
 
-/** What was changed, removed or slipped in, of one organisation's chain or of all; empty when they are whole. */
+/** What was changed, removed or slipped in, of one organization's chain or of all; empty when they are whole. */
 export async function verifyAuditChain(sql: Sql, orgId?: string): Promise<AuditFault[]> {
   return sql<AuditFault[]>`
     select org_id, seq, fault from audit_faults(${orgId ?? null}) order by org_id, seq`;

@@ -37,7 +37,7 @@ const MOST_NAMED = 1_000;
 interface KeyEntry {
   /** Undefined: there is no such key. */
   key: KeyRecord | undefined;
-  /** When it was read; not a number of the clock where it has to be read anew before it serves. */
+  /** When it was read; not a number of the clock where it has to be read again before it serves. */
   readMs: number;
   /** When it was read last, however much may have changed since. */
   knownMs: number;
@@ -79,7 +79,7 @@ export class KeyCache {
   }
 
   /**
-   * The key of a secret, from memory when it is known; undefined when there is none. Rejects when the database must be asked and is away.
+   * The key of a secret, from memory when it is known; undefined if there is none. Rejects when the database must be asked and is away.
    * While it stands still a key that was read not long ago serves on, for stopping robots longer than for calls.
    */
   async find(secret: string, wantedFor: KeyUse = "call"): Promise<KeyRecord | undefined> {
@@ -171,7 +171,7 @@ export class KeyCache {
   }
 
   /**
-   * Reads a key with its descendants, or all of a user or an organisation, anew at the next look; without a name all, which are not known to
+   * Reads a key with its descendants, or all of a user or an organization, again at the next look; without a name all, which are not known to
    * have changed. A new key may be one that was unknown before, so what isn't there is forgotten with every change.
    */
   forget(id: string | undefined): void {
@@ -195,7 +195,7 @@ const descends = ({ ancestors }: KeyRecord, id: string): boolean =>
 export class SessionCache {
   readonly #sql: Sql;
   readonly #keys: KeyCache;
-  /** Records whose use was written down; one that is read anew has the moment of it. */
+  /** Records whose use was written down; one that is read again has the moment of it. */
   readonly #noted = new WeakSet<KeyRecord>();
 
   constructor(sql: Sql, notifications: Notifications) {
@@ -203,7 +203,7 @@ export class SessionCache {
     this.#keys = new KeyCache(sql, notifications, { isSecret: isSessionSecret, read: findSessionKey });
   }
 
-  /** The key that a session's member acts by; undefined where there is no such session. `look` does not count as using it. */
+  /** The key that a session's member acts by; undefined if there is no such session. `look` does not count as using it. */
   async find(secret: string, wantedFor: KeyUse | "look"): Promise<KeyRecord | undefined> {
     const key = await this.#keys.find(secret, wantedFor === "look" ? "call" : wantedFor);
     if (wantedFor !== "look" && key?.session !== undefined) this.#used(key, key.session);
@@ -215,7 +215,7 @@ export class SessionCache {
     return this.#keys.peek(secret);
   }
 
-  /** Reads anew what is about a session, a key, a user or an organisation. */
+  /** Reads again what is about a session, a key, a user or an organization. */
   forget(id: string): void {
     this.#keys.forget(id);
   }
@@ -228,12 +228,12 @@ export class SessionCache {
   #used(key: KeyRecord, session: NonNullable<KeyRecord["session"]>): void {
     if (this.#noted.has(key)) return;
     this.#noted.add(key);
-    // A session that ends early for want of a database is signed in anew.
+    // A session that ends early for want of a database is signed in again.
     noteSeen(this.#sql, session).catch(() => undefined);
   }
 }
 
-// What belongs to an organisation and every call looks at, in memory, so that no warm call asks the database.
+// What belongs to an organization and every call looks at, in memory, so that no warm call asks the database.
 
 /** After this long it is read again behind the call that uses it: a notification may have been lost. */
 const ORG_FRESH_MS = 30_000;
@@ -245,7 +245,7 @@ interface OrgEntry<T> {
   reading: Promise<T> | undefined;
 }
 
-/** One thing of each organisation, by the organisation's id. A change reaches it by a notification that carries the id. */
+/** One thing of each organization, by the organization's id. A change reaches it by a notification that carries the id. */
 export class OrgCache<T> {
   readonly #load: (orgId: string) => Promise<T>;
   readonly #entries = new Map<string, OrgEntry<T>>();

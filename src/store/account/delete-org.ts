@@ -1,9 +1,9 @@
-/** Deleting an organisation: what its ledger needs stays, under names that say nothing. Amounts are micro-dollars. */
+/** Deleting an organization: what its ledger needs stays, under names that say nothing. Amounts are micro-dollars. */
 import { leaveToForget } from "../billing/auto-topup.ts";
 import type { Tx } from "../database/tx.ts";
 import { balanceOf } from "./orgs.ts";
 
-/** What would be lost with an organisation. */
+/** What would be lost with an organization. */
 export interface OrgContents {
   /** What it has paid for and not used. */
   balanceMicro: number;
@@ -14,7 +14,7 @@ export interface OrgContents {
   liveOfferings: number;
 }
 
-/** Locks an organisation and answers what it has; undefined where there is none, or not any more. */
+/** Locks an organization and answers what it has; undefined if there is none, or not any more. */
 export async function contentsOfOrg(tx: Tx, orgId: string): Promise<OrgContents | undefined> {
   const { count } = await tx`select from org where id = ${orgId} and status <> 'deleted' for update`;
   if (count === 0) return undefined;
@@ -27,7 +27,7 @@ export async function contentsOfOrg(tx: Tx, orgId: string): Promise<OrgContents 
   return { ...row!, balanceMicro: (await balanceOf(tx, orgId)).balanceMicro };
 }
 
-/** Tables of which nothing of an organisation stays, providers that earned something excepted, in the order in which they refer to each other. */
+/** Tables of which nothing of an organization stays, providers that earned something excepted, in the order in which they refer to each other. */
 export const EMPTIED = [
   "oauth_code",
   "oauth_client",
@@ -85,8 +85,8 @@ export const KEPT = [
 ] as const;
 
 /**
- * Deletes everything of a locked organisation that its ledger can be understood without. Answers how many records its audit log had, and
- * the hash of the last: the log begins anew.
+ * Deletes everything of a locked organization that its ledger can be understood without. Returns how many records its audit log had, and
+ * the hash of the last: the log begins again.
  */
 export async function deleteOrg(tx: Tx, orgId: string): Promise<{ records: number; hash: string }> {
   const models = await tx<{ model: string }[]>`select distinct model from offering where org_id = ${orgId}`;
@@ -108,7 +108,7 @@ export async function deleteOrg(tx: Tx, orgId: string): Promise<{ records: numbe
         ${table === "provider" ? tx`and name <> all (${kept.map(({ provider }) => provider)}::text[])` : tx``}`;
   await tx`
     update provider set display_name = name, contact_email = null, homepage = null, standing_note = '' where org_id = ${orgId}`;
-  // A model that only this organisation served was named by it.
+  // A model that only this organization served was named by it.
   await tx`
     delete from model where slug = any (${models.map(({ model }) => model)}::text[])
       and not exists (select from offering where offering.model = model.slug)

@@ -1,4 +1,4 @@
-/** Issuers of OpenID Connect by organisation, the e-mail domains that are an organisation's, and whom an issuer knows as whom. */
+/** Issuers of OpenID Connect by organization, the e-mail domains that are an organization's, and whom an issuer knows as whom. */
 import { now } from "../../clock.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
@@ -49,7 +49,7 @@ const columns = (sql: Queryable) => sql`
 /** What a client's secret is sealed for: another row's opens nothing here. */
 export const issuerContext = (id: string): string => `issuer ${id}`;
 
-/** The issuer of a name in its organisation, or a name for one that is new. */
+/** The issuer of a name in its organization, or a name for one that is new. */
 export async function nextIssuer(
   tx: Tx,
   orgId: string,
@@ -60,7 +60,7 @@ export async function nextIssuer(
   return row ? { id: row.id, known: issuerOf(row) } : { id: newId("iss"), known: undefined };
 }
 
-/** Keeps an issuer with the domains that it signs in, which are the organisation's; others of them that it had it signs in no more. */
+/** Keeps an issuer with the domains that it signs in, which are the organization's; others of them that it had it signs in no more. */
 export async function putIssuer(
   tx: Tx,
   {
@@ -86,7 +86,7 @@ export async function putIssuer(
   return issuerOf(row!);
 }
 
-/** An issuer; of an active organisation. */
+/** An issuer; of an active organization. */
 export async function findIssuer(sql: Queryable, id: string): Promise<IssuerRecord | undefined> {
   const [row] = await sql<IssuerRow[]>`
     select ${columns(sql)} from issuer
@@ -94,20 +94,20 @@ export async function findIssuer(sql: Queryable, id: string): Promise<IssuerReco
   return row && issuerOf(row);
 }
 
-/** The issuer that signs an e-mail domain in; of an active organisation. */
+/** The issuer that signs an e-mail domain in; of an active organization. */
 export async function issuerOfDomain(sql: Queryable, domain: string): Promise<IssuerRecord | undefined> {
   const [row] = await sql<{ issuerId: string | null }[]>`
     select issuer_id from email_domain where domain = ${domain}`;
   return row?.issuerId == null ? undefined : findIssuer(sql, row.issuerId);
 }
 
-/** The issuers of an organisation, by name. */
+/** The issuers of an organization, by name. */
 export async function listIssuers(sql: Queryable, orgId: string): Promise<IssuerRecord[]> {
   const rows = await sql<IssuerRow[]>`select ${columns(sql)} from issuer where org_id = ${orgId} order by name`;
   return rows.map(issuerOf);
 }
 
-/** Deletes an issuer, with the sessions that began by it. Answers its id; undefined where there is none. */
+/** Deletes an issuer, with the sessions that began by it. Returns its id; undefined if there is none. */
 export async function dropIssuer(tx: Tx, orgId: string, name: string): Promise<string | undefined> {
   const [row] = await tx<{ id: string }[]>`
     delete from issuer where org_id = ${orgId} and name = ${name} returning id`;
@@ -124,7 +124,7 @@ export interface DomainRecord {
   verified: number;
 }
 
-/** The e-mail domains of an organisation. */
+/** The e-mail domains of an organization. */
 export async function listDomains(sql: Queryable, orgId: string): Promise<DomainRecord[]> {
   const rows = await sql<{ domain: string; orgId: string; issuer: string | null; verified: Date }[]>`
     select d.domain, d.org_id, issuer.name as issuer, d.verified
@@ -136,14 +136,14 @@ export async function listDomains(sql: Queryable, orgId: string): Promise<Domain
   }));
 }
 
-/** Makes a domain an organisation's. Answers whether it is: it may be another's. */
+/** Makes a domain an organization's. Reports whether it is: it may be another's. */
 export async function addDomain(tx: Tx, orgId: string, domain: string): Promise<boolean> {
   await tx`insert into email_domain ${tx({ domain, orgId, verified: new Date(now()) })} on conflict (domain) do nothing`;
   const { count } = await tx`select from email_domain where domain = ${domain} and org_id = ${orgId}`;
   return count > 0;
 }
 
-/** Takes a domain from an organisation, with the sessions of its people that began by an issuer. Answers whether it was the organisation's. */
+/** Takes a domain from an organization, with the sessions of its people that began by an issuer. Reports whether it was the organization's. */
 export async function dropDomain(tx: Tx, orgId: string, domain: string): Promise<boolean> {
   const { count } = await tx`delete from email_domain where domain = ${domain} and org_id = ${orgId}`;
   if (count === 0) return false;
@@ -174,7 +174,7 @@ export async function addSubject(tx: Tx, issuerId: string, subject: string, user
     select id, ${subject}, ${userId}, org_id from issuer where id = ${issuerId} on conflict do nothing`;
 }
 
-/** Members of an organisation by what an identity provider calls them in SCIM (`externalId`), two at most. */
+/** Members of an organization by what an identity provider calls them in SCIM (`externalId`), two at most. */
 export async function membersByExternalId(
   sql: Queryable,
   orgId: string,
@@ -184,7 +184,7 @@ export async function membersByExternalId(
     select id from member where org_id = ${orgId} and external_id = any(${[...ids]}) order by id limit 2`;
 }
 
-/** Members of an organisation by e-mail, two at most. */
+/** Members of an organization by e-mail, two at most. */
 export async function membersByEmail(
   sql: Queryable,
   orgId: string,
@@ -282,7 +282,7 @@ const userColumns = ({ userName, email, externalId, resource }: ToldUser) => ({
 const sameUser = () =>
   refuse(Reason.ALREADY_EXISTS, "a user of this userName exists already", {}, { param: "userName" });
 
-/** Makes a member from what an identity provider tells. Refuses with `already_exists` where the name is taken. */
+/** Creates a member from what an identity provider tells. Refuses with `already_exists` where the name is taken. */
 export async function addUser(
   tx: Tx,
   orgId: string,
@@ -350,7 +350,7 @@ export async function findGroupRecord(sql: Queryable, orgId: string, name: strin
 const sameGroup = () =>
   refuse(Reason.ALREADY_EXISTS, "a group of this displayName exists already", {}, { param: "displayName" });
 
-/** Makes a group without members. Refuses with `already_exists` where the name is taken. */
+/** Creates a group without members. Refuses with `already_exists` where the name is taken. */
 export async function addGroup(
   tx: Tx,
   orgId: string,
@@ -399,7 +399,7 @@ export async function membersOf(tx: Tx, groupId: string): Promise<string[]> {
   return rows.map(({ userId }) => userId);
 }
 
-/** Those of some users who are not members of an organisation. */
+/** Those of some users who are not members of an organization. */
 export async function strangersAmong(tx: Tx, orgId: string, userIds: readonly string[]): Promise<string[]> {
   const rows = await tx<{ id: string }[]>`
     select id from unnest(${[...userIds]}::text[]) as asked (id)

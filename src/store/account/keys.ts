@@ -20,7 +20,7 @@ export interface KeyRecord {
   /** The first letters of the secret. */
   prefix: string;
   role: string;
-  /** The member whose key it is; undefined for a key of the organisation itself. */
+  /** The member whose key it is; undefined for a key of the organization itself. */
   userId: string | undefined;
   /** Its member was deactivated or removed. */
   userInactive: boolean;
@@ -34,7 +34,7 @@ export interface KeyRecord {
   disabled: boolean;
   /** It was ended for ever. */
   revoked: boolean;
-  /** Its organisation's calls are refused. */
+  /** Its organization's calls are refused. */
   orgSuspended: boolean;
   /** Unix seconds. */
   expiresAt: number | undefined;
@@ -42,7 +42,7 @@ export interface KeyRecord {
   rateLimit: RateLimit;
   /** The robot that it was made for. */
   robotId: string | undefined;
-  /** What its organisation and workspace settled. */
+  /** What its organization and workspace settled. */
   settings: OrgSettings;
   /** Unix seconds. */
   createdAt: number;
@@ -95,7 +95,7 @@ export function rateLimitOf(said: Partial<RateLimit> = {}): RateLimit {
 /** The role of a key when nobody said otherwise. */
 export const DEFAULT_ROLE = "developer";
 
-/** What a key is made from. */
+/** The fields of a new key. */
 export interface NewKey {
   orgId: string;
   name?: string | undefined;
@@ -221,7 +221,7 @@ const keyColumns = (sql: Queryable) => sql`
   user_id is not null and not exists (
     select from member where member.id = key.user_id and status = 'active') as user_inactive`;
 
-/** Makes a key of an organisation that exists. The secret is in the answer and nowhere else. */
+/** Creates a key of an organization that exists. The secret is in the answer and nowhere else. */
 export async function createKey(sql: Queryable, key: NewKey): Promise<{ key: KeyRecord; secret: string }> {
   const { secret, prefix } = newSecret();
   const rate = rateLimitOf(key.rateLimit);
@@ -267,7 +267,7 @@ export async function findKey(sql: Queryable, id: string): Promise<KeyRecord | u
   return oneOf(sql, await sql<KeyRow[]>`select ${keyColumns(sql)} from key where id = ${id}`);
 }
 
-/** Which keys of an organisation to list. */
+/** Which keys of an organization to list. */
 interface KeyQuery {
   limit: number;
   /** Only keys after this one. */
@@ -279,7 +279,7 @@ interface KeyQuery {
   id?: string | undefined;
 }
 
-/** The keys of an organisation that were not revoked, oldest first. */
+/** The keys of an organization that were not revoked, oldest first. */
 export async function listKeys(
   sql: Queryable,
   orgId: string,
@@ -295,7 +295,7 @@ export async function listKeys(
   return withAncestors(sql, rows);
 }
 
-/** A key of an organisation that was not revoked; its row is locked until the transaction ends. */
+/** A key of an organization that was not revoked; its row is locked until the transaction ends. */
 export async function lockKey(tx: Tx, orgId: string, id: string): Promise<KeyRecord | undefined> {
   const rows = await tx<KeyRow[]>`
     select ${keyColumns(tx)} from key where org_id = ${orgId} and id = ${id} and revoked_at is null and kind = 'api'
@@ -370,7 +370,7 @@ function theseKeys(tx: Tx, which: WhichKeys) {
 /** A key that was revoked. */
 export type RevokedKey = Pick<KeyRecord, "id" | "workspaceId">;
 
-/** Ends keys for ever, and all that descend from them. Answers which these were. */
+/** Ends keys for ever, and all that descend from them. Returns which these were. */
 export async function revokeKeys(tx: Tx, which: WhichKeys): Promise<RevokedKey[]> {
   const these = theseKeys(tx, which);
   const rows = await tx<{ id: string; workspaceId: string | null }[]>`
@@ -383,7 +383,7 @@ export async function revokeKeys(tx: Tx, which: WhichKeys): Promise<RevokedKey[]
   return rows.map(({ id, workspaceId }) => ({ id, workspaceId: workspaceId ?? undefined }));
 }
 
-/** Switches a key off or on; every replica knows as soon as this resolves or shortly after. Answers whether there is such a key. */
+/** Switches a key off or on; every replica knows as soon as this resolves or shortly after. Reports whether there is such a key. */
 export async function setKeyDisabled(sql: Sql, id: string, disabled: boolean): Promise<boolean> {
   const { count } = await sql`update key set disabled = ${disabled} where id = ${id}`;
   return count > 0;

@@ -1,4 +1,4 @@
-/** The people of organisations. */
+/** The people of organizations. */
 import { now } from "../../clock.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
@@ -42,7 +42,7 @@ const memberOf = (row: MemberRow): MemberRecord => ({
 const columns = (sql: Queryable) =>
   sql`id, org_id, user_name, email, role, given_role, workspace_ids, status, invite_ends, created`;
 
-/** What an invite is made from. */
+/** The fields of a new invite. */
 interface NewMember {
   orgId: string;
   email: string;
@@ -53,7 +53,7 @@ interface NewMember {
 }
 
 /**
- * Adds a member, or invites once more one who has not accepted yet, whose earlier invite ends. Refuses with
+ * Adds a member, or invites again one who has not accepted yet, whose earlier invite ends. Refuses with
  * `already_exists` for a member.
  */
 export async function addMember(tx: Tx, member: NewMember): Promise<MemberRecord> {
@@ -88,13 +88,13 @@ export async function acceptInvite(tx: Tx, hash: Uint8Array): Promise<MemberReco
   return row && memberOf(row);
 }
 
-/** Finds a member of an organisation by id. */
+/** Finds a member of an organization by id. */
 export async function findMember(sql: Queryable, orgId: string, id: string): Promise<MemberRecord | undefined> {
   const [row] = await sql<MemberRow[]>`select ${columns(sql)} from member where org_id = ${orgId} and id = ${id}`;
   return row && memberOf(row);
 }
 
-/** Finds a member of an organisation by what its identity provider calls it: the e-mail address, unless that says otherwise. */
+/** Finds a member of an organization by what its identity provider calls it: the e-mail address, unless that says otherwise. */
 export async function findMemberByName(
   sql: Queryable,
   orgId: string,
@@ -105,14 +105,14 @@ export async function findMemberByName(
   return row && memberOf(row);
 }
 
-/** Finds members of an organisation by their names. */
+/** Finds members of an organization by their names. */
 export async function findMembers(sql: Queryable, orgId: string, ids: readonly string[]): Promise<MemberRecord[]> {
   const rows = await sql<MemberRow[]>`
     select ${columns(sql)} from member where org_id = ${orgId} and id = any(${[...ids]}) order by id`;
   return rows.map(memberOf);
 }
 
-/** The members of an organisation, oldest first, from the one after `after`. */
+/** The members of an organization, oldest first, from the one after `after`. */
 export async function listMembers(
   sql: Sql,
   orgId: string,
@@ -123,13 +123,13 @@ export async function listMembers(
   return rows.map(memberOf);
 }
 
-/** Makes all who change who owns an organisation, or what its members' roles are, follow each other. Call it first. */
+/** Makes all who change who owns an organization, or what its members' roles are, follow each other. Call it first. */
 export async function lockMembers(tx: Tx, orgId: string): Promise<void> {
   await tx`select from org where id = ${orgId} for no key update`;
 }
 
 /**
- * Refuses with `last_owner` when a member is the last one who owns the organisation, who must stay one. Only an
+ * Refuses with `last_owner` when a member is the last one who owns the organization, who must stay one. Only an
  * active owner can stand in for an active one.
  */
 export async function assertOwnerRemains(tx: Tx, { id, orgId, role, status }: MemberRecord): Promise<void> {
@@ -173,7 +173,7 @@ export async function moveKeys(tx: Tx, userId: string, from: readonly string[], 
   await tx`update key set role = ${to} where user_id = ${userId} and role = any(${[...from]})`;
 }
 
-// Workspaces: parts of an organisation with a budget and settings of their own. Amounts are micro-dollars.
+// Workspaces: parts of an organization with a budget and settings of their own. Amounts are micro-dollars.
 
 /** A workspace. */
 export interface WorkspaceRecord {
@@ -219,7 +219,7 @@ const workspaces = (sql: Queryable, atMs: number) => {
     from workspace as w where deleted_at is null`;
 };
 
-/** What a workspace is made from. */
+/** The fields of a new workspace. */
 interface NewWorkspace {
   orgId: string;
   name: string;
@@ -228,7 +228,7 @@ interface NewWorkspace {
   settings: StoredSettings;
 }
 
-/** Makes a workspace. Refuses with `already_exists` when its slug is taken in the organisation. */
+/** Creates a workspace. Refuses with `already_exists` when its slug is taken in the organization. */
 export async function createWorkspace(tx: Tx, { orgId, name, slug, budget, settings }: NewWorkspace): Promise<string> {
   await refuseTaken(tx, orgId, slug, "");
   const id = newId("ws");
@@ -242,7 +242,7 @@ const budgetRow = (budget: WorkspaceRecord["budget"]) => ({
   budgetInterval: budget?.interval ?? null,
 });
 
-/** Transactions that make or rename workspaces of one organisation wait for each other, so that a slug is looked up once. */
+/** Transactions that make or rename workspaces of one organization wait for each other, so that a slug is looked up once. */
 async function refuseTaken(tx: Tx, orgId: string, slug: string, exceptId: string): Promise<void> {
   await tx`select from org where id = ${orgId} for no key update`;
   const { count } = await tx`
@@ -250,7 +250,7 @@ async function refuseTaken(tx: Tx, orgId: string, slug: string, exceptId: string
   if (count > 0) throw refuse(Reason.ALREADY_EXISTS, `there is a workspace ${slug} already`, {}, { param: "slug" });
 }
 
-/** A workspace of an organisation; undefined when there is none, or no longer. */
+/** A workspace of an organization; undefined if there is none, or no longer. */
 export async function findWorkspace(
   sql: Queryable,
   orgId: string,
@@ -261,7 +261,7 @@ export async function findWorkspace(
   return row && workspaceOf(row);
 }
 
-/** The workspaces of an organisation by age, after the one named `after`; `only` leaves one of them. */
+/** The workspaces of an organization by age, after the one named `after`; `only` leaves one of them. */
 export async function listWorkspaces(
   sql: Queryable,
   orgId: string,
@@ -283,7 +283,7 @@ interface WorkspaceChanges {
   settings?: StoredSettings | undefined;
 }
 
-/** Changes a workspace. A smaller budget calls back what replicas hold. Answers whether there was such a workspace. */
+/** Changes a workspace. A smaller budget calls back what replicas hold. Reports whether there was such a workspace. */
 export async function changeWorkspace(tx: Tx, orgId: string, id: string, changes: WorkspaceChanges): Promise<boolean> {
   const { name, slug, budget, settings } = changes;
   const row = {

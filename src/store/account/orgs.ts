@@ -1,10 +1,10 @@
-/** Organisations and their balance. Amounts are micro-dollars. */
+/** Organizations and their balance. Amounts are micro-dollars. */
 
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import { type Queryable, type Sql, type Tx, tx, unixSeconds } from "../database/tx.ts";
 
-/** An organisation. */
+/** An organization. */
 export interface OrgRecord {
   id: string;
   name: string;
@@ -26,13 +26,13 @@ const orgOf = ({ id, name, email, status, created }: OrgRow): OrgRecord => ({
   created: unixSeconds(created),
 });
 
-/** What an organisation is made from. */
+/** The fields of a new organization. */
 export interface NewOrg {
   name: string;
   email?: string | undefined;
 }
 
-/** Makes an organisation with an empty account. */
+/** Creates an organization with an empty account. */
 export const createOrg = (sql: Sql, org: NewOrg): Promise<OrgRecord> => tx(sql, (tx) => addOrg(tx, org));
 
 /** The same in a transaction that makes more than that. */
@@ -44,19 +44,19 @@ export async function addOrg(tx: Tx, { name, email }: NewOrg): Promise<OrgRecord
   return orgOf(row!);
 }
 
-/** Finds an organisation by its name in paths, unless it was deleted. */
+/** Finds an organization by its name in paths, unless it was deleted. */
 export async function findOrg(sql: Queryable, id: string): Promise<OrgRecord | undefined> {
   const [row] = await sql<OrgRow[]>`select * from org where id = ${id} and status <> 'deleted'`;
   return row && orgOf(row);
 }
 
-/** Whether there is an organisation of this name, or was until it was deleted. */
+/** Whether there is an organization of this name, or was until it was deleted. */
 export async function wasOrg(sql: Queryable, id: string): Promise<boolean> {
   const [row] = await sql`select from org where id = ${id}`;
   return row !== undefined;
 }
 
-/** Lets an organisation call again, or refuses its calls. Answers whether there is such an organisation. */
+/** Lets an organization call again, or refuses its calls. Reports whether there is such an organization. */
 export async function setOrgStatus(sql: Sql, id: string, status: OrgRecord["status"]): Promise<boolean> {
   const { count } = await sql`update org set status = ${status} where id = ${id} and status <> 'deleted'`;
   return count > 0;
@@ -82,8 +82,8 @@ export interface Granted {
 }
 
 /**
- * Adds credit to an organisation's balance, once per idempotency key. Refuses with `not_found` when there is no such
- * organisation, and with `idempotency_conflict` when the key was used for another amount.
+ * Adds credit to an organization's balance, once per idempotency key. Refuses with `not_found` when there is no such
+ * organization, and with `idempotency_conflict` when the key was used for another amount.
  */
 export const addCredits = (sql: Sql, grant: OrgGrant): Promise<Granted> => tx(sql, (tx) => grantCredits(tx, grant));
 
@@ -121,7 +121,7 @@ async function enterGrant(tx: Tx, { orgId, amountMicro, reason, idempotencyKey, 
   return entry;
 }
 
-/** What an organisation has: granted = spent + balance, available = balance - held. */
+/** What an organization has: granted = spent + balance, available = balance - held. */
 export interface BalanceRecord {
   grantedMicro: number;
   spentMicro: number;
@@ -133,7 +133,7 @@ export interface BalanceRecord {
   owedMicro: number;
 }
 
-/** The balance of an organisation at one moment. */
+/** The balance of an organization at one moment. */
 export const balanceOf = (sql: Sql | Tx, orgId: string): Promise<BalanceRecord> => readBalance(sql, orgId);
 
 async function readBalance(sql: Sql | Tx, orgId: string): Promise<BalanceRecord> {
@@ -154,7 +154,7 @@ async function readBalance(sql: Sql | Tx, orgId: string): Promise<BalanceRecord>
   };
 }
 
-/** Notes that an organisation is told of a low balance; answers undefined when the balance is not low, or that was told before. */
+/** Notes that an organization is told of a low balance; returns undefined when the balance is not low, or that was told before. */
 export async function tellLow(tx: Tx, orgId: string): Promise<{ balanceMicro: number; lowMicro: number } | undefined> {
   const [row] = await tx<{ balanceMicro: number; lowMicro: number }[]>`
     update account set low_notified = true
@@ -163,7 +163,7 @@ export async function tellLow(tx: Tx, orgId: string): Promise<{ balanceMicro: nu
   return row;
 }
 
-/** Notes that an organisation is told of a balance that was not enough; answers undefined when that was told before. */
+/** Notes that an organization is told of a balance that was not enough; returns undefined when that was told before. */
 export async function tellExhausted(tx: Tx, orgId: string): Promise<{ balanceMicro: number } | undefined> {
   const [row] = await tx<{ balanceMicro: number }[]>`
     update account set exhausted_notified = true where org_id = ${orgId} and not exhausted_notified

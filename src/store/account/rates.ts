@@ -46,7 +46,7 @@ export async function takeRates(sql: Sql, replica: string, asks: readonly RateAs
     from rate_take(${replica}, ${LIFE}::text::interval, ${JSON.stringify(rows)}::text::json)`;
 }
 
-/** Forgets buckets that nobody used for a day, and the places of replicas that died. */
+/** Deletes buckets that nobody used for a day, and the places of replicas that died. */
 export async function pruneRates(sql: Sql): Promise<void> {
   await sql`select rate_prune()`;
 }

@@ -175,7 +175,7 @@ const isOther = (sql: Sql, { column, isSealed }: SealedColumn, head: Buffer): Fr
   sql`${sql(column)} is not null and substring(${sql(column)} from 1 for ${head.length}) <> ${head}
     ${isSealed === undefined ? sql`` : sql`and ${sql(isSealed)}`}`;
 
-/** Puts secrets in the place of others, where those are still there: who stored a new one meanwhile keeps it. Answers how many. */
+/** Puts secrets in the place of others, where those are still there: who stored a new one meanwhile keeps it. Returns how many. */
 export async function replaceSealed(
   sql: Sql,
   place: SealedColumn,
@@ -194,7 +194,7 @@ export async function replaceSealed(
   return count;
 }
 
-// The key of the hashes by which requests are known again whose organisation retains no data: one for all replicas, sealed.
+// The key of the hashes by which requests are known again whose organization retains no data: one for all replicas, sealed.
 
 /** What it is sealed for. */
 export const HASH_KEY_CONTEXT = JSON.stringify(["hash_key"]);
@@ -208,7 +208,7 @@ export async function keepHashKey(sql: Sql, fresh: Buffer): Promise<Buffer> {
   return row?.sealed ?? fresh;
 }
 
-/** Forgets a key that begins with none of `heads`: the master key that it was sealed under is lost. */
+/** Deletes a key that begins with none of `heads`: the master key that it was sealed under is lost. */
 export async function forgetHashKey(sql: Sql, heads: readonly Buffer[]): Promise<void> {
   const known = heads.map((head) => head.toString("hex"));
   await sql`
@@ -219,7 +219,7 @@ export async function forgetHashKey(sql: Sql, heads: readonly Buffer[]): Promise
 
 /**
  * Names the current key, the first of `loaded`, as one that secrets are sealed under, unless none of those that were named before is
- * loaded: then nothing is written. Answers how many of the keys that were named before are loaded, and how many are not.
+ * loaded: then nothing is written. Returns how many of the keys that were named before are loaded, and how many are not.
  */
 export async function nameMasterKey(
   sql: Sql,
@@ -236,7 +236,7 @@ export async function nameMasterKey(
   });
 }
 
-/** Forgets every master key but those of these names: nothing is sealed under the others, or they are lost. */
+/** Deletes every master key but those of these names: nothing is sealed under the others, or they are lost. */
 export async function forgetMasterKeys(sql: Sql, but: readonly Buffer[]): Promise<void> {
   const names = but.map((name) => name.toString("hex"));
   await sql`delete from master_key where not encode(name, 'hex') = any(${names}::text[])`;

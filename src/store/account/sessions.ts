@@ -71,7 +71,7 @@ export async function findSessionKey(sql: Queryable, hash: Buffer): Promise<KeyR
   return key && { ...key, expiresAt: Math.floor(endOf(session) / 1000), session: { id, browser, seenMs } };
 }
 
-/** What a new session is made from. */
+/** The fields of a new new session. */
 interface NewSession {
   member: Pick<MemberRecord, "id" | "orgId" | "role" | "workspaceIds">;
   method: SignInMethod;
@@ -82,7 +82,7 @@ interface NewSession {
 }
 
 /**
- * Signs a member in, in the whole organisation where the member reaches it, else in the first of the member's workspaces. A sign-in of
+ * Signs a member in, in the whole organization where the member reaches it, else in the first of the member's workspaces. A sign-in of
  * the same member at the same browser ends. The secret is in the answer and nowhere else, and no secret from before opens anything more at
  * this browser: one that somebody else knows, or had planted there, does not grow with a sign-in. The member's row is locked.
  */
@@ -117,7 +117,7 @@ export async function addSession(
   return { session: sessionOf(made!), secret };
 }
 
-/** The key by which a member acts in a workspace, or in the whole organisation, made where there is none yet. */
+/** The key by which a member acts in a workspace, or in the whole organization, made where there is none yet. */
 async function memberKey(
   tx: Tx,
   { id: userId, orgId, role }: NewSession["member"],
@@ -160,13 +160,13 @@ export async function findSession(sql: Queryable, id: string): Promise<SessionRe
   return row && sessionOf(row);
 }
 
-/** A sign-in of a browser, with what its organisation is called. */
+/** A sign-in of a browser, with what its organization is called. */
 interface BrowserSession extends SessionRecord {
   orgName: string;
   role: string;
 }
 
-/** The sign-ins of a browser that are not over, of active members of active organisations, oldest first. */
+/** The sign-ins of a browser that are not over, of active members of active organizations, oldest first. */
 export async function sessionsOfBrowser(sql: Queryable, browser: string): Promise<BrowserSession[]> {
   const rows = await sql<(SessionRow & { orgName: string; role: string })[]>`
     select s.id, s.org_id, s.user_id, s.browser, s.key_id, s.method, s.created, s.seen, s.ends, org.name as org_name, member.role
@@ -177,7 +177,7 @@ export async function sessionsOfBrowser(sql: Queryable, browser: string): Promis
   return rows.map(({ orgName, role, ...row }) => ({ ...sessionOf(row), orgName, role }));
 }
 
-/** Ends the sign-ins of a browser, or of a member everywhere. Answers them. */
+/** Ends the sign-ins of a browser, or of a member everywhere. Returns them. */
 export async function endSessions(
   tx: Tx,
   which: { browser: string } | { userId: string },
@@ -203,14 +203,14 @@ export async function addLink(
   return token;
 }
 
-/** Takes the token of a link, which is worth nothing afterwards. Answers whose it was; undefined where it is not good, or over. */
+/** Takes the token of a link, which is worth nothing afterwards. Returns whose it was; undefined where it is not good, or over. */
 export async function takeLink(tx: Tx, hash: Uint8Array): Promise<{ orgId: string; userId: string } | undefined> {
   const [row] = await tx<{ orgId: string; userId: string }[]>`
     delete from sign_in_link where hash = ${Buffer.from(hash)} and ends > ${new Date(now())} returning org_id, user_id`;
   return row;
 }
 
-/** Forgets sessions and links that are over. */
+/** Deletes sessions and links that are over. */
 export async function pruneSessions(sql: Sql): Promise<void> {
   await sql`delete from session where ends < ${new Date(now())} or seen < ${new Date(now() - IDLE_MS)}`;
   await sql`delete from sign_in_link where ends < ${new Date(now())}`;
@@ -224,7 +224,7 @@ export type AuthMethod = "none" | "client_secret_basic" | "client_secret_post";
 /** An application. */
 export interface ClientRecord {
   id: string;
-  /** Undefined for one that registered itself, to which members of any organisation may consent. */
+  /** Undefined for one that registered itself, to which members of any organization may consent. */
   orgId: string | undefined;
   name: string;
   redirectUris: string[];
@@ -265,14 +265,14 @@ export async function addClient(tx: Tx, client: Omit<ClientRecord, "id" | "creat
   return clientOf(made!);
 }
 
-/** Finds an application: any, or one that members of an organisation may consent to. */
+/** Finds an application: any, or one that members of an organization may consent to. */
 export async function findClient(sql: Queryable, id: string, orgId?: string): Promise<ClientRecord | undefined> {
   const [row] = await sql<ClientRow[]>`
     select * from oauth_client where id = ${id} ${orgId === undefined ? sql`` : sql`and (org_id = ${orgId} or org_id is null)`}`;
   return row && clientOf(row);
 }
 
-/** The applications of an organisation, oldest first, from the one after `after`. */
+/** The applications of an organization, oldest first, from the one after `after`. */
 export async function listClients(
   sql: Sql,
   orgId: string,
@@ -283,7 +283,7 @@ export async function listClients(
   return rows.map(clientOf);
 }
 
-/** Deletes an application with its codes. Answers whether there was such an application. */
+/** Deletes an application with its codes. Reports whether there was such an application. */
 export async function dropClient(tx: Tx, orgId: string, id: string): Promise<boolean> {
   return (await tx`delete from oauth_client where org_id = ${orgId} and id = ${id}`).count > 0;
 }
@@ -305,7 +305,7 @@ export interface Consent {
   endsMs: number;
 }
 
-/** Keeps a code by its hash. Answers whether its application is still there. */
+/** Keeps a code by its hash. Reports whether its application is still there. */
 export async function addCode(tx: Tx, hash: Uint8Array, consent: Consent): Promise<boolean> {
   const { granted, endsMs, ...rest } = consent;
   const { count } = await tx`
@@ -347,7 +347,7 @@ export async function redeemCode(
   return made;
 }
 
-/** The key of a token that was made for some application; undefined where there is none. */
+/** The key of a token that was made for some application; undefined if there is none. */
 export async function findClientKey(
   tx: Tx,
   hash: Uint8Array,
@@ -360,7 +360,7 @@ export async function findClientKey(
 const DAY_MS = 24 * 3600 * 1000;
 
 /**
- * Forgets codes a day after their end; until then one that comes again revokes what it gave. Forgets applications that registered themselves
+ * Deletes codes a day after their end; until then one that comes again revokes what it gave. Deletes applications that registered themselves
  * and that nobody has consented to within a day, or whose keys are all revoked.
  */
 export async function pruneCodes(sql: Sql): Promise<void> {

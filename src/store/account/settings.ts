@@ -1,10 +1,10 @@
-/** What an organisation settles for all its calls, and what a workspace settles otherwise. */
+/** What an organization settles for all its calls, and what a workspace settles otherwise. */
 
 import type { AppPolicy, ByokMode, OrgSettings, SupplyTrust } from "../../call.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { type Queryable, type Tx, unixSeconds } from "../database/tx.ts";
 
-/** The settings of an organisation that set none. */
+/** The settings of an organization that set none. */
 export const DEFAULT_SETTINGS: OrgSettings = {
   retentionDays: 30,
   zdr: false,
@@ -34,7 +34,7 @@ export interface StoredSettings {
   hardware_keys?: boolean | null;
 }
 
-/** The settings of a call: the workspace's where it settles a field, else the organisation's. Neither widens zdr, the regions, the trust or the signatures of the other. */
+/** The settings of a call: the workspace's where it settles a field, else the organization's. Neither widens zdr, the regions, the trust or the signatures of the other. */
 export function settingsFrom(org: StoredSettings | null, workspace: StoredSettings | null = null): OrgSettings {
   if (org === null && workspace === null) return DEFAULT_SETTINGS;
   const settled = { ...present(org), ...present(workspace) };
@@ -56,7 +56,7 @@ export function settingsFrom(org: StoredSettings | null, workspace: StoredSettin
 const present = (stored: StoredSettings | null): StoredSettings =>
   Object.fromEntries(Object.entries(stored ?? {}).filter(([, value]) => value !== null));
 
-/** A workspace opens nothing: community supply has to be open in its organisation first. */
+/** A workspace opens nothing: community supply has to be open in its organization first. */
 const narrowedTrust = (org: SupplyTrust, workspace: SupplyTrust): SupplyTrust =>
   TIERS.indexOf(workspace) < TIERS.indexOf(org) ? workspace : org;
 const TIERS: readonly SupplyTrust[] = ["own", "verified", "named", "community"];
@@ -70,7 +70,7 @@ function narrowed(
   return workspace?.length ? org.filter((region) => workspace.includes(region)) : org;
 }
 
-/** The settings of an organisation, and of one of its workspaces where that is named; of an unknown one the defaults. */
+/** The settings of an organization, and of one of its workspaces where that is named; of an unknown one the defaults. */
 export async function orgSettings(sql: Queryable, orgId: string, workspaceId?: string): Promise<OrgSettings> {
   const [row] = await sql<{ org: StoredSettings | null; workspace: StoredSettings | null }[]>`
     select (select to_json(s) from org_settings as s where org_id = ${orgId}) as org,
@@ -92,7 +92,7 @@ const COLUMNS = [
   "hardware_keys",
 ] as const;
 
-/** Settles fields of an organisation; those that are not named stay, null takes one back. Every replica knows when this is committed, or shortly after. */
+/** Settles fields of an organization; those that are not named stay, null takes one back. Every replica knows when this is committed, or shortly after. */
 export async function settle(tx: Tx, orgId: string, changes: StoredSettings): Promise<OrgSettings> {
   const row = Object.fromEntries(
     COLUMNS.filter((name) => changes[name] !== undefined).map((name) => [name, changes[name] ?? null]),
@@ -104,7 +104,7 @@ export async function settle(tx: Tx, orgId: string, changes: StoredSettings): Pr
   return orgSettings(tx, orgId);
 }
 
-// Presets: what organisations saved under a name, version by version.
+// Presets: what organizations saved under a name, version by version.
 
 /** One version of a preset. */
 export interface PresetRecord {
@@ -116,7 +116,7 @@ export interface PresetRecord {
   updatedAt: number;
 }
 
-/** Versions that stay at hand, and presets that an organisation may have. */
+/** Versions that stay at hand, and presets that an organization may have. */
 const KEPT_VERSIONS = 20;
 const MOST_PRESETS = 200;
 
@@ -137,7 +137,7 @@ export async function putPreset(
   orgId: string,
   { name, config }: Pick<PresetRecord, "name" | "config">,
 ): Promise<{ preset: PresetRecord; changed: boolean }> {
-  // One change of an organisation's presets at a time: numbers follow each other, and the count holds.
+  // One change of an organization's presets at a time: numbers follow each other, and the count holds.
   await tx`select 1 from org where id = ${orgId} for no key update`;
   const json = tx.json(jsonOf(config));
   const [now] = await tx<(PresetRow & { same: boolean })[]>`
@@ -160,7 +160,7 @@ async function refuseTooMany(sql: Queryable, orgId: string): Promise<void> {
     throw refuse(Reason.TOO_MANY, `an organisation may have ${MOST_PRESETS} presets; delete one first`);
 }
 
-/** Forgets a preset and its versions. Answers whether there was one; refuses with `preset_in_use` what is a default. */
+/** Deletes a preset and its versions. Reports whether there was one; refuses with `preset_in_use` what is a default. */
 export async function deletePreset(sql: Queryable, orgId: string, name: string): Promise<boolean> {
   const [used] = await sql`
     select 1 from (
@@ -173,7 +173,7 @@ export async function deletePreset(sql: Queryable, orgId: string, name: string):
   return count > 0;
 }
 
-/** Every version at hand of every preset of an organisation, by name, the newest version first. */
+/** Every version at hand of every preset of an organization, by name, the newest version first. */
 export async function loadPresets(sql: Queryable, orgId: string): Promise<PresetRecord[]> {
   const rows = await sql<PresetRow[]>`
     select name, version, config, created from preset where org_id = ${orgId} order by name, version desc`;
@@ -183,9 +183,9 @@ export async function loadPresets(sql: Queryable, orgId: string): Promise<Preset
 /** What the driver takes for JSON. ProtoJSON holds nothing else. */
 const jsonOf = (value: object): Parameters<Queryable["json"]>[0] => JSON.parse(JSON.stringify(value));
 
-// Organisations' own keys at providers, sealed.
+// Organizations' own keys at providers, sealed.
 
-/** One key of an organisation at a provider. */
+/** One key of an organization at a provider. */
 export interface CredentialRecord {
   id: string;
   orgId: string;
@@ -197,7 +197,7 @@ export interface CredentialRecord {
   fingerprint: string;
   /** Counts how often it was stored. */
   version: number;
-  /** Null: as the organisation's setting says. */
+  /** Null: as the organization's setting says. */
   mode: ByokMode | null;
   /** Unix seconds. */
   createdAt: number;
@@ -261,13 +261,13 @@ export async function putCredential(
   return credentialOf(row!);
 }
 
-/** The keys of an organisation, by provider. */
+/** The keys of an organization, by provider. */
 export async function listCredentials(sql: Queryable, orgId: string): Promise<CredentialRecord[]> {
   const rows = await sql<CredentialRow[]>`select * from credential where org_id = ${orgId} order by provider`;
   return rows.map(credentialOf);
 }
 
-/** Forgets a key. Answers whether there was one. */
+/** Deletes a key. Reports whether there was one. */
 export async function deleteCredential(sql: Queryable, orgId: string, provider: string): Promise<boolean> {
   const { count } = await sql`delete from credential where org_id = ${orgId} and provider = ${provider}`;
   return count > 0;

@@ -22,7 +22,7 @@ export async function reachedShares(tx: Tx, holder: string, atMs: number, isShor
     from budget_reach(${holder}, ${dayOf(atMs)}::date, ${isShort})`;
 }
 
-/** Forgets shares of budgets that were renewed since. */
+/** Deletes shares of budgets that were renewed since. */
 export async function pruneTold(sql: Queryable, atMs: number): Promise<void> {
   await sql`delete from budget_alert where since between '2000-01-01' and ${dayOf(atMs)}::date - 40`;
 }
@@ -56,9 +56,9 @@ export interface Sunset {
   /** Both in unix seconds. */
   deprecatedAt: number;
   sunsetAt: number;
-  /** The organisations that called it lately; none where this very end was announced before. */
+  /** The organizations that called it lately; none where this very end was announced before. */
   users: string[];
-  /** The organisations whose offerings serve it; none where this very end was announced before. */
+  /** The organizations whose offerings serve it; none where this very end was announced before. */
   suppliers: string[];
 }
 

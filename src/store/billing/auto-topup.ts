@@ -13,7 +13,7 @@ export interface MethodRecord {
   since: number;
 }
 
-/** When an organisation buys credit. */
+/** When an organization buys credit. */
 export interface AutoTopUpRecord {
   enabled: boolean;
   thresholdMicro: number | undefined;
@@ -61,7 +61,7 @@ const chargedOf = (sql: Queryable, org: ReturnType<Queryable>) => sql`
    where p.org_id = ${org} and p.automatic and p.status in ('pending', 'succeeded', 'refunded')
      and p.created >= date_trunc('month', now() at time zone 'UTC') at time zone 'UTC')`;
 
-/** The rule of an organisation; one that never made any has one that is off. */
+/** The rule of an organization; one that never made any has one that is off. */
 export async function findAutoTopUp(sql: Queryable, orgId: string): Promise<AutoTopUpRecord> {
   const [row] = await sql<RuleRow[]>`
     select *, ${chargedOf(sql, sql`auto_topup.org_id`)} as charged_micro,
@@ -108,7 +108,7 @@ const ruleOf = (row: RuleRow): AutoTopUpRecord => ({
   pendingPayment: row.pendingPayment ?? undefined,
 });
 
-/** Locks the rule of an organisation, which is made where there is none. */
+/** Locks the rule of an organization, which is made where there is none. */
 export async function lockAutoTopUp(tx: Tx, orgId: string): Promise<AutoTopUpRecord> {
   await tx`insert into auto_topup (org_id) values (${orgId}) on conflict do nothing`;
   await tx`select from auto_topup where org_id = ${orgId} for update`;
@@ -142,13 +142,13 @@ export async function noteSetUp(tx: Tx, orgId: string, page: { sessionId: string
     where org_id = ${orgId}`;
 }
 
-/** The organisation that a page is of. */
+/** The organization that a page is of. */
 export async function orgOfSetUp(sql: Queryable, sessionId: string): Promise<string | undefined> {
   const [row] = await sql<{ orgId: string }[]>`select org_id from auto_topup where setup_session = ${sessionId}`;
   return row?.orgId;
 }
 
-/** Stores what was given on a page, once; answers whether it was this time. */
+/** Stores what was given on a page, once; reports whether it was this time. */
 export async function storeMethod(tx: Tx, sessionId: string, method: Omit<MethodRecord, "since">): Promise<boolean> {
   const { customerId, methodId, kind, brand = null, last4 = null } = method;
   const { count } = await tx`
@@ -158,7 +158,7 @@ export async function storeMethod(tx: Tx, sessionId: string, method: Omit<Method
   return count > 0;
 }
 
-/** Forgets a payment method, and turns the rule off; a page that is open stores nothing any more. */
+/** Deletes a payment method, and turns the rule off; a page that is open stores nothing any more. */
 export async function dropMethod(tx: Tx, orgId: string): Promise<void> {
   await tx`
     update auto_topup set enabled = false, method_id = null, method_kind = null, method_brand = null, method_last4 = null,
@@ -166,7 +166,7 @@ export async function dropMethod(tx: Tx, orgId: string): Promise<void> {
     where org_id = ${orgId}`;
 }
 
-/** Leaves it to the workers that the processor forgets the payment method of an organisation, and what may still be given on an open page. */
+/** Leaves it to the workers that the processor forgets the payment method of an organization, and what may still be given on an open page. */
 export async function leaveToForget(tx: Tx, orgId: string): Promise<void> {
   const { count } = await tx`
     insert into method_to_forget (method_id, setup_session, ends)
@@ -205,7 +205,7 @@ export async function takeToForget(sql: Sql, limit: number): Promise<ToForget[]>
     returning id, method_id, setup_session, ends <= now() as is_over`;
 }
 
-/** Has a page of an organisation that was deleted asked about at once: something was given on it. */
+/** Has a page of an organization that was deleted asked about at once: something was given on it. */
 export async function hurryToForget(sql: Sql, sessionId: string): Promise<void> {
   await tx(sql, async (tx) => {
     const { count } = await tx`update method_to_forget set asked_at = null where setup_session = ${sessionId}`;
@@ -241,8 +241,8 @@ interface DueRow {
 }
 
 /**
- * Begins what is due for one organisation whose balance is below its threshold; undefined where nothing is. Two replicas never begin for one
- * organisation: its rule is locked and put off by a minute, and the database holds one automatic payment that is pending for each.
+ * Begins what is due for one organization whose balance is below its threshold; undefined where nothing is. Two replicas never begin for one
+ * organization: its rule is locked and put off by a minute, and the database holds one automatic payment that is pending for each.
  */
 export async function beginDue(tx: Tx): Promise<BegunTopUp | undefined> {
   const [due] = await tx<DueRow[]>`

@@ -151,7 +151,7 @@ export async function setShare(tx: Tx, provider: string | undefined, shareBp: nu
   await tx`insert into provider_share (provider, share_bp) values (${provider ?? null}, ${shareBp})`;
 }
 
-/** Providers without a share of their own, with their organisations. */
+/** Providers without a share of their own, with their organizations. */
 export async function providersAtDefault(sql: Queryable): Promise<{ id: string; name: string; orgId: string }[]> {
   return sql<{ id: string; name: string; orgId: string }[]>`
     select id, name, org_id from provider where (

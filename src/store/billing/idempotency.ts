@@ -111,7 +111,7 @@ export class Claims {
 
   /**
    * Frees a key whose call was refused before anything was held for it, or of which it is not known whether it was claimed: a statement
-   * that was sent to a database that stood still may be carried out when it goes on. Tried until it is done, and once more a little
+   * that was sent to a database that stood still may be carried out when it goes on. Tried until it is done, and again a little
    * later, behind whatever the old connection had still to do. Resolves after the first try.
    */
   async release(claim: Parameters<typeof unclaim>[1]): Promise<void> {
@@ -206,7 +206,7 @@ export async function unclaim(
   await sql`delete from idempotency where org_id = ${orgId} and key = ${key} and claim_id = ${claimId} and response is null`;
 }
 
-/** Forgets the keys of more than a day ago; answers how many. */
+/** Deletes the keys of more than a day ago; returns how many. */
 export async function pruneIdempotency(sql: Sql): Promise<number> {
   const { count } =
     await sql`delete from idempotency where created < now() - make_interval(hours => ${LIFE_HOURS + 1})`;

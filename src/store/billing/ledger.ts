@@ -151,7 +151,7 @@ export class Ledger {
     this.#life = `${lifeMs} milliseconds`;
   }
 
-  /** Opens a credit leaser for this replica and recovers what its earlier ones left; answers its name. */
+  /** Opens a credit leaser for this replica and recovers what its earlier ones left; returns its name. */
   async open(): Promise<string> {
     const earlier = await this.#sql<{ id: string }[]>`
       select id from leaser where replica = ${this.#replica} and fenced_at is null`;
@@ -203,7 +203,7 @@ export class Ledger {
     return rows.map(({ lease }) => lease);
   }
 
-  /** Asks the other credit leasers for what is idle in their leases of an organisation, or of one key of it and its descendants. */
+  /** Asks the other credit leasers for what is idle in their leases of an organization, or of one key of it and its descendants. */
   async recall(leaser: string, orgId: string, keyId: string | null): Promise<void> {
     await this.recover();
     await this.#sql`select lease_recall(${leaser}, ${orgId}, ${keyId})`;
@@ -219,7 +219,7 @@ export class Ledger {
     if (failures.length > 0) throw failures[0];
   }
 
-  /** Hears of recalls by other credit leasers and of returned credit, by organisation, until the returned function is called. */
+  /** Hears of recalls by other credit leasers and of returned credit, by organization, until the returned function is called. */
   listen(heard: { wanted(orgId: string): void; returned(orgId: string): void }): () => void {
     const offs = [
       this.#notifications.on("lease_wanted", (payload) => {
@@ -234,7 +234,7 @@ export class Ledger {
   }
 }
 
-/** An organisation's name has no spaces; a credit leaser's may. */
+/** An organization's name has no spaces; a credit leaser's may. */
 function split(payload: string): [string, string] {
   const at = payload.indexOf(" ");
   return [payload.slice(0, at), payload.slice(at + 1)];
@@ -260,7 +260,7 @@ const LEDGER_COMMIT = `select leaser_commit(${TYPES.map((type, i) => `$${i + 1}:
 
 /**
  * A batch of intents alone, which under load is most of them, as one row. A fence waits for the shared lock of the leaser's row, and a batch that
- * comes after a fence finds no row of the leaser. Answers no row when the leaser was fenced or the batch committed before, which
+ * comes after a fence finds no row of the leaser. Returns no row when the leaser was fenced or the batch committed before, which
  * `leaser_commit` distinguishes.
  */
 const INTENTS_ALONE = `
@@ -496,7 +496,7 @@ function placeOf(unknown: string[], kind: string): number {
   return place >= 0 ? place + 1 : unknown.push(kind);
 }
 
-/** Who pays in this batch from a lease of an organisation, or from none. */
+/** Who pays in this batch from a lease of an organization, or from none. */
 function payerOf(payers: Map<string, Paid>, orgId: string, lease: string | null): Paid {
   const name = lease ?? orgId;
   const known = payers.get(name);

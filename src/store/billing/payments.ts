@@ -29,7 +29,7 @@ export interface PaymentRecord {
   completedAt: number | undefined;
 }
 
-/** What a payment is made from. */
+/** The fields of a new payment. */
 export interface NewPayment {
   id: string;
   orgId: string;
@@ -124,7 +124,7 @@ export const columns = (sql: Queryable) => sql`
   (select coalesce(sum(r.amount_micro), 0) from payment_reversal as r where r.payment_id = payment.id and state = 'taken') as refunded_micro,
   (select coalesce(sum(r.owed_micro), 0) from payment_reversal as r where r.payment_id = payment.id) as owed_micro`;
 
-/** Makes a payment, or finds the one that its idempotency key made before; answers which, and the API key that asked for it first. */
+/** Makes a payment, or finds the one that its idempotency key made before; returns which, and the API key that asked for it first. */
 export async function addPayment(
   tx: Tx,
   payment: NewPayment,
@@ -147,13 +147,13 @@ export async function noteCheckout(sql: Sql, id: string, checkout: { sessionId: 
   await sql`update payment set session_id = ${sessionId}, checkout_url = ${url} where id = ${id}`;
 }
 
-/** A payment of an organisation. */
+/** A payment of an organization. */
 export async function findPayment(sql: Sql, orgId: string, id: string): Promise<PaymentRecord | undefined> {
   const [row] = await sql<PaymentRow[]>`select ${columns(sql)} from payment where org_id = ${orgId} and id = ${id}`;
   return row && paymentOf(row);
 }
 
-/** Whether there is a payment of a name, of whatever organisation. */
+/** Whether there is a payment of a name, of whatever organization. */
 export async function isPayment(sql: Queryable, id: string): Promise<boolean> {
   return (await sql`select from payment where id = ${id}`).count > 0;
 }
@@ -207,7 +207,7 @@ type ConcludingRow = Pick<
 >;
 
 /**
- * Believes what the processor says of a checkout or a charge: a payment that was paid is credited, once. Answers undefined for one that is
+ * Believes what the processor says of a checkout or a charge: a payment that was paid is credited, once. Returns undefined for one that is
  * none of ours, or not what was asked for.
  */
 export async function conclude(tx: Tx, fact: CheckoutFact | ChargeFact): Promise<Concluded | undefined> {

@@ -1,4 +1,4 @@
-/** What moved the balance of an organisation beside calls: payments, the operator's credits, availability fees. Amounts are micro-dollars. */
+/** What moved the balance of an organization beside calls: payments, the operator's credits, availability fees. Amounts are micro-dollars. */
 
 import { Reason, refuse } from "../../errors.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
@@ -31,7 +31,7 @@ interface EntryRow extends Dated {
   note: string | null;
 }
 
-/** The movements of an organisation, newest first, from before the one named `before`; none where there is no such one. */
+/** The movements of an organization, newest first, from before the one named `before`; none where there is no such one. */
 export async function listMovements(
   sql: Queryable,
   orgId: string,
@@ -80,10 +80,10 @@ const entryOf = (orgId: string, { cause, kind, amountMicro, note, at }: EntryRow
   created: Math.floor(at / 1_000_000),
 });
 
-/** How the ledger names the parts of an organisation's fees: by month and number. */
+/** How the ledger names the parts of an organization's fees: by month and number. */
 const feesOf = (orgId: string): string => `commitment/${orgId}/`;
 
-/** The ledger's name of an entry: fees are shown without their organisation. */
+/** The ledger's name of an entry: fees are shown without their organization. */
 function causeOf(orgId: string, id: string): string {
   const fee = /^fee_(\d{4}-\d{2})_(\d+)$/.exec(id);
   return fee ? `${feesOf(orgId)}${fee[1]}/${fee[2]}` : id;
@@ -98,7 +98,7 @@ interface InvoiceLine {
   micro: number;
 }
 
-/** A month of an organisation. */
+/** A month of an organization. */
 interface InvoiceMonth {
   /** The keys that were charged for most, at most so many as were asked for. */
   lines: InvoiceLine[];
@@ -111,7 +111,7 @@ interface InvoiceMonth {
   refundedMicro: number;
 }
 
-/** What an organisation was charged and paid in the month that begins on `from`, as `yyyy-mm-01`, in UTC. */
+/** What an organization was charged and paid in the month that begins on `from`, as `yyyy-mm-01`, in UTC. */
 export async function invoiceMonth(sql: Sql, orgId: string, from: string, most: number): Promise<InvoiceMonth> {
   const used = await sql<InvoiceLine[]>`
     with spent as (
@@ -135,7 +135,7 @@ export async function invoiceMonth(sql: Sql, orgId: string, from: string, most: 
   return { lines: used.slice(0, most), othersMicro: others, ...sums! };
 }
 
-// What organisations promised to spend each month. Amounts are micro-dollars, days are `YYYY-MM-DD` in UTC.
+// What organizations promised to spend each month. Amounts are micro-dollars, days are `YYYY-MM-DD` in UTC.
 
 /** A promise, and how it stands in the running month. */
 export interface CommitmentRecord {
@@ -153,7 +153,7 @@ export interface CommitmentRecord {
 
 const dayOf = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10);
 
-/** The promise of an organisation at `atMs`; undefined when there is none. */
+/** The promise of an organization at `atMs`; undefined if there is none. */
 export async function commitmentOf(sql: Queryable, orgId: string, atMs: number): Promise<CommitmentRecord | undefined> {
   const today = dayOf(atMs);
   const [row] = await sql<CommitmentRecord[]>`
@@ -172,8 +172,8 @@ export async function commitmentOf(sql: Queryable, orgId: string, atMs: number):
 }
 
 /**
- * Sets what an organisation promises from the running month on; zero ends it. Months that are over are closed as they were
- * promised. Refuses with `not_found` when there is no such organisation.
+ * Sets what an organization promises from the running month on; zero ends it. Months that are over are closed as they were
+ * promised. Refuses with `not_found` when there is no such organization.
  */
 export async function commit(
   tx: Tx,
@@ -190,13 +190,13 @@ export async function commit(
   return commitmentOf(tx, orgId, atMs);
 }
 
-/** Closes the months of one organisation that are over, and charges what is due as far as the balance goes. */
+/** Closes the months of one organization that are over, and charges what is due as far as the balance goes. */
 export async function closeMonths(sql: Queryable, orgId: string, atMs: number): Promise<number> {
   const [row] = await sql<{ closed: number }[]>`select commitment_close(${orgId}, ${dayOf(atMs)}::date) as closed`;
   return row?.closed ?? 0;
 }
 
-/** The same for all organisations, each in a transaction of its own; any number of replicas may do so at once. */
+/** The same for all organizations, each in a transaction of its own; any number of replicas may do so at once. */
 export async function closeAllMonths(sql: Sql, atMs: number): Promise<void> {
   const orgs = await sql<{ orgId: string }[]>`select org_id from commitment order by org_id`;
   for (const { orgId } of orgs) await closeMonths(sql, orgId, atMs);

@@ -15,7 +15,7 @@ export interface DatabaseAddress {
   readonly user: string | undefined;
   readonly password: string | undefined;
   readonly database: string | undefined;
-  /** Reads the certificates anew, so that renewed ones are used by the next connection. */
+  /** Reads the certificates again, so that renewed ones are used by the next connection. */
   tls(): DatabaseTls;
   /** Seconds. */
   readonly connectTimeoutS: number;

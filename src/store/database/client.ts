@@ -243,7 +243,7 @@ function endOwing(socket: Socket): void {
   });
 }
 
-/** Answers of up to so many bytes may stay in memory while a connection rests. */
+/** Returns of up to so many bytes may stay in memory while a connection rests. */
 const KEPT_BYTES = 64 << 10;
 const NOTHING = Buffer.alloc(0);
 

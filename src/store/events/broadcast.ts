@@ -1,4 +1,4 @@
-/** Targets of spans: where organisations want to see their calls. */
+/** Targets of spans: where organizations want to see their calls. */
 import { Reason, refuse } from "../../errors.ts";
 import { type Queryable, type Tx, unixSeconds } from "../database/tx.ts";
 
@@ -42,7 +42,7 @@ export interface TargetRecord extends TargetFacts {
   created: number;
 }
 
-/** Targets that an organisation may have. */
+/** Targets that an organization may have. */
 const MOST = 10;
 /** What the count of dropped spans ends at. */
 const MOST_DROPPED = 2 ** 32 - 1;
@@ -68,7 +68,7 @@ const targetOf = ({ contracts, models, keyIds, workspaceId, ...row }: TargetRow)
   created: unixSeconds(row.created),
 });
 
-/** Saves a target. Refuses with `too_many` beyond 10 of an organisation. */
+/** Saves a target. Refuses with `too_many` beyond 10 of an organization. */
 export async function createTarget(
   tx: Tx,
   { id, orgId, ...facts }: TargetFacts & { id: string; orgId: string },
@@ -109,26 +109,26 @@ export async function replaceTarget(
   return row && targetOf(row);
 }
 
-/** The targets of an organisation, oldest first. */
+/** The targets of an organization, oldest first. */
 export async function listTargets(sql: Queryable, orgId: string): Promise<TargetRecord[]> {
   const rows = await sql<TargetRow[]>`
     select * from broadcast_target where org_id = ${orgId} order by created, id limit ${MOST}`;
   return rows.map(targetOf);
 }
 
-/** A target of an organisation. */
+/** A target of an organization. */
 export async function findTarget(sql: Queryable, orgId: string, id: string): Promise<TargetRecord | undefined> {
   const [row] = await sql<TargetRow[]>`select * from broadcast_target where id = ${id} and org_id = ${orgId}`;
   return row && targetOf(row);
 }
 
-/** A target of any organisation. */
+/** A target of any organization. */
 export async function findTargetById(sql: Queryable, id: string): Promise<TargetRecord | undefined> {
   const [row] = await sql<TargetRow[]>`select * from broadcast_target where id = ${id}`;
   return row && targetOf(row);
 }
 
-/** Forgets a target; whether there was one. */
+/** Deletes a target; whether there was one. */
 export async function deleteTarget(tx: Tx, orgId: string, id: string): Promise<boolean> {
   const { count } = await tx`delete from broadcast_target where id = ${id} and org_id = ${orgId}`;
   return count > 0;
@@ -170,7 +170,7 @@ const AT_ONCE = 512;
 
 /**
  * Claims the oldest events that are due for one target, none of those in `busy`. What a sender claimed and never told of again is
- * claimed anew.
+ * claimed again.
  */
 export async function claimTargetEvents(sql: Queryable, busy: readonly string[]): Promise<ClaimedEvent[]> {
   const rows = await sql<{ position: string; targetId: string; payload: Buffer; tries: number }[]>`
@@ -185,7 +185,7 @@ export async function claimTargetEvents(sql: Queryable, busy: readonly string[])
   return rows.sort((a, b) => Number(a.position) - Number(b.position));
 }
 
-/** Forgets events that a target took, or that are given up. */
+/** Deletes events that a target took, or that are given up. */
 export async function dropTargetEvents(sql: Queryable, positions: readonly string[]): Promise<void> {
   await sql`delete from broadcast_event where position = any (${[...positions]}::bigint[])`;
 }
@@ -205,7 +205,7 @@ export async function nextTargetEvent(sql: Queryable): Promise<number | undefine
   return row?.ms ?? undefined;
 }
 
-/** Forgets what waited longer than so many days, for targets that are disabled; answers how many. */
+/** Deletes what waited longer than so many days, for targets that are disabled; returns how many. */
 export async function pruneTargetEvents(sql: Queryable, days: number): Promise<number> {
   const { count } = await sql`delete from broadcast_event where due < now() - make_interval(days => ${days})`;
   return count;

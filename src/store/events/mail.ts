@@ -21,7 +21,7 @@ export interface ClaimedMail {
 const CLAIM_S = 300;
 /** What waited for longer says nothing new any more. */
 const STALE_H = 24;
-/** So many mails a day one address gets at most, and one organisation has sent to people who are no members yet. */
+/** So many mails a day one address gets at most, and one organization has sent to people who are no members yet. */
 const MOST_A_DAY = 100;
 
 /** What the token by which mail is muted was sealed for. */
@@ -79,7 +79,7 @@ async function sentToday(sql: Queryable, of: { recipient: string } | { orgId: st
 /** A new name for mail that is sealed under it. */
 export const newMailId = (): string => newId("mail");
 
-/** Writes mail to somebody who is invited. Answers whether it will be sent: an organisation's share of a day may be used up. */
+/** Writes mail to somebody who is invited. Reports whether it will be sent: an organization's share of a day may be used up. */
 export async function addInviteMail(
   tx: Tx,
   { id, orgId, recipient, sealed }: { id: string; orgId: string; recipient: string; sealed: Buffer },
@@ -100,12 +100,12 @@ export async function delayMail(sql: Queryable, id: string, ms: number): Promise
   await sql`update mail set due = now() + make_interval(secs => ${ms / 1000}) where id = ${id}`;
 }
 
-/** Forgets mail that was sent or given up, or that nobody sends. */
+/** Deletes mail that was sent or given up, or that nobody sends. */
 export async function pruneMail(sql: Sql, days: number): Promise<void> {
   await sql`delete from mail where created < ${new Date(now() - days * 24 * 3600 * 1000)}`;
 }
 
-/** Active members of an organisation in some roles who are told of what is of a workspace, or of none, and want to be told of such an event. */
+/** Active members of an organization in some roles who are told of what is of a workspace, or of none, and want to be told of such an event. */
 export async function peopleToTell(
   sql: Queryable,
   orgId: string,
@@ -123,7 +123,7 @@ export async function peopleToTell(
 const isWanted = (sql: Queryable, event: string) =>
   sql`not exists (select from mail_preference where member_id = member.id and muted && ${["*", event]})`;
 
-/** The active member whose key it is, and whether that one wants to be told of such an event; undefined for a key of the organisation. */
+/** The active member whose key it is, and whether that one wants to be told of such an event; undefined for a key of the organization. */
 export async function ownerOfKey(
   sql: Queryable,
   keyId: string,
@@ -135,7 +135,7 @@ export async function ownerOfKey(
   return row;
 }
 
-/** The active member of an organisation to whom an address belongs. */
+/** The active member of an organization to whom an address belongs. */
 export async function memberAt(sql: Queryable, orgId: string, email: string): Promise<string | undefined> {
   const [row] = await sql<{ id: string }[]>`
     select id from member where org_id = ${orgId} and lower(email) = lower(${email}) and status = 'active' order by id limit 1`;
@@ -148,7 +148,7 @@ export async function mutedOf(sql: Queryable, memberId: string): Promise<string[
   return row?.muted ?? [];
 }
 
-/** Mutes these events for a member, and no others. Answers whether that changed anything. */
+/** Mutes these events for a member, and no others. Reports whether that changed anything. */
 export async function mute(
   tx: Tx,
   of: { orgId: string; memberId: string },
@@ -162,7 +162,7 @@ export async function mute(
   return count > 0;
 }
 
-/** What a mail about something calls it: the organisation, a key, a workspace, an offering's model, a job's key. */
+/** What a mail about something calls it: the organization, a key, a workspace, an offering's model, a job's key. */
 export async function namesFor(
   sql: Queryable,
   orgId: string,

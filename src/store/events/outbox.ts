@@ -49,9 +49,9 @@ interface Carried {
 }
 
 /**
- * Hands the oldest unsent events to `carry`, each organisation's in order, and notes them as sent once it resolves; when it rejects
+ * Hands the oldest unsent events to `carry`, each organization's in order, and notes them as sent once it resolves; when it rejects
  * they stay as they are, and are handed out again, though some may have been told. An event waits while a transaction is open that may
- * have an earlier one of its organisation. One caller at a time among all that use the database: nothing is carried while another is
+ * have an earlier one of its organization. One caller at a time among all that use the database: nothing is carried while another is
  * at it.
  */
 export function carryEvents(
@@ -79,7 +79,7 @@ export function carryEvents(
 /** How long events are kept after they were told, or where nobody is told. */
 export const EVENT_DAYS = 7;
 
-/** The events of an organisation behind a position, in order; fewer than there are only where `heldBack`: a transaction is open that may have an earlier one. */
+/** The events of an organization behind a position, in order; fewer than there are only where `heldBack`: a transaction is open that may have an earlier one. */
 export async function eventsAfter(
   sql: Sql,
   orgId: string,
@@ -93,26 +93,26 @@ export async function eventsAfter(
   return { events, heldBack: more !== undefined };
 }
 
-/** The position behind which the next event of an organisation will be; undefined while a transaction is open that may have an earlier one. */
+/** The position behind which the next event of an organization will be; undefined while a transaction is open that may have an earlier one. */
 export async function outboxEnd(sql: Sql, orgId: string): Promise<number | undefined> {
   const [row] = await sql<{ last: number | null }[]>`select outbox_end(${orgId}) as last`;
   return row?.last ?? undefined;
 }
 
-/** The position before the events of an organisation since a moment in unix seconds, as far as they are kept. */
+/** The position before the events of an organization since a moment in unix seconds, as far as they are kept. */
 export async function positionBefore(sql: Sql, orgId: string, since: number): Promise<number> {
   const [row] = await sql<{ position: number }[]>`
     select coalesce(max(position), 0) as position from outbox where org_id = ${orgId} and created < ${new Date(since * 1000)}`;
   return row?.position ?? 0;
 }
 
-/** Forgets events that were sent more than `days` days ago; answers how many. */
+/** Deletes events that were sent more than `days` days ago; returns how many. */
 export async function pruneEvents(sql: Sql, days: number): Promise<number> {
   const { count } = await sql`delete from outbox where sent_at < now() - make_interval(days => ${days})`;
   return count;
 }
 
-/** Forgets events that were not relayed in `days` days, for a gateway without a relay; answers how many. */
+/** Deletes events that were not relayed in `days` days, for a gateway without a relay; returns how many. */
 export async function pruneUnsent(sql: Sql, days: number): Promise<number> {
   const { count } =
     await sql`delete from outbox where sent_at is null and created < now() - make_interval(days => ${days})`;

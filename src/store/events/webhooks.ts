@@ -11,7 +11,7 @@ export interface WebhookRecord {
   url: string;
   events: string[];
   description: string;
-  /** Only events of this workspace are sent; undefined: all of the organisation's. */
+  /** Only events of this workspace are sent; undefined: all of the organization's. */
   workspaceId: string | undefined;
   enabled: boolean;
   /** Sealed. */
@@ -47,7 +47,7 @@ export interface ClaimedDelivery {
   hook: WebhookRecord;
 }
 
-/** Webhooks that an organisation may have. */
+/** Webhooks that an organization may have. */
 const MOST = 50;
 /** How long a sender has for one try before another may think it dead. */
 const CLAIM_S = 60;
@@ -80,7 +80,7 @@ const hookOf = (row: HookRow): WebhookRecord => ({
   created: unixSeconds(row.created),
 });
 
-/** Registers a webhook. Refuses with `too_many` beyond 50 of an organisation. */
+/** Registers a webhook. Refuses with `too_many` beyond 50 of an organization. */
 export async function createWebhook(
   tx: Tx,
   hook: Pick<WebhookRecord, "id" | "orgId" | "url" | "events" | "description" | "workspaceId" | "enabled" | "secret">,
@@ -96,13 +96,13 @@ export async function createWebhook(
   return hookOf(row!);
 }
 
-/** The webhooks of an organisation, oldest first. */
+/** The webhooks of an organization, oldest first. */
 export async function listWebhooks(sql: Queryable, orgId: string): Promise<WebhookRecord[]> {
   const rows = await sql<HookRow[]>`select * from webhook where org_id = ${orgId} order by created, id`;
   return rows.map(hookOf);
 }
 
-/** A webhook of an organisation. */
+/** A webhook of an organization. */
 export async function findWebhook(sql: Queryable, orgId: string, id: string): Promise<WebhookRecord | undefined> {
   const [row] = await sql<HookRow[]>`select * from webhook where id = ${id} and org_id = ${orgId}`;
   return row && hookOf(row);
@@ -138,7 +138,7 @@ export async function rotateSecret(
   return row && hookOf(row);
 }
 
-/** Forgets a webhook with its deliveries; answers whether there was one. */
+/** Deletes a webhook with its deliveries; reports whether there was one. */
 export async function deleteWebhook(tx: Tx, orgId: string, id: string): Promise<boolean> {
   const { count } = await tx`delete from webhook where id = ${id} and org_id = ${orgId}`;
   return count > 0;
@@ -179,7 +179,7 @@ export async function addDelivery(
   return deliveryOf(row!);
 }
 
-/** Sends an event of an earlier delivery once more. */
+/** Sends an event of an earlier delivery again. */
 export async function redeliver(
   sql: Queryable,
   hookId: string,
@@ -243,7 +243,7 @@ const MOST_VISITED = 500;
 
 /**
  * Notes what was taken, and claims deliveries whose time has come: of each webhook that is visited a few, those under way counted, and of all
- * these the longest due. Of each webhook only the first that wait are read. What a sender claimed and never told of again is claimed anew.
+ * these the longest due. Of each webhook only the first that wait are read. What a sender claimed and never told of again is claimed again.
  */
 export async function claimDeliveries(sql: Queryable, { taken, limit, busy, after }: Round): Promise<Claims> {
   const ids = taken.map(({ delivery }) => delivery.id);
@@ -457,7 +457,7 @@ export interface DeliveryFailure {
 }
 
 /**
- * Notes that a try failed. Answers for how many days the webhook has failed without a break; undefined where the try is not the last one any
+ * Notes that a try failed. Returns for how many days the webhook has failed without a break; undefined where the try is not the last one any
  * more: its claim ended, another sender has the delivery, and nothing is noted.
  */
 export async function noteFailed(
@@ -481,7 +481,7 @@ export async function noteFailed(
   return row?.days;
 }
 
-/** Disables a webhook and gives up what is on its way to it; answers whether that changed anything. */
+/** Disables a webhook and gives up what is on its way to it; reports whether that changed anything. */
 export async function disableWebhook(tx: Tx, id: string): Promise<boolean> {
   const { count } = await tx`update webhook set enabled = false where id = ${id} and enabled`;
   if (count > 0) {
@@ -492,7 +492,7 @@ export async function disableWebhook(tx: Tx, id: string): Promise<boolean> {
   return count > 0;
 }
 
-/** Forgets deliveries that ended more than `days` days ago; answers how many. */
+/** Deletes deliveries that ended more than `days` days ago; returns how many. */
 export async function pruneDeliveries(sql: Queryable, days: number): Promise<number> {
   const { count } = await sql`
     delete from webhook_delivery where state <> 'pending' and created < now() - make_interval(days => ${days})`;

@@ -84,7 +84,7 @@ export interface LogFilter {
   limit: number;
 }
 
-/** Calls of an organisation, newest first. Names of requests are in the order of their making. */
+/** Calls of an organization, newest first. Names of requests are in the order of their making. */
 export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Promise<CallLog[]> {
   const { workspaceId, since, cursor, limit } = filter;
   const rows = await sql<CallRow[]>`
@@ -146,7 +146,7 @@ interface ActFilter extends Pick<LogFilter, "requestId" | "workspaceId" | "since
   id?: string | undefined;
 }
 
-/** Acts of administration of an organisation, or of the keys of one of its workspaces, newest first. */
+/** Acts of administration of an organization, or of the keys of one of its workspaces, newest first. */
 export async function listActs(
   sql: Sql,
   orgId: string,
@@ -170,8 +170,8 @@ export async function listActs(
 const STRIPPED = 5_000;
 
 /**
- * Forgets what calls that are older than their organisation keeps logs for said beside what they cost: sessions, attempts, the caller's
- * words. An organisation that was deleted keeps none. What was deducted for them stays. Answers how many were stripped.
+ * Deletes what calls that are older than their organization keeps logs for said beside what they cost: sessions, attempts, the caller's
+ * words. An organization that was deleted keeps none. What was deducted for them stays. Returns how many were stripped.
  */
 export async function forgetLogs(sql: Queryable): Promise<number> {
   for (let all = 0; ; ) {
@@ -213,7 +213,7 @@ export async function findDigest(sql: Queryable, id: string): Promise<object | u
   return row?.digest;
 }
 
-/** Forgets digests that no log can name any more; answers how many. */
+/** Deletes digests that no log can name any more; returns how many. */
 export async function pruneDigests(sql: Queryable): Promise<number> {
   const { count } = await sql`
     delete from plan_digest

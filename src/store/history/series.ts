@@ -48,7 +48,7 @@ export async function addUpSeries(sql: Sql): Promise<void> {
   }
 }
 
-/** The steps of an organisation's series in which there was a call, the earliest first. All that is on record is in them. */
+/** The steps of an organization's series in which there was a call, the earliest first. All that is on record is in them. */
 export async function readSeries(sql: Sql, orgId: string, query: SeriesQuery): Promise<SeriesRow[]> {
   const { since, until, stepS, by, limit, model, provider, keyId, workspaceId, robotId, contract } = query;
   const isByHour = stepS % 3600 === 0;
@@ -92,7 +92,7 @@ export async function readSeries(sql: Sql, orgId: string, query: SeriesQuery): P
     from figure left join top using (name) group by top.name, at order by at`;
 }
 
-/** Forgets what is kept no longer at `now`, in unix milliseconds, and names of robots with the logs that they came from; answers how many rows. */
+/** Deletes what is kept no longer at `now`, in unix milliseconds, and names of robots with the logs that they came from; returns how many rows. */
 export async function pruneSeries(sql: Queryable, now: number): Promise<number> {
   const minute = Math.floor(now / 60_000 - MINUTES_KEPT_S / 60);
   const minutes = await sql`delete from series_minute where minute < ${minute}`;
@@ -167,7 +167,7 @@ const HOURS_OPEN = 2;
 const DAYS = 30;
 
 /**
- * Makes the hours and the uptimes anew from the minutes up to `minute`. One caller at a time among all replicas; answers
+ * Makes the hours and the uptimes again from the minutes up to `minute`. One caller at a time among all replicas; returns
  * false while another is at it.
  */
 export function rollUp(sql: Sql, minute: number): Promise<boolean> {
@@ -270,7 +270,7 @@ const MINUTES_KEPT = 2 * 24 * 60;
 /** Two days more than the longest window. */
 const HOURS_KEPT = 32 * 24;
 
-/** Forgets what no window reaches any more at `minute`; answers how many rows. */
+/** Deletes what no window reaches any more at `minute`; returns how many rows. */
 export async function pruneRollups(sql: Sql, minute: number): Promise<number> {
   const minutes = await sql`delete from offering_minute where minute < ${minute - MINUTES_KEPT}`;
   const hours = await sql`delete from offering_hour where hour < ${Math.floor(minute / 60) - HOURS_KEPT}`;

@@ -16,7 +16,7 @@ export interface UsageRow {
   wakeUpMicro: number;
   hedgeCostMicro: number | null;
   simulated: boolean;
-  /** Served with the organisation's own key at the provider. */
+  /** Served with the organization's own key at the provider. */
   byok: boolean;
   /** `unmetered`: dispatched by a gateway that died; not charged. */
   status: "settled" | "unmetered";
@@ -41,7 +41,7 @@ interface UsageDatabaseRow extends Omit<UsageRow, "created"> {
   created: Date;
 }
 
-/** The requests of an organisation that were charged or can't be, the newest first, from before the request `cursor`. */
+/** The requests of an organization that were charged or can't be, the newest first, from before the request `cursor`. */
 export async function listUsage(
   sql: Sql,
   orgId: string,
@@ -71,7 +71,7 @@ function selected(sql: Sql, orgId: string, filter: UsageFilter) {
 
 const usageOf = (row: UsageDatabaseRow): UsageRow => ({ ...row, created: unixSeconds(row.created) });
 
-/** How many requests an organisation was charged for, and how much in all; without a filter none of them is read. */
+/** How many requests an organization was charged for, and how much in all; without a filter none of them is read. */
 export async function usageTotals(
   sql: Sql,
   orgId: string,
@@ -89,7 +89,7 @@ export async function usageTotals(
   return { requests: row?.requests ?? 0, costMicro: row?.cost ?? 0 };
 }
 
-/** What calls with an organisation's own provider keys were charged, in all or by one key. Where there never was such a key, nothing is read. */
+/** What calls with an organization's own provider keys were charged, in all or by one key. Where there never was such a key, nothing is read. */
 export async function ownKeySpending(sql: Sql, orgId: string, keyId?: string): Promise<number> {
   const [row] = await sql<{ micro: number }[]>`
     select coalesce(sum(cost_micro), 0) as micro from request
@@ -127,7 +127,7 @@ interface MarginQuery {
   secondOf(hardware: string): number;
 }
 
-/** Lines by organisation and by model, the largest revenue first, and one for all of it. */
+/** Lines by organization and by model, the largest revenue first, and one for all of it. */
 interface MarginReport {
   organisations: MarginRow[];
   models: MarginRow[];

@@ -1,4 +1,4 @@
-/** What an export of an organisation has, and where it is written. */
+/** What an export of an organization has, and where it is written. */
 import { type Queryable, type Sql, tx } from "../database/tx.ts";
 import type { JobsOf } from "./jobs.ts";
 
@@ -11,12 +11,12 @@ export interface ExportFile {
   readonly times?: readonly string[];
   /** Columns of JSON that is kept as text. */
   readonly texts?: readonly string[];
-  /** Which rows, where not by the column `org_id`: an expression of SQL in which `$1` is the organisation. */
+  /** Which rows, where not by the column `org_id`: an expression of SQL in which `$1` is the organization. */
   readonly where?: string;
   readonly order: string;
 }
 
-/** Everything of an organisation, in the order in which it is written. */
+/** Everything of an organization, in the order in which it is written. */
 export const EXPORT_FILES: readonly ExportFile[] = [
   {
     file: "organisation.jsonl",
@@ -445,7 +445,7 @@ export async function eachPart(
   });
 }
 
-/** Begins a file anew: what a worker that died wrote of it goes. */
+/** Begins a file again: what a worker that died wrote of it goes. */
 export async function clearParts(sql: Queryable, jobId: string, item: number): Promise<void> {
   await sql`delete from export_part where job_id = ${jobId} and item = ${item}`;
 }
@@ -467,7 +467,7 @@ export async function findPart(sql: Queryable, jobId: string, item: number, part
   return row?.lines;
 }
 
-/** The export of an organisation that has not ended; two that are asked for at one time wait for each other here. */
+/** The export of an organization that has not ended; two that are asked for at one time wait for each other here. */
 export async function openExport(sql: Queryable, { orgId }: JobsOf): Promise<string | undefined> {
   await sql`select from org where id = ${orgId} for update`;
   const [row] = await sql<{ id: string }[]>`

@@ -43,7 +43,7 @@ export interface JobRecord {
   kind: JobKind;
   orgId: string;
   keyId: string;
-  /** The workspace of the key that asked for it; undefined: the organisation's own. */
+  /** The workspace of the key that asked for it; undefined: the organization's own. */
   workspaceId: string | undefined;
   /** What its caller sent and got is sealed under a key of its own. */
   sealed: boolean;
@@ -69,7 +69,7 @@ export interface HeldJob extends JobRecord {
   epoch: number;
 }
 
-/** What a job is made from. */
+/** The fields of a new job. */
 export interface NewJob {
   kind: JobKind;
   orgId: string;
@@ -99,13 +99,13 @@ export interface JobIdempotency {
   readonly otherHashes?: readonly Buffer[] | undefined;
 }
 
-/** Whose jobs: those of an organisation, or of one of its workspaces alone. A key's principal is one. */
+/** Whose jobs: those of an organization, or of one of its workspaces alone. A key's principal is one. */
 export interface JobsOf {
   readonly orgId: string;
   readonly workspaceId: string | undefined;
 }
 
-/** The jobs of an organisation, or of a workspace, as a predicate. */
+/** The jobs of an organization, or of a workspace, as a predicate. */
 export const ofThese = (sql: Queryable, { orgId, workspaceId }: JobsOf) =>
   sql`job.org_id = ${orgId} ${workspaceId === undefined ? sql`` : sql`and job.workspace_id = ${workspaceId}`}`;
 
@@ -249,7 +249,7 @@ const counted = (sql: Queryable) => sql`
     from (select state, count(*) as n, sum(cost_micro) as cost from job_item where job_id = job.id group by state) as by_state
   ) as parts`;
 
-/** A job of an organisation, or of a workspace. */
+/** A job of an organization, or of a workspace. */
 export async function findJob(
   sql: Queryable,
   whose: JobsOf,
@@ -261,7 +261,7 @@ export async function findJob(
   return row && jobOf(row);
 }
 
-/** The jobs of an organisation, or of a workspace, newest first, from after `cursor` (a job's id) on. */
+/** The jobs of an organization, or of a workspace, newest first, from after `cursor` (a job's id) on. */
 export async function listJobs(
   sql: Queryable,
   whose: JobsOf,
@@ -276,8 +276,8 @@ export async function listJobs(
 }
 
 /**
- * Calls a job off: one that no worker holds ends at once where something of it is left to do, one that runs is told of by notification. Answers what it was before;
- * undefined where there is none.
+ * Calls a job off: one that no worker holds ends at once where something of it is left to do, one that runs is told of by notification. Returns what it was before;
+ * undefined if there is none.
  */
 export async function cancelJob(
   tx: Tx,
@@ -302,14 +302,14 @@ export async function cancelJob(
   return "cancelled";
 }
 
-/** The workspace of a job; undefined where it is the organisation's own. */
+/** The workspace of a job; undefined where it is the organization's own. */
 export async function workspaceOf(sql: Queryable, jobId: string): Promise<string | undefined> {
   const [row] = await sql<{ workspace: string | null }[]>`
     select workspace_id as workspace from job where id = ${jobId}`;
   return row?.workspace ?? undefined;
 }
 
-/** Ends the parts that have not begun, or that a dead worker left; answers how many. */
+/** Ends the parts that have not begun, or that a dead worker left; returns how many. */
 async function dropItems(tx: Tx, jobId: string): Promise<number> {
   const { count } =
     await tx`update job_item set state = 'cancelled', rank = 9 where job_id = ${jobId} and state in ('queued', 'running')`;
@@ -322,14 +322,14 @@ const waits = (sql: Queryable, kinds: readonly JobKind[]) => sql`
   and (ready_at is null or ready_at <= now() or cancelled_at is not null or expires < now())
   and (not outside or cancelled_at is not null or expires < now())`;
 
-/** How many jobs of an organisation are under way. */
+/** How many jobs of an organization are under way. */
 const underWay = (sql: Queryable, orgId: ReturnType<Queryable>) => sql`
   (select count(*) from job as other where other.org_id = ${orgId} and other.rank < 9 and other.lease_until > now())`;
 
 /**
- * Takes the job that is next, of the kinds given: of the highest priority, of the organisation that has the fewest jobs under way, of those
+ * Takes the job that is next, of the kinds given: of the highest priority, of the organization that has the fewest jobs under way, of those
  * the one that was given a worker longest ago, its oldest. A job whose worker was not heard of for a lease is taken over. Of the
- * organisations in `full`, only what is over is taken. For a message only one that has a message: otherwise its own job would lack one.
+ * organizations in `full`, only what is over is taken. For a message only one that has a message: otherwise its own job would lack one.
  * Undefined when nothing waits.
  */
 export async function takeJob(
@@ -355,7 +355,7 @@ export async function takeJob(
   return row && jobOf(row);
 }
 
-/** Whether a job of another organisation waits that has fewer under way than the one of this job: it would be next. */
+/** Whether a job of another organization waits that has fewer under way than the one of this job: it would be next. */
 export async function othersWait(
   sql: Sql,
   { orgId }: Pick<HeldJob, "orgId">,
@@ -427,7 +427,7 @@ export interface QueuedJob {
   readonly turn: string;
 }
 
-/** Notes, of jobs that wait and of which NATS has no message, that it has one for so many seconds. Answers them, the next first. */
+/** Notes, of jobs that wait and of which NATS has no message, that it has one for so many seconds. Returns them, the next first. */
 export async function queueJobs(
   sql: Queryable,
   { kinds, limit, forS }: { kinds: readonly JobKind[]; limit: number; forS: number },
@@ -479,7 +479,7 @@ export async function findJobKey(sql: Queryable, jobId: string): Promise<Buffer 
   return row?.wrapped;
 }
 
-/** Forgets the key of a job, and the answers that were kept for its parts should one run again. */
+/** Deletes the key of a job, and the answers that were kept for its parts should one run again. */
 export async function forgetJobKey(sql: Queryable, { id, orgId, total }: JobRecord): Promise<void> {
   await sql`
     with forgotten as (delete from job_key where id = ${id})
@@ -487,13 +487,13 @@ export async function forgetJobKey(sql: Queryable, { id, orgId, total }: JobReco
     where org_id = ${orgId} and key in (select ${`${id}.`}::text || index from generate_series(0, ${total}::int - 1) as index)`;
 }
 
-/** Forgets the keys of jobs whose time is over; answers how many. */
+/** Deletes the keys of jobs whose time is over; returns how many. */
 export async function pruneJobKeys(sql: Sql): Promise<number> {
   const { count } = await sql`delete from job_key where until < now()`;
   return count;
 }
 
-/** Forgets jobs that ended more than `days` days ago; answers how many. */
+/** Deletes jobs that ended more than `days` days ago; returns how many. */
 export async function pruneJobs(sql: Sql, days: number): Promise<number> {
   const { count } = await sql`delete from job where rank = 9 and finished < now() - make_interval(days => ${days})`;
   return count;
@@ -586,7 +586,7 @@ export interface Turn {
 }
 
 /**
- * Writes down what became of parts of a held job, and takes others, in one statement that makes the lease longer; answers those that it took,
+ * Writes down what became of parts of a held job, and takes others, in one statement that makes the lease longer; returns those that it took,
  * in order. Throws `Fenced` for who doesn't hold the job: nothing of it is kept.
  */
 export async function turn(
@@ -635,7 +635,7 @@ export async function outcomeOf(tx: Tx, id: string): Promise<{ cancelled: boolea
   return outcome ?? { cancelled: false, dropped: false, ran: false };
 }
 
-// Jobs that a runner outside works on: taken, kept and given up like any other, by the organisation's own keys.
+// Jobs that a runner outside works on: taken, kept and given up like any other, by the organization's own keys.
 
 /** What a runner asks for. */
 export interface OutsideAsk extends JobsOf {
@@ -649,7 +649,7 @@ export interface OutsideAsk extends JobsOf {
   readonly leaseS: number;
 }
 
-/** Gives a runner the evaluation of its organisation, or of its workspace, that has waited longest; undefined when none waits. */
+/** Gives a runner the evaluation of its organization, or of its workspace, that has waited longest; undefined when none waits. */
 export async function takeOutside(sql: Sql, ask: OutsideAsk): Promise<JobHold | undefined> {
   const { keyId, name, scenarios, leaseS } = ask;
   const [taken] = await sql<JobHold[]>`
@@ -664,7 +664,7 @@ export async function takeOutside(sql: Sql, ask: OutsideAsk): Promise<JobHold | 
   return taken;
 }
 
-/** Marks a part of a held job as begun, unless it has ended; answers whether it's the caller's to end. */
+/** Marks a part of a held job as begun, unless it has ended; reports whether it's the caller's to end. */
 export async function beginItem(tx: Tx, hold: JobHold, index: number): Promise<boolean> {
   await renew(tx, hold);
   const { count } = await tx`

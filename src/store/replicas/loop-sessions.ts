@@ -4,7 +4,7 @@ import type { Queryable, Sql, Tx } from "../database/tx.ts";
 /** The last chunk of a session that was charged. */
 interface LastChunk {
   step: number;
-  /** Binary `limber.v1.LoopChunk`; sealed where the organisation retains no data. */
+  /** Binary `limber.v1.LoopChunk`; sealed where the organization retains no data. */
   chunk: Uint8Array;
   sealed: boolean;
   /** How long ago the stream ended, in milliseconds. */
@@ -27,7 +27,7 @@ export const loopSessionContext = (session: string): string => JSON.stringify(["
 const LIFE = "15 minutes";
 
 /**
- * Gives a session to a stream, and tells the replica that carries the one before; answers what is known of that. The stream goes on in the
+ * Gives a session to a stream, and tells the replica that carries the one before; returns what is known of that. The stream goes on in the
  * episode of the one before where it names none.
  */
 export async function takeLoopSession(
@@ -89,7 +89,7 @@ export async function endLoopSession(
     where session = ${session} and (stream = ${stream} or (ended is null and episode = ${episode}))`;
 }
 
-/** Forgets sessions that nobody can resume any more: what has not ended for a month died with its replica. */
+/** Deletes sessions that nobody can resume any more: what has not ended for a month died with its replica. */
 export async function pruneLoopSessions(sql: Sql): Promise<void> {
   await sql`
     delete from loop_session where created < now() - interval '1 hour'
@@ -169,7 +169,7 @@ export async function putPins(tx: Tx, pins: readonly PinRecord[]): Promise<PinRe
   return before.map(pinOf);
 }
 
-/** Forgets the pins of sessions that were last heard of before `atMs`; answers how many. */
+/** Deletes the pins of sessions that were last heard of before `atMs`; returns how many. */
 export async function prunePins(sql: Queryable, atMs: number): Promise<number> {
   const { count } = await sql`delete from session_pin where at < ${atMs}`;
   return count;

@@ -190,7 +190,7 @@ export async function releaseServer(
     where server = ${server} and epoch = ${epoch}`;
 }
 
-/** Forgets servers that were not leased for a day. */
+/** Deletes servers that were not leased for a day. */
 export async function pruneServerLeases(sql: Queryable): Promise<void> {
   await sql`delete from server_lease where until < now() - interval '1 day'`;
 }
@@ -254,7 +254,7 @@ export async function takeRelayMessages(sql: Queryable, replica: string, limit: 
     ) select to_replica, from_replica, line, provider, kind, budget_ms, body from taken order by id`;
 }
 
-/** Forgets streams of replicas that are gone, and what was said to them. */
+/** Deletes streams of replicas that are gone, and what was said to them. */
 export async function pruneOutboundConnections(sql: Queryable): Promise<void> {
   await sql`delete from outbound_connection where alive_until < now() - interval '1 minute'`;
   await sql`delete from relay_message where sent_at < now() - interval '10 minutes'`;

@@ -1,4 +1,4 @@
--- Organisations, their settings, workspaces, keys and presets.
+-- Organizations, their settings, workspaces, keys and presets.
 --
 -- Replicas keep what they read of these tables in memory. A trigger notifies all of them when a change commits.
 
@@ -10,7 +10,7 @@ create table org (
   created timestamptz not null default now()
 );
 
--- What an organisation sets for all its calls. No row: the defaults of `store/account/settings.ts`; null: the default of that field.
+-- What an organization sets for all its calls. No row: the defaults of `store/account/settings.ts`; null: the default of that field.
 create table org_settings (
   org_id text primary key references org,
   retention_days integer check (retention_days between 0 and 3650),
@@ -36,11 +36,11 @@ create table workspace (
   id text primary key,
   org_id text not null references org,
   name text not null,
-  -- The word that stands for it in its organisation.
+  -- The word that stands for it in its organization.
   slug text not null,
   budget_micro bigint check (budget_micro >= 0),
   budget_interval text check (budget_interval in ('daily', 'weekly', 'monthly', 'lifetime')),
-  -- The organisation's settings that differ here, by their names on the wire.
+  -- The organization's settings that differ here, by their names on the wire.
   settings jsonb not null default '{}',
   created timestamptz not null default now(),
   deleted_at timestamptz,
@@ -138,7 +138,7 @@ create index key_of_org on key (org_id, created);
 create index key_of_workspace on key (workspace_id) where workspace_id is not null;
 create index key_of_parent on key (parent_id) where parent_id is not null;
 create index key_of_user on key (user_id) where user_id is not null;
--- A member acts by one key in each workspace, and by one in the whole organisation.
+-- A member acts by one key in each workspace, and by one in the whole organization.
 create unique index key_of_signed_in on key (user_id, coalesce(workspace_id, '')) where kind = 'member' and revoked_at is null;
 create index key_of_client on key (client_id) where client_id is not null;
 create index key_by_end on key (expires_at) where expires_at is not null;
@@ -158,7 +158,7 @@ create function is_key_or_descendant(p_key text, p_of text) returns boolean lang
   select p_key = p_of or exists (select from key_ancestors(p_key) where id = p_of)
 $$;
 
--- The payload is the key, or the organisation where all its keys are meant.
+-- The payload is the key, or the organization where all its keys are meant.
 create function notify_key_changed() returns trigger language plpgsql as $$
 begin
   perform pg_notify('key_changed', coalesce(new.id, old.id));
@@ -171,7 +171,7 @@ create trigger key_changed after insert or update or delete on key
 create trigger key_changed after update of status on org
   for each row execute function notify_key_changed();
 
--- Replicas keep the settings of the organisation and the workspace with each key, so their change is notified as a change of keys is.
+-- Replicas keep the settings of the organization and the workspace with each key, so their change is notified as a change of keys is.
 create function notify_settings_changed() returns trigger language plpgsql as $$
 begin
   perform pg_notify('key_changed', coalesce(new.org_id, old.org_id));
@@ -184,7 +184,7 @@ create trigger settings_changed after insert or update or delete on org_settings
 create trigger settings_changed after update or delete on workspace
   for each row execute function notify_settings_changed();
 
--- A budget that changes calls idle credit of the organisation back, so that nothing that was leased before is spent against the new one.
+-- A budget that changes calls idle credit of the organization back, so that nothing that was leased before is spent against the new one.
 create function notify_budget_changed() returns trigger language plpgsql as $$
 begin
   perform pg_notify('lease_wanted', new.org_id || ' ');

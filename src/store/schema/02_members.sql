@@ -1,4 +1,4 @@
--- The people of an organisation, the groups that an identity provider pushes (SCIM, RFC 7643), and OAuth applications.
+-- The people of an organization, the groups that an identity provider pushes (SCIM, RFC 7643), and OAuth applications.
 
 -- A member is also what an identity provider calls a user.
 create table member (
@@ -64,7 +64,7 @@ create table mail_preference (
   updated timestamptz not null default now()
 );
 
--- An issuer of OpenID Connect that signs an organisation's people in.
+-- An issuer of OpenID Connect that signs an organization's people in.
 create table issuer (
   id text primary key,
   org_id text not null references org,
@@ -83,7 +83,7 @@ create table issuer (
   unique (org_id, name)
 );
 
--- E-mail domains that the operator found to be an organisation's.
+-- E-mail domains that the operator found to be an organization's.
 create table email_domain (
   domain text primary key check (domain = lower(domain)),
   org_id text not null references org,
@@ -245,7 +245,7 @@ $$;
 -- Applications that ask members for consent.
 create table oauth_client (
   id text primary key,
-  -- The organisation that registered it; null for one that registered itself (RFC 7591), to which members of any organisation may consent.
+  -- The organization that registered it; null for one that registered itself (RFC 7591), to which members of any organization may consent.
   org_id text references org,
   name text not null,
   redirect_uris text[] not null,
@@ -260,7 +260,7 @@ create table oauth_client (
 create index oauth_client_of_org on oauth_client (org_id, id);
 create index oauth_client_of_nobody on oauth_client (created) where org_id is null;
 
--- Authorisation codes. A code is not stored: `hash` is its SHA-256.
+-- Authorization codes. A code is not stored: `hash` is its SHA-256.
 create table oauth_code (
   hash bytea primary key,
   client_id text not null references oauth_client on delete cascade,

@@ -1,6 +1,6 @@
 -- What can be asked for (models), who runs it (providers) and where (offerings), and how offerings do.
 --
--- A change of a provider, a model or an offering makes every replica plan anew: what changes often stands in tables of its own.
+-- A change of a provider, a model or an offering makes every replica plan again: what changes often stands in tables of its own.
 
 create table provider (
   id text primary key,
@@ -11,7 +11,7 @@ create table provider (
   homepage text,
   regions text[] not null default '{}',
   retains_frames boolean not null default true,
-  -- What the operator says of it, why, and when. Community supply serves those who ask for it, rejected supply its own organisation alone.
+  -- What the operator says of it, why, and when. Community supply serves those who ask for it, rejected supply its own organization alone.
   standing text not null default 'community' check (standing in ('community', 'verified', 'rejected')),
   standing_note text not null default '',
   reviewed_at timestamptz,
@@ -34,7 +34,7 @@ $$;
 
 create trigger provider_cap after insert on provider referencing new table as made for each statement execute function provider_cap();
 
--- Whose an owner's name is, the part of a model's slug before the slash: the organisation whose offering was the first to pass under it, or the
+-- Whose an owner's name is, the part of a model's slug before the slash: the organization whose offering was the first to pass under it, or the
 -- one that the operator gave it to. Names of the catalog are nobody's until the operator gives them.
 create table model_owner (
   owner text primary key,
@@ -73,7 +73,7 @@ create table model (
   -- When its end was announced, and when it ends.
   deprecated_at timestamptz,
   sunset_at timestamptz,
-  -- The organisation that declared it where the catalog does not have it: it is public while an offering of it has passed its probe.
+  -- The organization that declared it where the catalog does not have it: it is public while an offering of it has passed its probe.
   declared_by text references org,
   created timestamptz not null default now(),
   check ((deprecated_at is null) = (sunset_at is null))
@@ -178,7 +178,7 @@ create table probe_progress (
   at timestamptz not null default now()
 );
 
--- Bring your own key: organisations' own keys at providers, sealed. Replicas keep them in memory, sealed as they are here.
+-- Bring your own key: organizations' own keys at providers, sealed. Replicas keep them in memory, sealed as they are here.
 create table credential (
   id text primary key,
   org_id text not null references org,
@@ -186,7 +186,7 @@ create table credential (
   -- The provider that had this name when the key was stored: the key is sent to no other. Null: to none.
   provider_id text references provider,
   label text not null default '',
-  -- Sealed by the vault, bound to organisation, provider, id and version.
+  -- Sealed by the vault, bound to organization, provider, id and version.
   sealed bytea not null,
   fingerprint text not null,
   -- Counts how often it was stored, so that an older one that is put back does not open.

@@ -1,12 +1,12 @@
 -- Money. Every amount is in integer micro-dollars (`…_micro`).
 --
--- The ledger has double entry and is append-only: a row moves an amount between two accounts of one organisation, so that every row sums to
+-- The ledger has double entry and is append-only: a row moves an amount between two accounts of one organization, so that every row sums to
 -- zero by itself. Accounts are `granted` (the world outside), `available`, `spent`, and one for each lease, named as the lease is.
 --
 -- Locks are taken in one order everywhere, so that transactions never wait for each other in a ring: the leaser, accounts by name, its leases.
 -- No transaction locks two leasers.
 
--- The cached balance of an organisation. What it has spent is: granted - available - (what its leases hold).
+-- The cached balance of an organization. What it has spent is: granted - available - (what its leases hold).
 create table account (
   org_id text primary key references org,
   granted_micro bigint not null default 0 check (granted_micro >= 0),
@@ -55,7 +55,7 @@ begin
 end
 $$;
 
--- A note is no part of the account: that of a deleted organisation is taken out.
+-- A note is no part of the account: that of a deleted organization is taken out.
 create trigger transfer_append_only
   before update of cause, kind, org_id, debit, credit, amount_micro, grant_key, created or delete or truncate on transfer
   for each statement execute function refuse_change();
@@ -251,7 +251,7 @@ create table intent (
 
 alter table intent alter column promised set storage external;
 
--- What leases of an organisation hold.
+-- What leases of an organization hold.
 create function held_of(p_org text) returns bigint language sql stable as $$
   select coalesce(sum(amount_micro - spent_micro), 0)::bigint from lease where org_id = p_org
 $$;
@@ -387,7 +387,7 @@ $$;
 
 -- WHAT A LEASER DOES, each in one statement
 
--- Opens a leaser for a replica; answers its id.
+-- Opens a leaser for a replica; returns its id.
 create function leaser_open(p_replica text, p_life interval) returns text language plpgsql as $$
 declare
   mine text;
@@ -401,7 +401,7 @@ begin
 end
 $$;
 
--- Fences a leaser that is dead (with `p_force`, any), records its open intents as unmetered requests, and returns what its leases hold. Answers
+-- Fences a leaser that is dead (with `p_force`, any), records its open intents as unmetered requests, and returns what its leases hold. Returns
 -- how many intents that were; null when the leaser lives or was fenced before.
 create function leaser_recover(p_leaser text, p_force boolean) returns integer language plpgsql as $$
 declare
@@ -560,7 +560,7 @@ end
 $$;
 
 -- Takes credit into a lease: as much as is wanted while there is plenty, down to what is needed as it runs out. Beyond the calls that wait now
--- (`p_asked`) it is never more than an eighth of what is there, so that replicas share what is left. Answers what was granted, or what was short.
+-- (`p_asked`) it is never more than an eighth of what is there, so that replicas share what is left. Returns what was granted, or what was short.
 create function lease_take(
   p_leaser text, p_entry text, p_lease text, p_org text, p_key text, p_day date,
   p_need bigint, p_asked bigint, p_want bigint
@@ -630,7 +630,7 @@ begin
 end
 $$;
 
--- Asks the other leasers for what is idle in their leases of an organisation, or of one key of it and of its descendants. Answers how many
+-- Asks the other leasers for what is idle in their leases of an organization, or of one key of it and of its descendants. Returns how many
 -- leases were asked.
 create function lease_recall(p_leaser text, p_org text, p_key text) returns integer language plpgsql as $$
 declare
@@ -650,7 +650,7 @@ end
 $$;
 
 -- Commits one batch of a leaser: returns and takes of credit, intents, settlements, the answers of idempotent calls, events, and leases that end,
--- in this order. Answers null when there is nothing to say, else {fenced} or {takes, recalled, kinds}.
+-- in this order. Returns null when there is nothing to say, else {fenced} or {takes, recalled, kinds}.
 --
 -- Batches are numbered upwards, not one by one: most batches of intents alone are one row of `intent` and don't come here (see
 -- `INTENTS_ALONE` in `store/billing/ledger.ts`). A batch that was committed before is not applied again: its takes are read back. An intent that
@@ -658,7 +658,7 @@ $$;
 --
 -- `p_more` has what few batches have: {moves, claims, losers, events}. `p_kinds` has 14 fields, as `request_kinds` takes them, for each kind whose id the
 -- leaser doesn't know; the answer has their ids. Of the requests there is one array for each column: a kind's id (or -n for the nth of
--- `p_kinds`), the place of the payer, and so on; texts are divided by the unit separator, and empty is null; `p_sessions` and `p_robots` are null where no request has one. A payer is an organisation and its
+-- `p_kinds`), the place of the payer, and so on; texts are divided by the unit separator, and empty is null; `p_sessions` and `p_robots` are null where no request has one. A payer is an organization and its
 -- lease (null where nothing was held), with what it pays and for how many settled requests.
 --
 -- What is slow here was measured: columns are unnested side by side because a table of them was first written down whole; leases are found by

@@ -33,7 +33,7 @@ create table payment (
 create unique index payment_idempotency on payment (org_id, idempotency_key) where idempotency_key is not null;
 create index payment_of_org on payment (org_id, id);
 create index payment_pending on payment (expires_at) where status = 'pending';
--- An organisation is charged for one automatic payment at a time, by whichever replica.
+-- An organization is charged for one automatic payment at a time, by whichever replica.
 create unique index payment_one_automatic on payment (org_id) where automatic and status = 'pending';
 
 -- When credit is bought without anybody asking. No row: never.
@@ -69,7 +69,7 @@ create table auto_topup (
   ))
 );
 
--- What the processor still has of organisations that were deleted: a stored payment method, or a page on which one may be given until it ends.
+-- What the processor still has of organizations that were deleted: a stored payment method, or a page on which one may be given until it ends.
 create table method_to_forget (
   id bigint generated always as identity primary key,
   method_id text unique,
@@ -155,7 +155,7 @@ create trigger account_owed before update on account
 
 -- COMMITMENTS
 
--- What an organisation promised to spend each month; nothing when it is zero.
+-- What an organization promised to spend each month; nothing when it is zero.
 create table commitment (
   org_id text primary key references org,
   min_micro bigint not null check (min_micro >= 0),
@@ -195,7 +195,7 @@ create trigger commitment_month_only_paid before update or delete on commitment_
 create trigger commitment_month_stays before truncate on commitment_month
   for each statement execute function refuse_change();
 
--- What an organisation was charged for calls on the days from `p_from` until before `p_to`.
+-- What an organization was charged for calls on the days from `p_from` until before `p_to`.
 create function used_between(p_org text, p_from date, p_to date) returns bigint language sql stable as $$
   select (
     (select coalesce(sum(taken_micro), 0) from key_day where org_id = p_org and day >= p_from and day < p_to)
@@ -211,8 +211,8 @@ create function commitment_of(p_min bigint, p_starts date, p_month date) returns
   end
 $$;
 
--- Closes the months of an organisation that were over on `p_today`, each once on whichever replica comes first, and charges what is due as far as
--- the balance goes. A month with calls that still run waits for them. Answers how many were closed.
+-- Closes the months of an organization that were over on `p_today`, each once on whichever replica comes first, and charges what is due as far as
+-- the balance goes. A month with calls that still run waits for them. Returns how many were closed.
 create function commitment_close(p_org text, p_today date) returns integer language plpgsql as $$
 declare
   c commitment;

@@ -17,7 +17,7 @@ create table idempotency (
   leaser_id text not null,
   method text not null,
   response bytea,
-  -- The response is sealed under a data key of its own, which is forgotten with the row: the organisation retains no data.
+  -- The response is sealed under a data key of its own, which is forgotten with the row: the organization retains no data.
   sealed boolean not null default false,
   -- When the first call arrived.
   created timestamptz not null default now(),
@@ -45,7 +45,7 @@ create unlogged table rate_slot (
 ) with (fillfactor = 50);
 
 -- Serves what one replica asks for all its keys, in the order of their ids. `tokens` may be negative: returned. `calls` and `streams` are how many
--- the replica wants to be able to run in all. Answers what each got, and how many tokens are left.
+-- the replica wants to be able to run in all. Returns what each got, and how many tokens are left.
 create function rate_take(p_replica text, p_life interval, p_asks json) returns table (
   id text, granted double precision, remaining double precision, calls integer, streams integer
 ) language plpgsql as $$
@@ -85,7 +85,7 @@ begin
 end
 $$;
 
--- Forgets buckets that are full again, and slots of dead replicas.
+-- Deletes buckets that are full again, and slots of dead replicas.
 create function rate_prune() returns void language sql as $$
   delete from rate_slot where alive_until < clock_timestamp();
   delete from rate_bucket where filled_at < clock_timestamp() - interval '1 day';
@@ -93,7 +93,7 @@ $$;
 
 -- The checkpoint and provider that a session is pinned to.
 create table session_pin (
-  -- SHA-256 of organisation and session, so that no text of the caller is kept.
+  -- SHA-256 of organization and session, so that no text of the caller is kept.
   session bytea primary key,
   model text not null,
   provider text not null,
@@ -106,7 +106,7 @@ create index session_pin_by_age on session_pin (at);
 -- Where control loops of a session ended: the last chunk that was charged, so that a caller that resumes the session and asks for it again gets
 -- it without paying. Rows are of use as long as a pin lives.
 create table loop_session (
-  -- Names the session among those of all organisations (see `inference/sessions.ts`).
+  -- Names the session among those of all organizations (see `inference/sessions.ts`).
   session text primary key,
   -- The stream that has the session, or had it last.
   stream text not null,
@@ -150,7 +150,7 @@ create table robot_stop (
   id text primary key,
   org_id text not null references org,
   -- The workspace by whose key the stop was ordered: it covers keys of that workspace alone, and they may release it. Null: ordered for the
-  -- organisation.
+  -- organization.
   workspace_id text,
   scope text not null check (scope in ('robot', 'session', 'key', 'workspace', 'org')),
   subject text not null,
@@ -178,13 +178,13 @@ create trigger robots_stopped after insert or update on robot_stop
 create table robot_arming (
   id text primary key,
   org_id text not null references org,
-  -- The workspace of the key that armed it, and of the robot then; null: the organisation's.
+  -- The workspace of the key that armed it, and of the robot then; null: the organization's.
   workspace_id text,
   robot_id text not null,
   -- The agent: a key, or an application.
   key_id text,
   client_id text,
-  -- The workspace of the agent's key; null where it is the organisation's, or an application's.
+  -- The workspace of the agent's key; null where it is the organization's, or an application's.
   agent_workspace_id text,
   models text[] not null,
   -- ProtoJSON of SafetyBounds.
@@ -286,10 +286,10 @@ $$;
 create trigger relay_message_sent after insert on relay_message referencing new table as sent
   for each statement execute function notify_relay_message();
 
--- Robots that organisations have written down. Calls may name others.
+-- Robots that organizations have written down. Calls may name others.
 create table robot (
   org_id text not null references org,
-  -- The workspace that it is of; empty: the organisation's own.
+  -- The workspace that it is of; empty: the organization's own.
   workspace_id text not null default '',
   -- The name that calls give.
   id text not null,

@@ -5,7 +5,7 @@ create table job (
   id text primary key,
   kind text not null check (kind in ('batch', 'evaluation', 'verification', 'export')),
   org_id text not null,
-  -- The workspace of the key that asked for it; null: the organisation's own.
+  -- The workspace of the key that asked for it; null: the organization's own.
   workspace_id text,
   -- The key that the work is done and paid with.
   key_id text not null,
@@ -23,7 +23,7 @@ create table job (
   total integer not null,
   -- What the caller sent and got is sealed: in `request` and `result` the member `sealed`, in its items all columns that hold any of it.
   sealed boolean not null default false,
-  -- A runner of the organisation works on it, not a worker of the gateway.
+  -- A runner of the organization works on it, not a worker of the gateway.
   outside boolean not null default false,
   -- Set once: what has not begun never begins.
   cancelled_at timestamptz,
@@ -69,7 +69,7 @@ create trigger job_cap after insert on job referencing new table as made for eac
 create index job_by_org on job (org_id, created desc, id desc);
 create index job_by_workspace on job (workspace_id, created desc, id desc) where workspace_id is not null;
 create index job_open on job (priority desc, created) where rank < 9;
--- When an organisation was last given a worker: of those that have as many jobs under way, the one that waited longest is next.
+-- When an organization was last given a worker: of those that have as many jobs under way, the one that waited longest is next.
 create index job_by_org_taken on job (org_id, taken);
 
 -- The parts of a job: requests of a batch, episodes of an evaluation.

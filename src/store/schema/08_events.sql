@@ -12,7 +12,7 @@ create table outbox (
 );
 
 create index outbox_unsent on outbox (position) where sent_at is null;
--- For those who watch the events of an organisation.
+-- For those who watch the events of an organization.
 create index outbox_of_org on outbox (org_id, position);
 
 -- Which transaction wrote them: one notification, however many it wrote. Those who listen hear of all in the order of their commits.
@@ -26,8 +26,8 @@ $$;
 create trigger outbox_filled after insert on outbox
   for each statement execute function notify_outbox();
 
--- Events of one organisation are relayed in the order of their positions, though overlapping transactions commit in any order. A transaction that
--- writes an event first takes a shared lock for its organisation, which lasts as long as the transaction, and only then a position.
+-- Events of one organization are relayed in the order of their positions, though overlapping transactions commit in any order. A transaction that
+-- writes an event first takes a shared lock for its organization, which lasts as long as the transaction, and only then a position.
 create function outbox_lock_key(org text) returns integer language sql immutable as $$ select hashtext(coalesce(org, '')) $$;
 
 create function outbox_take_position() returns trigger language plpgsql as $$
@@ -39,7 +39,7 @@ end $$;
 
 create trigger outbox_takes_position before insert on outbox for each row execute function outbox_take_position();
 
--- The oldest unsent events whose organisation has no earlier one in a transaction that is still open. For everything up to `last` the lock was
+-- The oldest unsent events whose organization has no earlier one in a transaction that is still open. For everything up to `last` the lock was
 -- taken before `last` was read: a transaction without the lock has ended by then, so that the last statement sees what it wrote.
 create function outbox_next(most integer) returns setof outbox language plpgsql as $$
 declare
@@ -55,7 +55,7 @@ begin
     order by position limit most;
 end $$;
 
--- Whether a transaction is open that may write an event of an organisation with a position that was taken before.
+-- Whether a transaction is open that may write an event of an organization with a position that was taken before.
 create function outbox_is_open(p_org text) returns boolean language sql volatile as $$
   select exists (
     select from pg_locks
@@ -63,7 +63,7 @@ create function outbox_is_open(p_org text) returns boolean language sql volatile
       and database = (select oid from pg_database where datname = current_database()))
 $$;
 
--- The last position behind which all events of an organisation are still to come; null while a transaction is open that may have an earlier one.
+-- The last position behind which all events of an organization are still to come; null while a transaction is open that may have an earlier one.
 create function outbox_end(p_org text) returns bigint language plpgsql as $$
 declare
   last bigint := (select case when is_called then last_value else 0 end from outbox_position_seq);
@@ -71,7 +71,7 @@ begin
   return case when outbox_is_open(p_org) then null else last end;
 end $$;
 
--- The events of an organisation behind a position, in order; none while a transaction is open that may have an earlier one, by the reasoning of
+-- The events of an organization behind a position, in order; none while a transaction is open that may have an earlier one, by the reasoning of
 -- `outbox_next`.
 create function outbox_after(p_org text, p_after bigint, most integer) returns setof outbox language plpgsql as $$
 declare
@@ -85,7 +85,7 @@ begin
 end $$;
 
 -- The workspace that an event message names: its field 5, which stands before what happened, as fields are written by their numbers. The message
--- alone says it, however the event came into the outbox; null where there is none.
+-- alone says it, however the event came into the outbox; null if there is none.
 create function event_workspace(payload bytea) returns text language plpgsql immutable strict as $$
 declare
   place integer := 0;
@@ -127,7 +127,7 @@ end $$;
 create table webhook (
   id text primary key,
   org_id text not null,
-  -- It gets the events whose cause belongs to this workspace, and no other; null: all of the organisation.
+  -- It gets the events whose cause belongs to this workspace, and no other; null: all of the organization.
   workspace_id text,
   url text not null,
   -- Names of events; `*` for all except those that must be named.
@@ -173,7 +173,7 @@ create index webhook_delivery_due on webhook_delivery (due) where state = 'pendi
 create index webhook_delivery_pending on webhook_delivery (hook_id, due, position) where state = 'pending';
 create index webhook_delivery_by_hook on webhook_delivery (hook_id, position desc);
 
--- An event goes to the webhooks of its organisation that are of no workspace or of its own.
+-- An event goes to the webhooks of its organization that are of no workspace or of its own.
 create function fan_out_to_webhooks() returns trigger language plpgsql as $$
 begin
   insert into webhook_delivery (hook_id, event_id, event, payload)
@@ -197,7 +197,7 @@ create table work_stream (
 
 -- TARGETS OF SPANS
 
--- Where organisations want spans of their calls. `revision` grows with every change that its owner makes; the result of sending is noted
+-- Where organizations want spans of their calls. `revision` grows with every change that its owner makes; the result of sending is noted
 -- without it.
 create table broadcast_target (
   id text primary key,

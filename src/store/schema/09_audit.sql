@@ -1,4 +1,4 @@
--- Who did what: one row for each administrative act, in a chain of hashes for each organisation. A row's hash covers its own record and the
+-- Who did what: one row for each administrative act, in a chain of hashes for each organization. A row's hash covers its own record and the
 -- hash before it, so that no row can be changed or removed unnoticed; the head of the chain says where it ends.
 
 create table audit (
@@ -23,7 +23,7 @@ create table audit (
 create trigger audit_append_only before update or truncate on audit
   for each statement execute function refuse_change();
 
--- The log of a deleted organisation goes as a whole, by `audit_forget` alone.
+-- The log of a deleted organization goes as a whole, by `audit_forget` alone.
 create function audit_row_stays() returns trigger language plpgsql as $$
 begin
   if current_setting('limber.forgotten_org', true) = old.org_id then
@@ -70,7 +70,7 @@ create function audit_hash(a audit) returns bytea language sql stable as $$
   select sha256(a.previous || convert_to(audit_record(a), 'UTF8'))
 $$;
 
--- Appends a row to the chain of an organisation, in the caller's transaction; acts on one organisation wait for each other.
+-- Appends a row to the chain of an organization, in the caller's transaction; acts on one organization wait for each other.
 create function audit_append(
   p_org text, p_id text, p_actor text, p_action text, p_subject text, p_details jsonb, p_request text, p_at timestamptz
 ) returns void language plpgsql as $$
@@ -87,7 +87,7 @@ begin
 end
 $$;
 
--- Forgets the log of an organisation that was deleted in this transaction; answers how many records it had, and the hash of the last in hex,
+-- Deletes the log of an organization that was deleted in this transaction; returns how many records it had, and the hash of the last in hex,
 -- which whoever exported the log can compare. What is appended from then on begins a new chain.
 create function audit_forget(p_org text) returns table (records bigint, hash text) language plpgsql as $$
 begin
@@ -102,7 +102,7 @@ begin
 end
 $$;
 
--- What is wrong with the chain of one organisation, or of all where it is null. Empty when nothing was changed, removed or inserted.
+-- What is wrong with the chain of one organization, or of all where it is null. Empty when nothing was changed, removed or inserted.
 create function audit_faults(p_org text) returns table (org_id text, seq bigint, fault text) language sql stable as $$
   with chain as (
     select a.org_id, a.seq, a.previous, a.hash, audit_hash(a) as computed,

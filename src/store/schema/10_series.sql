@@ -70,7 +70,7 @@ create function series_bucket(ms double precision) returns integer language sql 
   select least(99, floor(ln(greatest(ms, 0.1) / 0.1) / ln(1.2::double precision)))::integer
 $$;
 
--- What the calls of a span of time came to, of one organisation or of all.
+-- What the calls of a span of time came to, of one organization or of all.
 create function series_between(p_from timestamptz, p_to timestamptz, p_org text) returns table (
   org_id text, minute integer, key_id text, contract text, model text, provider text, robot text,
   calls bigint, failed bigint, cost_micro bigint, parts jsonb
@@ -141,7 +141,7 @@ create function series_put(p_from timestamptz, p_to timestamptz) returns void la
 $$;
 
 -- Adds up what is over: until the beginning of the oldest transaction that is still open, since what that writes is of the moment at which it
--- began, and no more than ten minutes at one time. Nothing is added twice, and nothing is missed. Answers whether there may be more; nothing is
+-- began, and no more than ten minutes at one time. Nothing is added twice, and nothing is missed. Reports whether there may be more; nothing is
 -- done while another replica is at it.
 create function series_add_up() returns boolean language plpgsql as $$
 declare

@@ -5,7 +5,7 @@ import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
 
-/** An organisation that runs models. */
+/** An organization that runs models. */
 export interface ProviderRecord {
   id: string;
   orgId: string;
@@ -48,7 +48,7 @@ export interface ModelRecord {
   /** Since when it is announced that it will go, and when it goes, in unix seconds; never written with the rest. */
   deprecatedAt?: number | undefined;
   sunsetAt?: number | undefined;
-  /** The organisation that declared it, where the catalog does not have it. */
+  /** The organization that declared it, where the catalog does not have it. */
   declaredBy?: string | undefined;
 }
 
@@ -123,7 +123,7 @@ export interface OfferingRecord extends OfferingDeclaration {
   providerRegions: string[];
   retainsFrames: boolean;
   standing: ProviderStanding;
-  /** Its organisation owns the name of its model's owner. */
+  /** Its organization owns the name of its model's owner. */
   ownsName: boolean;
   /** The keys of the owner of its model's name, as PEM, where it declares a checkpoint; else null. */
   makerKeys: string[] | null;
@@ -163,7 +163,7 @@ export const providerOf = (row: ProviderRow): ProviderRecord => ({
   created: unixSeconds(row.created),
 });
 
-/** What a provider is made from. */
+/** The fields of a new provider. */
 type NewProvider = Omit<ProviderRecord, "id" | "standing" | "standingNote" | "reviewedAt" | "created">;
 
 /** Registers a provider. Refuses with `already_exists` when the name is taken. */
@@ -184,13 +184,13 @@ export async function findProvider(sql: Queryable, name: string): Promise<Provid
   return row && providerOf(row);
 }
 
-/** The names of an organisation's providers. */
+/** The names of an organization's providers. */
 export async function namesOfProviders(sql: Queryable, orgId: string): Promise<string[]> {
   const rows = await sql<{ name: string }[]>`select name from provider where org_id = ${orgId}`;
   return rows.map(({ name }) => name);
 }
 
-/** Says what the operator says of a provider; undefined where there is none. */
+/** Says what the operator says of a provider; undefined if there is none. */
 export async function reviewProvider(
   tx: Tx,
   name: string,
@@ -204,7 +204,7 @@ export async function reviewProvider(
 /** The part of a model's slug that is its owner's. */
 const ownerOf = (slug: string): string => slug.split("/", 1)[0]!;
 
-/** Gives a model's owner's name to an organisation whose offering of it passed, where it is nobody's and not of the catalog. */
+/** Gives a model's owner's name to an organization whose offering of it passed, where it is nobody's and not of the catalog. */
 export async function claimOwner(tx: Tx, slug: string, orgId: string): Promise<void> {
   const owner = ownerOf(slug);
   await tx`
@@ -213,7 +213,7 @@ export async function claimOwner(tx: Tx, slug: string, orgId: string): Promise<v
     on conflict (owner) do nothing`;
 }
 
-/** Gives an owner's name to an organisation, also where another one had it, or to nobody; answers who had it. */
+/** Gives an owner's name to an organization, also where another one had it, or to nobody; returns who had it. */
 export async function setOwner(tx: Tx, owner: string, orgId: string | undefined): Promise<string | undefined> {
   const [before] = await tx<{ orgId: string }[]>`select org_id from model_owner where owner = ${owner} for update`;
   // The keys of who had it sign nothing for who has it now.
@@ -375,7 +375,7 @@ export const offerings = (sql: Queryable) => sql`
     left join model_owner on model_owner.owner = split_part(offering.model, '/', 1) and model_owner.org_id = offering.org_id`;
 
 /**
- * Moves an offering to a status, with a probe's report if there is one, provided that it is in one of `from`. Answers the
+ * Moves an offering to a status, with a probe's report if there is one, provided that it is in one of `from`. Returns the
  * offering, or undefined when it wasn't there in such a status.
  */
 export async function setOfferingStatus(
@@ -395,7 +395,7 @@ const jsonOf = (value: object): Parameters<Queryable["json"]>[0] => JSON.parse(J
 
 // The life of providers and offerings: lists, changes, probes by schedule, withdrawal.
 
-/** Providers of an organisation by name, after the name `after`. */
+/** Providers of an organization by name, after the name `after`. */
 export async function listProviders(
   sql: Queryable,
   { orgId, after, limit }: { orgId: string; after: string; limit: number },
@@ -421,7 +421,7 @@ export async function updateProvider(sql: Queryable, id: string, changes: Provid
 
 /** Which offerings to list. */
 interface OfferingQuery {
-  /** Those of this organisation; of all when undefined. */
+  /** Those of this organization; of all when undefined. */
   orgId: string | undefined;
   /** And what everybody may call. */
   andPublic: boolean;
@@ -462,7 +462,7 @@ export async function updateCostBasis(sql: Queryable, id: string, changes: CostB
   return offeringOf(row!);
 }
 
-/** Deletes an offering for good where it is in one of `from`. Answers whether it was. */
+/** Deletes an offering for good where it is in one of `from`. Reports whether it was. */
 export async function deleteOffering(sql: Queryable, id: string, from: readonly OfferingStatus[]): Promise<boolean> {
   const { count } = await sql`delete from offering where id = ${id} and status in ${sql([...from])}`;
   return count > 0;
@@ -535,7 +535,7 @@ export async function progressOf(sql: Queryable, id: string): Promise<object | u
   return row?.report;
 }
 
-/** Forgets what a probe had found so far: it has ended. */
+/** Deletes what a probe had found so far: it has ended. */
 export async function endProgress(sql: Queryable, id: string): Promise<void> {
   await sql`delete from probe_progress where offering_id = ${id}`;
 }
@@ -553,7 +553,7 @@ export async function takeProbe(sql: Sql, leaseS: number): Promise<OfferingRecor
   return row && offeringOf(row);
 }
 
-/** Notes that an offering had no time for a probe. Answers how many in a row, while no call was answered in the last `servedWithinMin` minutes. */
+/** Notes that an offering had no time for a probe. Returns how many in a row, while no call was answered in the last `servedWithinMin` minutes. */
 export async function noteBusyProbe(sql: Queryable, id: string, servedWithinMin: number): Promise<number> {
   const [row] = await sql<{ probeBusy: number }[]>`
     update offering set probe_busy = case when exists (
@@ -599,7 +599,7 @@ export async function fillOffering(
   return count === 0 ? undefined : findOffering(sql, id);
 }
 
-/** Fills what is said of a model, where nothing is, the catalog has no entry of it, and no other organisation ever offered it. */
+/** Fills what is said of a model, where nothing is, the catalog has no entry of it, and no other organization ever offered it. */
 export async function fillModel(
   sql: Queryable,
   { model, orgId }: Pick<OfferingRecord, "model" | "orgId">,
@@ -630,7 +630,7 @@ type MakerKeyRow = Omit<MakerKeyRecord, "created"> & { created: Date };
 
 const recordOf = (row: MakerKeyRow): MakerKeyRecord => ({ ...row, created: unixSeconds(row.created) });
 
-/** The organisation that owns a name; undefined where nobody does. With `lock` it owns it until the transaction ends. */
+/** The organization that owns a name; undefined where nobody does. With `lock` it owns it until the transaction ends. */
 export async function ownerOrg(sql: Queryable, owner: string, { lock = false } = {}): Promise<string | undefined> {
   const [row] = await sql<{ orgId: string }[]>`
     select org_id from model_owner where owner = ${owner} ${lock ? sql`for update` : sql``}`;
@@ -650,7 +650,7 @@ export async function addMakerKey(tx: Tx, key: Omit<MakerKeyRecord, "id" | "crea
   return recordOf(row!);
 }
 
-/** Takes a key away; false where there is none of this id. */
+/** Takes a key away; false if there is none of this id. */
 export async function deleteMakerKey(tx: Tx, owner: string, id: string): Promise<boolean> {
   return (await tx`delete from maker_key where owner = ${owner} and id = ${id}`).count > 0;
 }

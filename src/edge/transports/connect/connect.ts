@@ -62,7 +62,7 @@ interface ConnectOptions {
   readonly closing: AbortSignal;
   /** Called with the path of each RPC whose callers stream, when Fastify is ready. */
   readonly endless: (path: string) => void;
-  /** Answers a request whose head names no host. */
+  /** Returns a request whose head names no host. */
   readonly unreadable: (request: FastifyRequest, reply: FastifyReply) => void;
 }
 

@@ -137,7 +137,7 @@ class Gr00tPeer {
   #owner = UNKNOWN;
   readonly #robot = newId("req");
   #held: HeldBytes;
-  /** Forgets that a half-sent message is waited for; undefined where none is. */
+  /** Deletes that a half-sent message is waited for; undefined where none is. */
   #forgetMessage: (() => void) | undefined;
 
   constructor(options: Gr00tOptions, socket: Socket) {

@@ -107,7 +107,7 @@ const ID_MARK = `req_${"0".repeat(26)}`;
 
 const DETAILS = "grpc-status-details-bin";
 
-/** Answers a call that is refused for overload. Nothing of it is read. */
+/** Returns a call that is refused for overload. Nothing of it is read. */
 function refuseOverload(call: CallStream, advice: Advice): void {
   const requestId = newId("req");
   let made = overloadTrailers.get(advice);

@@ -178,7 +178,7 @@ interface EventPushOptions<T> {
   readonly signal: Signal;
   /** Begins the answer. */
   begin(): EventWriter;
-  /** Answers a stream that has ended without an item before it was begun; begun and ended at once where it is absent. */
+  /** Returns a stream that has ended without an item before it was begun; begun and ended at once where it is absent. */
   nothing?: (() => void) | undefined;
   eventOf(item: T): ServerEvent;
   /** The event that says why there is nothing more. */

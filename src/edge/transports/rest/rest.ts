@@ -124,7 +124,7 @@ function serveOtherVerbs(fastify: FastifyInstance, url: string, taken: readonly 
   });
 }
 
-/** Answers with a refusal, by a convention or the gateway's own; `headers` are names and values in turn. */
+/** Returns with a refusal, by a convention or the gateway's own; `headers` are names and values in turn. */
 export function refuseRequest(
   response: HttpResponse,
   refusal: Refusal,
@@ -161,7 +161,7 @@ function refuseOverloaded(response: HttpResponse, advice: Advice, dialect: Diale
   response.answer(503, `${lines[0]}${requestId}${lines[1]}`, Buffer.from(`${body[0]}${requestId}${body[1]}`, "latin1"));
 }
 
-/** Answers; `headers` are names and values in turn. */
+/** Returns; `headers` are names and values in turn. */
 export function send(
   response: HttpResponse,
   status: number,
@@ -182,7 +182,7 @@ const linesOf = (body: Buffer, requestId: string, type: string): string =>
 
 const VERSION_LINE = `x-api-version: ${API_VERSION}\r\n`;
 
-/** Answers of these have no body, not even an empty one. */
+/** Returns of these have no body, not even an empty one. */
 const BODILESS = new Set([204, 304]);
 
 const headersOf = (requestId: string): string[] => ["x-request-id", requestId, "x-api-version", API_VERSION];
@@ -226,7 +226,7 @@ export class RestTransport implements WholeRequestHandler {
     this.begin(route, NO_PARAMETERS, request, response);
   }
 
-  /** Answers one request, or refuses it for overload before anything is made for it; `parameters` are those of its path. */
+  /** Returns one request, or refuses it for overload before anything is made for it; `parameters` are those of its path. */
   begin(route: RestRoute, parameters: Parameters, request: HttpRequest, response: HttpResponse): void {
     const { overload } = this.#options.gate;
     const { authorization } = request.headers;
@@ -245,7 +245,7 @@ export class RestTransport implements WholeRequestHandler {
     if (isHeld && isWhole(response)) response.hold();
   }
 
-  /** Answers one request, and resolves when the call is over. Never rejects. */
+  /** Returns one request, and resolves when the call is over. Never rejects. */
   async answer(route: RestRoute, parameters: Parameters, request: HttpRequest, response: HttpResponse): Promise<void> {
     const exchange = new HttpExchange(route, parameters, request, response, this.#options.memory);
     const { call } = exchange;
@@ -353,7 +353,7 @@ export class RestTransport implements WholeRequestHandler {
 const NO_PARAMETERS: Parameters = {};
 const NO_BODY = Buffer.alloc(0);
 
-/** Answers a call with its refusal. */
+/** Returns a call with its refusal. */
 function refuseCall(exchange: HttpExchange, refusal: Refusal): void {
   const { route, response, context, admission } = exchange;
   const about = { headers: admission?.headers ?? [], dialect: route.dialect };
@@ -374,12 +374,12 @@ function plainOf({ method, answer }: RestRoute, message: Message): unknown {
   return value === undefined ? null : encoder.encodeField(answer.localName, value);
 }
 
-/** Answers with a message of a GET. What is listed may be long, and is written in slices. */
+/** Returns with a message of a GET. What is listed may be long, and is written in slices. */
 async function answerList(exchange: HttpExchange, admission: Admission, message: Message): Promise<void> {
   answerJson(exchange, admission, await inSlices(writingJson(exchange.route.method.output, message)));
 }
 
-/** Answers with a message in the form of the route's dialect. */
+/** Returns with a message in the form of the route's dialect. */
 function answerByDialect(exchange: HttpExchange, admission: Admission, message: Message): void {
   const { route, request, response, context } = exchange;
   const { method, answer, dialect } = route;
