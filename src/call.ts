@@ -189,7 +189,7 @@ export const lineOf = ({ keyId, ancestors = [] }: Pick<KeyPrincipal, "keyId" | "
 /** The caller's key, for the services that only a key may call. */
 export function keyOf(call: Call): KeyPrincipal {
   if (call.principal.kind !== "key")
-    throw new Error("this RPC is declared with ACCESS_KEY, and the gate lets no one else in");
+    throw new Error("this RPC requires ACCESS_KEY, so its principal must be a key");
   return call.principal;
 }
 

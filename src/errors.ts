@@ -1,4 +1,4 @@
-/** How the gateway says no: one class, one table of reasons read from the schema. */
+/** Refusals: the error class of rejected calls, and the table of reasons read from the schema. */
 import { getOption } from "@bufbuild/protobuf";
 import {
   type ErrorType,
@@ -16,23 +16,23 @@ export { Reason };
 /** A field of `ErrorDetails` in plain form; the edge turns it into the message. */
 export type RefusalDetails = { [K in keyof Omit<ErrorDetails, "$typeName" | "$unknown">]?: ErrorDetails[K] };
 
-/** What else a refusal may say. */
+/** Optional parts of a refusal. */
 export interface RefusalExtras {
   /** Path of the field at fault. */
   param?: string;
   /** Seconds to wait before a retry. */
   retryAfter?: number;
-  /** What had been tried. */
+  /** The attempts made before the refusal. */
   route?: Route;
-  /** What a stream that broke off had delivered, and was charged. */
+  /** What an interrupted stream had delivered and was charged for. */
   usage?: PredictUsage;
-  /** Headers that its answer has on every transport, name and value in turn. */
+  /** Response headers on every transport, alternating names and values. */
   headers?: readonly string[];
   /** For the log only; never shown to the caller. */
   cause?: unknown;
 }
 
-/** A call that the gateway answers with no. Everything else that is thrown is a bug. */
+/** A call that the gateway rejects. Any other thrown error is a bug. */
 export class Refusal extends Error {
   readonly reason: Reason;
   readonly details: RefusalDetails;
@@ -60,7 +60,7 @@ export class Refusal extends Error {
   }
 }
 
-/** Makes the refusal to throw: `throw refuse(Reason.NOT_FOUND, "there is no key of this name")`. The text is for the caller. */
+/** Makes the refusal to throw: `throw refuse(Reason.NOT_FOUND, "key not found")`. The text is for the caller. */
 export function refuse(
   reason: Reason,
   text: string,
@@ -110,5 +110,5 @@ export function factsOf(reason: Reason): ReasonFacts {
 /** Any thrown thing as a refusal: a bug becomes `internal_error`, which says nothing but the request's id. */
 export function asRefusal(thrown: unknown): Refusal {
   if (thrown instanceof Refusal) return thrown;
-  return refuse(Reason.INTERNAL_ERROR, "the gateway failed; the request id finds it in the log", {}, { cause: thrown });
+  return refuse(Reason.INTERNAL_ERROR, "internal error; include the request id when you report it", {}, { cause: thrown });
 }

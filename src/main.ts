@@ -146,11 +146,11 @@ const linesOf = (gateway: Gateway): string[] => [
 function renewCertificate(gateway: Gateway): void {
   try {
     const { tls } = readConfig();
-    if (tls === undefined) throw new ConfigError(["TLS_CERT is not set any more"]);
+    if (tls === undefined) throw new ConfigError(["TLS_CERT is no longer set"]);
     gateway.renew(tls);
-    console.error("limber: the certificate was read again");
+    console.error("limber: the certificate was reloaded");
   } catch (thrown) {
-    console.error(`limber: the certificate was not read again: ${thrown instanceof Error ? thrown.message : thrown}`);
+    console.error(`limber: the certificate was not reloaded: ${thrown instanceof Error ? thrown.message : thrown}`);
   }
 }
 

@@ -16,8 +16,8 @@ export class VaultError extends Error {
   constructor(fault: VaultFault) {
     super(
       fault === "changed"
-        ? "the sealed bytes were changed, or belong elsewhere"
-        : "it was sealed under a key that is not loaded",
+        ? "the sealed bytes were changed or belong to another record"
+        : "the master key that sealed it is not loaded",
     );
     this.name = "VaultError";
     this.fault = fault;

@@ -74,7 +74,7 @@ class Pending<T> {
     const answer = new Promise<T>((resolve) => this.#waiting.set(id, resolve));
     send(id);
     try {
-      return await inTime(answer, { ms, late: () => new Error("the other process does not answer") });
+      return await inTime(answer, { ms, late: () => new Error("the other process did not respond in time") });
     } finally {
       this.#waiting.delete(id);
     }
@@ -131,7 +131,7 @@ export class WorkerLink implements ClusterMember {
 
   async metrics(): Promise<string> {
     const text = await this.#scrapes.ask(2 * MEASURE_MS, (id) => this.#send({ kind: "scrape", id }));
-    if (text === undefined) throw new Error("the metrics of all processes could not be gathered");
+    if (text === undefined) throw new Error("the metrics of all processes could not be collected");
     return text;
   }
 
@@ -190,7 +190,7 @@ class Child {
     this.ready.catch(() => undefined);
     this.ended = new Promise((ended) =>
       worker.once("exit", (code, signal) => {
-        reject(new Error("it ended before it was ready"));
+        reject(new Error("the process exited before it was ready"));
         ended(signal ?? code);
       }),
     );
@@ -309,8 +309,8 @@ export class Primary implements ClusterMember {
   }
 
   unready(): string | undefined {
-    if (this.#isEnding) return "the gateway is closing";
-    return this.#ready === 0 ? "no process serves calls yet" : undefined;
+    if (this.#isEnding) return "the gateway is shutting down";
+    return this.#ready === 0 ? "no process is ready yet" : undefined;
   }
 
   warnings(): string[] {
@@ -416,7 +416,7 @@ export class Primary implements ClusterMember {
       child.silentMs += spanMs;
       if (child.silentMs < (child.isReady ? HUNG_MS : HUNG_AT_START_MS)) continue;
       child.fate = "hung";
-      this.#log.error({ process: child.index, pid: child.worker.process.pid }, "a process hangs and is killed");
+      this.#log.error({ process: child.index, pid: child.worker.process.pid }, "killing a process that hangs");
       child.kill();
       child.silentMs = 0;
     }
@@ -448,7 +448,7 @@ export class Primary implements ClusterMember {
         () => false,
       );
       if (!isReady) {
-        this.#log.error({ process: index }, "the new process did not start: the others stay as they are");
+        this.#log.error({ process: index }, "the new process did not start; the running processes are kept");
         return;
       }
       this.#restarts.inc({ reason: "replaced" });

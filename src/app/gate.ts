@@ -54,7 +54,7 @@ export class LateGate implements Gate {
   #gate: Gate | undefined;
   #refusal = refuse(
     Reason.NOT_READY,
-    "the gateway is starting and waits for its database; call again",
+    "the gateway is starting and its database is not ready; retry later",
     {},
     { retryAfter: 1 },
   );

@@ -87,7 +87,7 @@ async function open(config: Config, closers: Closers, member: ClusterMember | un
     return await openBehind(context, load, port);
   } catch (thrown) {
     if (port === undefined || !isDamaged(thrown)) throw thrown;
-    const mend = "restore a backup and restart; until then the process answers health and refuses every other call";
+    const mend = "restore a backup and restart; until then the process serves only the health check";
     log.error({ err: thrown }, `the store is damaged: ${thrown.message}; ${mend}`);
     port.gate.refuse(unready(Reason.STATE_UNLOADED, "state unloaded: the gateway's store is damaged"));
     const { url, otherUrls, gr00tPort, operationsPort, renew } = port.transports;
@@ -113,7 +113,7 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
   const events = openEvents(context, storage, outward);
   const { scenarios, refused: refusedPacks } = await loadScenarios(config.scenarioPacks);
   const packWarnings = refusedPacks.map(
-    ({ name, faults }) => `the scenario pack ${name} is not run: ${faults.join("; ")}`,
+    ({ name, faults }) => `scenario pack ${name} is skipped: ${faults.join("; ")}`,
   );
   for (const warning of packWarnings) log.warn(warning);
   const supply = openSupply({ ...storage, ...context, outward, scenarios });
@@ -139,7 +139,7 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
     seals: new JobSeals(sql, vault),
     url: port?.transports.url,
     unready() {
-      if (phase.isDraining) return unready(Reason.NOT_READY, "the gateway is closing");
+      if (phase.isDraining) return unready(Reason.NOT_READY, "the gateway is shutting down");
       const others = member?.unready();
       if (others !== undefined) return unready(Reason.NOT_READY, others);
       if (!supply.loader.loaded) return unready(Reason.STATE_UNLOADED, "state unloaded: supply can't be read");
@@ -158,7 +158,7 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
   supply.loader.follow(notifications);
   await supply.loader.load();
   // Without it figures start empty, which is no reason not to open.
-  await supply.rollup.recall().catch((error) => log.warn({ err: error }, "the last figures could not be read"));
+  await supply.rollup.recall().catch((error) => log.warn({ err: error }, "the previous figures could not be loaded"));
   const key = secrets && (await whenDatabaseAnswers(log, () => demoKey(sql, config.dataDir, secrets)));
   const ownNatsUrl = config.natsUrl === undefined ? natsUrl : undefined;
   const signIn = key === undefined ? undefined : await demoSignIn(sql, key);

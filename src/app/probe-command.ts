@@ -73,7 +73,7 @@ function whole(values: Values, name: "action-dim" | "max-horizon" | "timeout-s",
   if (text === undefined) return undefined;
   const value = Number(text);
   if (!Number.isInteger(value) || value < 1 || value > most)
-    throw new Misuse(`--${name} must be a whole number from 1 to ${most}, not ${text}`);
+    throw new Misuse(`--${name} must be an integer between 1 and ${most}, got ${text}`);
   return value;
 }
 
@@ -81,7 +81,7 @@ function whole(values: Values, name: "action-dim" | "max-horizon" | "timeout-s",
 function recordOf(endpoint: string, runtime: string, values: Values): OfferingRecord {
   const contract = values.contract ?? "act";
   if (!["act", "predict", "ground"].includes(contract))
-    throw new Misuse(`--contract must be act, predict or ground, not ${contract}`);
+    throw new Misuse(`--contract must be act, predict or ground, got ${contract}`);
   return {
     id: "off_probed",
     orgId: "",
@@ -138,7 +138,7 @@ function recordOf(endpoint: string, runtime: string, values: Values): OfferingRe
 
 function authOf({ auth, "secret-file": file }: Values): { type: "none" | "bearer" | "api_key"; secret: string } {
   if (auth === undefined) return { type: "none", secret: "" };
-  if (auth !== "bearer" && auth !== "api_key") throw new Misuse(`--auth must be bearer or api_key, not ${auth}`);
+  if (auth !== "bearer" && auth !== "api_key") throw new Misuse(`--auth must be bearer or api_key, got ${auth}`);
   if (file === undefined) throw new Misuse("--auth needs --secret-file");
   try {
     return { type: auth, secret: readFileSync(file, "utf8").trim() };
@@ -182,10 +182,10 @@ export async function probeCommand(
       return 0;
     }
     const [endpoint, ...rest] = positionals;
-    if (endpoint === undefined || rest.length > 0) throw new Misuse("give one address, such as ws://127.0.0.1:8000");
-    if (!URL.canParse(endpoint)) throw new Misuse(`${endpoint} is no address; give one such as ws://127.0.0.1:8000`);
+    if (endpoint === undefined || rest.length > 0) throw new Misuse("specify one address, such as ws://127.0.0.1:8000");
+    if (!URL.canParse(endpoint)) throw new Misuse(`${endpoint} is not a valid address; use one such as ws://127.0.0.1:8000`);
     const runtime = values.runtime ?? BY_SCHEME[new URL(endpoint).protocol];
-    if (runtime === undefined) throw new Misuse(`--runtime has to say which wire is spoken at ${endpoint}`);
+    if (runtime === undefined) throw new Misuse(`--runtime is required: the wire of ${endpoint}`);
     const record = recordOf(endpoint, runtime, values);
     const auth = authOf(values);
     // What a person names on a machine of their own is reached wherever it is.
@@ -195,7 +195,7 @@ export async function probeCommand(
     try {
       const wire = upstream.wireOf(runtime);
       if (!wire || runtime === "limber-outbound" || runtime === "simulated")
-        throw new Misuse(`--runtime must be one of ${dialed(upstream.runtimes).join(", ")}, not ${runtime}`);
+        throw new Misuse(`--runtime must be one of ${dialed(upstream.runtimes).join(", ")}, got ${runtime}`);
       const { offering, target, bounds } = liveOffering(record, undefined, {
         vault: createVault(secretBytes(32)),
         upstream,
@@ -216,7 +216,7 @@ export async function probeCommand(
     }
   } catch (thrown) {
     if (!(thrown instanceof Misuse)) throw thrown;
-    complain(`probe: ${thrown.message}\nnpx limber probe --help says how`);
+    complain(`probe: ${thrown.message}\nsee npx limber probe --help`);
     return 2;
   }
 }

@@ -68,7 +68,7 @@ export async function openStorage({ config, closers, log, replica }: AppContext)
   });
   for (const address of new Set([url, direct]))
     for (const name of databaseAddress(address).withoutEffect)
-      log.info(`the parameter ${name} of the database's address tunes other clients and has no effect here`);
+      log.info(`the database URL's parameter ${name} is for other clients and has no effect here`);
   const pulse = new Pulse();
   closers.add(async () => pulse.close());
   const sql = connect(url, { max: POOL, pulse, pooled });
@@ -99,8 +99,8 @@ export async function openStorage({ config, closers, log, replica }: AppContext)
   }
   const doEventsWait = (): boolean => relay?.isWaiting ?? false;
   const warnings = (): string[] => [
-    ...(pulse.silent ? ["the database does not answer"] : []),
-    ...(doEventsWait() ? ["NATS takes no events; they wait in the outbox"] : []),
+    ...(pulse.silent ? ["the database does not respond"] : []),
+    ...(doEventsWait() ? ["NATS does not accept events; they wait in the outbox"] : []),
     ...(missingKeys === undefined ? [] : [missingKeys]),
   ];
   return {
@@ -146,9 +146,9 @@ async function checkMasterKey(sql: Sql, vault: Vault): Promise<string | undefine
   const { known, missing } = await nameMasterKey(sql, vault.heads);
   if (missing === 0) return undefined;
   if (known > 0)
-    return "LIMBER_MASTER_KEY_PREVIOUS lacks a master key that secrets were sealed under: they do not open until npm run vault:rotate ended well with it";
+    return "LIMBER_MASTER_KEY_PREVIOUS lacks a master key that sealed some secrets; they stay unreadable until npm run vault:rotate succeeds with it";
   throw new ConfigError([
-    "LIMBER_MASTER_KEY is not the key that this database's secrets were sealed under, and none of LIMBER_MASTER_KEY_PREVIOUS is (a key that is lost: npm run vault:rotate -- --lost)",
+    "neither LIMBER_MASTER_KEY nor LIMBER_MASTER_KEY_PREVIOUS contains the key that sealed this database's secrets (if it is lost: npm run vault:rotate -- --lost)",
   ]);
 }
 

@@ -263,7 +263,7 @@ export function openSupply({
   supply.health.onTrouble = troubles.note;
   const rolling = every(ROLL_MS, () => {
     void rollup.tick().catch((error) => log.warn({ err: error }, "rollup failed"));
-    void troubles.write().catch((error) => log.warn({ err: error }, "failures of offerings could not be written"));
+    void troubles.write().catch((error) => log.warn({ err: error }, "offering failures could not be written"));
   });
   closers.add(async () => {
     rolling();

@@ -96,7 +96,7 @@ async function openTransports(deps: TransportsDeps): Promise<Transports> {
   if (operations) closers.add(() => operations.close());
   let certificate = tls;
   const renew = (renewed: CertificatePair): void => {
-    if (certificate === undefined) throw new ConfigError(["TLS_CERT was not set when this process started"]);
+    if (certificate === undefined) throw new ConfigError(["TLS_CERT was not set when this process started; restart the gateway"]);
     certificate = renewed;
     server?.renew(renewed);
     operations?.renew(renewed);
@@ -277,14 +277,14 @@ export async function openPort(
 
 /** Why nothing can listen at an address, by the error's code. */
 const PORT_FAULTS: Readonly<Record<string, string>> = {
-  EADDRINUSE: "something else listens there",
-  EACCES: "this account may not listen there",
+  EADDRINUSE: "the port is already in use",
+  EACCES: "this user is not allowed to listen on the port",
 };
 const HOST_FAULTS: Readonly<Record<string, string>> = {
-  EADDRNOTAVAIL: "this machine has no such address",
-  ENOTFOUND: "no address has this name",
-  EAI_AGAIN: "the name servers do not answer",
-  EINVAL: "it is no address of this machine",
+  EADDRNOTAVAIL: "this machine does not have the address",
+  ENOTFOUND: "the host name does not resolve",
+  EAI_AGAIN: "the DNS servers do not respond",
+  EINVAL: "this machine does not have the address",
 };
 
 /** Listens; what the system refuses is thrown as a `ConfigError` that names the setting. */
@@ -294,10 +294,10 @@ async function naming<T>(at: { setting: string; host: string; port: number }, li
   } catch (cause) {
     const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
     const ofHost = HOST_FAULTS[code];
-    if (ofHost !== undefined) throw new ConfigError([`HOST ${at.host} can't be listened at: ${ofHost}`]);
+    if (ofHost !== undefined) throw new ConfigError([`cannot listen on HOST ${at.host}: ${ofHost}`]);
     const ofPort = PORT_FAULTS[code];
     if (ofPort !== undefined)
-      throw new ConfigError([`${at.setting} ${at.port} on ${at.host} can't be listened at: ${ofPort}`]);
+      throw new ConfigError([`cannot listen on ${at.setting} ${at.port} of ${at.host}: ${ofPort}`]);
     throw cause;
   }
 }

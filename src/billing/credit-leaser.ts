@@ -94,7 +94,7 @@ export class CreditLeaser<I, S extends Charged> {
    */
   tryHold(payer: Payer, ceilingMicro: number): Hold<I, S> | undefined {
     if (!Number.isSafeInteger(ceilingMicro) || ceilingMicro < 0)
-      throw new RangeError(`a ceiling of ${ceilingMicro} micro-dollars`);
+      throw new RangeError(`invalid ceiling: ${ceilingMicro} micro-dollars`);
     if (this.#closed || !this.#committer.well) throw new StoreAway("nothing");
     const credit = this.#credits.by(payer);
     const time = steadyNow();
@@ -117,7 +117,7 @@ export class CreditLeaser<I, S extends Charged> {
 
   /** Puts a request on record that ended before any credit was held for it; it costs nothing. Rejects while the ledger is away. */
   async note(record: S): Promise<void> {
-    if (record.costMicro !== 0) throw new RangeError("only a held call can be charged");
+    if (record.costMicro !== 0) throw new RangeError("a call without a hold cannot be charged");
     if (this.#closed || !this.#committer.well) throw new StoreAway("nothing");
     return this.#committer.settle(null, record, undefined, record.claim !== undefined).promise;
   }
@@ -566,14 +566,14 @@ export class Hold<I, S extends Charged> {
 
   /** Puts on record what is about to be dispatched; joins the next group commit. */
   intend(record: I): void {
-    if (this.#intent || this.#over) throw new Error("a hold is intended once, before it ends");
+    if (this.#intent || this.#over) throw new Error("the intent of a hold can be written only once, before the hold ends");
     this.#intent = this.#committer.intend(record);
     if (this.#lease.state === "gone") this.#intent.done.reject(leaseLost());
   }
 
   /** Resolves when the intent is durable: no answer leaves before. Rejects with `store_unavailable` when it can't be made so. */
   get durable(): Promise<void> {
-    if (!this.#intent) throw new Error("nothing was intended yet");
+    if (!this.#intent) throw new Error("the hold has no intent yet");
     return this.#intent.done.promise;
   }
 
@@ -589,10 +589,10 @@ export class Hold<I, S extends Charged> {
 
   /** As `settle`, without waiting. */
   charge(record: S): Durability {
-    if (this.#over) throw new Error("a hold ends once");
+    if (this.#over) throw new Error("the hold has already ended");
     const { costMicro } = record;
     if (!Number.isSafeInteger(costMicro) || costMicro < 0 || costMicro > this.ceilingMicro) {
-      throw new RangeError(`a charge of ${costMicro} micro-dollars on a ceiling of ${this.ceilingMicro}`);
+      throw new RangeError(`a charge of ${costMicro} micro-dollars exceeds the ceiling of ${this.ceilingMicro}`);
     }
     this.#over = true;
     if (this.#lease.state === "gone") {
@@ -609,11 +609,11 @@ export class Hold<I, S extends Charged> {
   /** Ends the call without a charge. `record` says how, and is required once the call was intended. */
   release(record?: S): Promise<void> {
     if (record) {
-      if (record.costMicro !== 0) throw new RangeError("a released call costs nothing");
+      if (record.costMicro !== 0) throw new RangeError("a released call must have a cost of 0");
       return this.settle(record);
     }
-    if (this.#intent) throw refuse(Reason.INTERNAL_ERROR, "an intended call ends with a record");
-    if (this.#over) throw new Error("a hold ends once");
+    if (this.#intent) throw refuse(Reason.INTERNAL_ERROR, "a call with an intent must be settled with a record");
+    if (this.#over) throw new Error("the hold has already ended");
     this.#over = true;
     this.#ended(0);
     return Promise.resolve();

@@ -277,15 +277,15 @@ export class GroupCommitter<I, S> {
 export const leaseLost = (): Refusal =>
   refuse(
     Reason.STORE_UNAVAILABLE,
-    "the gateway lost its hold on the credit of this call; nothing was charged",
+    "the gateway lost its credit lease for this call; nothing was charged; retry",
     {},
     { retryAfter: 1 },
   );
 
 /** What the refusal says of money when a call can't be recorded. */
 const OWED = {
-  nothing: "the gateway can't record calls at the moment; nothing was charged",
-  once: "the gateway can't record calls at the moment; call again with the same idempotency key, which answers and charges this call once",
+  nothing: "the gateway cannot record calls right now; nothing was charged; retry later",
+  once: "the gateway cannot record calls right now; retry with the same idempotency key, so that the call is charged only once",
 } as const;
 
 /** The refusal of a call that can't be recorded at the moment: `nothing` is charged, or `once`, when it is repeated with its idempotency key. */

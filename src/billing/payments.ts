@@ -117,7 +117,7 @@ export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSet
       );
       // The answer of an idempotent request is that of its first time, which may have ended before there was an address.
       const url = session.url ?? (await reached(() => stripe.checkout.sessions.retrieve(session.id))).url;
-      if (!url) throw away(new Error(`the checkout ${session.id} has no address`));
+      if (!url) throw away(new Error(`checkout session ${session.id} has no URL`));
       return { sessionId: session.id, url };
     },
 
@@ -148,7 +148,7 @@ export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSet
 
     read(payload, signature) {
       if (webhookSecret === undefined)
-        throw refuse(Reason.BILLING_UNAVAILABLE, "no messages of a payment processor are taken here");
+        throw refuse(Reason.BILLING_UNAVAILABLE, "this gateway does not accept payment webhooks: no payment processor is configured");
       const event = verified(stripe, payload, signature, webhookSecret);
       try {
         return wordsOf(event);
@@ -180,7 +180,7 @@ function verified(stripe: Stripe, payload: Uint8Array, signature: string, secret
     return stripe.webhooks.constructEvent(payload, signature, secret, TOLERANCE_S, undefined, now());
   } catch (cause) {
     if (cause instanceof Stripe.errors.StripeSignatureVerificationError) {
-      const text = "the message is not signed by the payment processor, or was signed too long ago";
+      const text = "the webhook's signature is invalid or too old";
       throw refuse(Reason.INVALID_SIGNATURE, text, {}, { cause });
     }
     throw noEvent(cause);
@@ -188,7 +188,7 @@ function verified(stripe: Stripe, payload: Uint8Array, signature: string, secret
 }
 
 const noEvent = (cause: unknown): Refusal =>
-  refuse(Reason.MALFORMED_BODY, "the message is no event of the payment processor", {}, { cause });
+  refuse(Reason.MALFORMED_BODY, "the body is not an event of the payment processor", {}, { cause });
 
 /** What an event says; nothing where it is of a kind that is no affair of ours. */
 function wordsOf(event: Stripe.Event): Word[] {
@@ -421,7 +421,7 @@ function stripeCharges(stripe: Stripe): Charges {
           );
           const fact = chargeOf(intent);
           // What is not told back is in doubt.
-          if (fact === undefined) throw new Error(`the charge ${intent.id} does not say what it is for`);
+          if (fact === undefined) throw new Error(`charge ${intent.id} has no metadata that identifies its purpose`);
           return fact;
         } catch (thrown) {
           const fact = declineOf(charge, thrown);
@@ -534,7 +534,7 @@ export const MICRO_PER_CENT = 10_000;
 /** A failure of the processor is not the caller's: the refusal asks for a retry, and the cause goes to the log. */
 async function reached<T>(ask: () => Promise<T>): Promise<T> {
   try {
-    return await inTime(ask(), { ms: PATIENCE_MS, late: () => new Error(`no answer within ${PATIENCE_MS} ms`) });
+    return await inTime(ask(), { ms: PATIENCE_MS, late: () => new Error(`no response within ${PATIENCE_MS} ms`) });
   } catch (cause) {
     throw away(cause);
   }
@@ -543,8 +543,8 @@ async function reached<T>(ask: () => Promise<T>): Promise<T> {
 /** The refusal of a call that the processor does not serve. */
 function away(cause: unknown): Refusal {
   const text = isRefused(cause)
-    ? "the payment processor does not take what the gateway asks; its operator's log says why; nothing was changed"
-    : "the payment processor cannot be reached at the moment; nothing was changed";
+    ? "the payment processor rejected the gateway's request; nothing was changed; ask the operator, whose log has the cause"
+    : "the payment processor is unavailable; nothing was changed; retry later";
   return refuse(Reason.PROCESSOR_UNAVAILABLE, text, {}, { retryAfter: 5, cause });
 }
 

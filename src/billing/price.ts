@@ -18,11 +18,11 @@ export const MOST_MICRO = 1e15;
  */
 export function charge(units: number, nanoPerUnit: number): number {
   if (!isCount(units) || !isCount(nanoPerUnit))
-    throw new RangeError(`${units} units at ${nanoPerUnit} nano-dollars is no charge`);
+    throw new RangeError(`${units} units at ${nanoPerUnit} nano-dollars is not a valid charge`);
   const nano = units * nanoPerUnit;
   const micro = nano <= Number.MAX_SAFE_INTEGER ? roundHalfEven(nano) : roundLarge(BigInt(units) * BigInt(nanoPerUnit));
   if (micro > MOST_MICRO)
-    throw new RangeError(`${units} units at ${nanoPerUnit} nano-dollars exceed what can be charged`);
+    throw new RangeError(`${units} units at ${nanoPerUnit} nano-dollars exceed the largest charge`);
   return micro;
 }
 
@@ -212,15 +212,15 @@ export function shortage(short: CreditShortage, ceilingMicro: number, estimate: 
 const SHORTAGES = {
   org_credits: {
     reason: Reason.INSUFFICIENT_CREDITS,
-    text: "the balance does not cover this call: pay by POST /v1/billing/topup, or let the operator add credit (POST /v1/orgs/{org_id}/credits)",
+    text: "the balance does not cover this call; top up with POST /v1/billing/topup, or ask the operator to add credit (POST /v1/orgs/{org_id}/credits)",
   },
   workspace_budget: {
     reason: Reason.WORKSPACE_BUDGET_EXHAUSTED,
-    text: "the budget of the key's workspace does not cover this call",
+    text: "the workspace budget does not cover this call",
   },
   key_budget: {
     reason: Reason.KEY_BUDGET_EXHAUSTED,
-    text: "the budget of this key, or of one that it descends from, does not cover this call",
+    text: "the budget of this key, or of one of its ancestors, does not cover this call",
   },
 } as const;
 

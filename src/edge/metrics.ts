@@ -362,7 +362,7 @@ export function sayMetrics(
     bearer === undefined && admin === undefined
       ? refuse(
           Reason.ADMIN_TOKEN_REQUIRED,
-          "metrics are the operator's: send the admin token, or the scraper's as bearer",
+          "metrics require the admin token, or the metrics token as a bearer token",
         )
       : refuse(Reason.INVALID_ADMIN_TOKEN, "invalid token");
   refuseRequest(response, refusal, requestId);

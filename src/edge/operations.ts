@@ -158,7 +158,7 @@ async function answer(
     refuseRequest(response, refuse(Reason.NOT_FOUND, `this port serves only operations: ${here}`), newId("req"));
   } else if ((method === "HEAD" ? "GET" : method) !== served) {
     const allow = served === "GET" ? "GET, HEAD" : served;
-    const refusal = refuse(Reason.METHOD_NOT_ALLOWED, `this path takes ${allow}`);
+    const refusal = refuse(Reason.METHOD_NOT_ALLOWED, `this path accepts only ${allow}`);
     refuseRequest(response, refusal, newId("req"), { headers: ["allow", allow] });
   } else if (body === undefined) refuseRequest(response, tooLarge(MOST_BYTES), newId("req"));
   else if (route === undefined) sayMetrics(response, request.headers, metrics);

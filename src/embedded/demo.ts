@@ -38,7 +38,7 @@ function kept(path: string): DevelopmentSecrets {
     return JSON.parse(readFileSync(path, "utf8"));
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
-    throw new StoreUnavailable(`the secrets in DATA_DIR can't be read from ${path}: ${why}`, { cause, lasting: true });
+    throw new StoreUnavailable(`cannot read the secrets of DATA_DIR from ${path}: ${why}`, { cause, lasting: true });
   }
 }
 

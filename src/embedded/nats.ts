@@ -54,7 +54,7 @@ export async function startEmbeddedNats({ program, dataDir, warn }: EmbeddedNats
     for (let waitMs = RESTART_MS.first; ; ) {
       await server.exited;
       if (signal.aborted) return;
-      if (waitMs === RESTART_MS.first) warn("the nats-server ended; it is started again, and events wait until then");
+      if (waitMs === RESTART_MS.first) warn("nats-server exited and restarts; events wait in the outbox");
       await sleep(waitMs, signal).catch(() => {});
       if (signal.aborted) return;
       try {
@@ -98,7 +98,7 @@ async function begin(program: string, config: string, port: string): Promise<Nat
     own = /Listening for client connections on \S+:(\d+)/.exec(line)?.[1] ?? own;
     if (line.includes("Server is ready")) ready.resolve(own);
   });
-  void exited.then(() => ready.reject(new Error("nats-server ended before it was ready")));
+  void exited.then(() => ready.reject(new Error("nats-server exited before it was ready")));
   const forget = after(READY_MS, () => ready.reject(new Error("nats-server was not ready in time")));
   try {
     return { child, exited, port: await ready.promise };

@@ -1,4 +1,4 @@
-/** Robots that organizations have written down. */
+/** Registered robots, emergency stops, and the armings and runs of agents. */
 import { Reason, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { notify } from "./database/notifications.ts";
@@ -7,27 +7,27 @@ import { type Queryable, type Sql, type Tx, unixSeconds } from "./database/tx.ts
 /** A robot. */
 export interface RobotRecord {
   id: string;
-  /** Undefined: the organization's own. */
+  /** Undefined if it belongs to the organization. */
   workspaceId: string | undefined;
   /** ProtoJSON of its configuration. */
   config: object;
-  /** Keys that are bound to it. */
+  /** Ids of the keys that are bound to it. */
   keyIds: string[];
   /** Unix seconds. */
   created: number;
   updated: number;
 }
 
-/** Which robot: its name is one's own within its workspace. */
+/** Identifies a robot: its name is unique in its workspace. */
 export interface RobotName {
   readonly orgId: string;
   readonly workspaceId: string | undefined;
   readonly id: string;
 }
 
-/** Robots that an organization may have. */
+/** The most robots of an organization. */
 const MOST_ROBOTS = 5_000;
-/** Keys that are told of one. */
+/** The most bound keys that a record lists. */
 const MOST_KEYS = 100;
 
 interface RobotRow {
@@ -55,13 +55,13 @@ const shown = (sql: Queryable) => sql`
     order by key.id limit ${MOST_KEYS}
   ) as key_ids`;
 
-/** Writes a robot down. Refuses with `too_many` beyond 5,000 of an organization. Reports whether anything changed. */
+/** Creates or replaces a robot. Refuses with `too_many` above 5,000 per organization. Reports whether anything changed. */
 export async function putRobot(
   tx: Tx,
   { orgId, workspaceId = "", id }: RobotName,
   config: object,
 ): Promise<{ robot: RobotRecord; changed: boolean }> {
-  // One change of an organization's robots at a time, so that the count holds.
+  // Serialize changes of an organization's robots, so that the count holds.
   await tx`select 1 from org where id = ${orgId} for no key update`;
   const json = JSON.stringify(config);
   const put = await tx`
@@ -70,12 +70,12 @@ export async function putRobot(
     where robot.config <> excluded.config`;
   const [row] = await tx<{ count: number }[]>`select count(*)::int as count from robot where org_id = ${orgId}`;
   if ((row?.count ?? 0) > MOST_ROBOTS)
-    throw refuse(Reason.TOO_MANY, `an organisation may have ${MOST_ROBOTS} robots; delete one first`);
+    throw refuse(Reason.TOO_MANY, `an organization can have at most ${MOST_ROBOTS} robots; delete one first`);
   const robot = await findRobot(tx, { orgId, workspaceId, id });
   return { robot: robot!, changed: put.count > 0 }; // it was just written
 }
 
-/** A robot; undefined if there is none of this name. */
+/** A robot; undefined if it does not exist. */
 export async function findRobot(
   sql: Queryable,
   { orgId, workspaceId = "", id }: RobotName,
@@ -85,7 +85,7 @@ export async function findRobot(
   return row && robotOf(row);
 }
 
-/** Robots by name, of one workspace or of all of the organization, behind a name and the workspace in which it is. */
+/** Lists robots by name, of one workspace or of the entire organization, after a name and its workspace. */
 export async function listRobots(
   sql: Queryable,
   orgId: string,
@@ -107,15 +107,15 @@ export async function deleteRobot(tx: Tx, { orgId, workspaceId = "", id }: Robot
   return count > 0;
 }
 
-// Emergency stops: rows that stand until they are released.
+// Emergency stops. A stop is active until it is released.
 
 /** What a stop covers. */
 export type StopScope = "robot" | "session" | "key" | "workspace" | "org";
 
-/** What is to be stopped, and by whom. */
+/** A requested stop and its author. */
 export interface NewStop {
   orgId: string;
-  /** The workspace whose keys alone it covers, and may release it; null: the organization's. */
+  /** If set, the stop covers only this workspace's keys, which can also release it; null for the organization. */
   workspaceId: string | null;
   scope: StopScope;
   subject: string;
@@ -138,8 +138,7 @@ interface StopRow extends Omit<StopRecord, "created" | "released"> {
 }
 
 /**
- * Writes a stop that was ordered, once; the same one that stands already is answered as it is, with `fresh` false, and so is one that
- * was written before under this name, whatever became of it.
+ * Stores a stop once. Returns an equal active stop, or the stop that was stored under this id before in any state, with `fresh` false.
  */
 export async function orderStop(tx: Tx, stop: StopRecord): Promise<{ stop: StopRecord; fresh: boolean }> {
   const { id, orgId, workspaceId, scope, subject, reason, created, createdBy } = stop;
@@ -153,16 +152,16 @@ export async function orderStop(tx: Tx, stop: StopRecord): Promise<{ stop: StopR
   const [standing] = await tx<StopRow[]>`
     select * from robot_stop where org_id = ${orgId} and scope = ${scope} and subject = ${subject}
       and workspace_id is not distinct from ${workspaceId} and released is null`;
-  // Released between the two statements: order it again.
+  // It was released between the two statements; order it again.
   return standing ? { stop: stopOf(standing), fresh: false } : orderStop(tx, stop);
 }
 
-/** Tells every replica of a stop itself when its transaction commits, so that none has to read before it obeys. */
+/** Sends a stop to every replica when its transaction commits, so that none has to query before it obeys. */
 export const tellStop = (tx: Tx, stop: StopRecord): Promise<void> => notify(tx, "robots_stopped", JSON.stringify(stop));
 
-/** The stop that a notification tells of; undefined where it only says that something changed. */
+/** The stop in a notification; undefined if the notification only reports a change. */
 export function stopIn(payload: string): StopRecord | undefined {
-  // Ours: nobody else notifies. A replica of an earlier version names no workspace, and means the organization.
+  // Only the gateway notifies here. A replica of an earlier version sends no workspace and means the organization.
   return payload.startsWith("{")
     ? { workspaceId: null, ...(JSON.parse(payload) as Omit<StopRecord, "workspaceId">) }
     : undefined;
@@ -174,44 +173,44 @@ export async function findStop(sql: Queryable, id: string): Promise<StopRecord |
   return row && stopOf(row);
 }
 
-/** Releases a stop that stands; undefined where it does not. */
+/** Releases an active stop; undefined if it is not active. */
 export async function releaseStop(tx: Tx, id: string, by: string): Promise<StopRecord | undefined> {
   const [row] = await tx<StopRow[]>`
     update robot_stop set released = now(), released_by = ${by} where id = ${id} and released is null returning *`;
   return row && stopOf(row);
 }
 
-/** Says why a stop was ordered. Every replica hears of it, as of each change of a stop. Undefined where that was said before. */
+/** Sets the reason of a stop and, as with each change, notifies every replica. Undefined if the reason is the same. */
 export async function sayReason(tx: Tx, id: string, reason: string): Promise<StopRecord | undefined> {
   const [row] = await tx<StopRow[]>`
     update robot_stop set reason = ${reason} where id = ${id} and reason <> ${reason} returning *`;
   return row && stopOf(row);
 }
 
-/** The stops that stand, of one organization or of all. */
+/** The active stops of one organization or of all. */
 export async function standingStops(sql: Sql, orgId?: string): Promise<StopRecord[]> {
   const rows = await sql<StopRow[]>`
     select * from robot_stop where released is null ${orgId === undefined ? sql`` : sql`and org_id = ${orgId}`}`;
   return rows.map(stopOf);
 }
 
-/** How many stops stand in an organization. */
+/** The number of an organization's active stops. */
 export async function countStandingStops(sql: Queryable, orgId: string): Promise<number> {
   const [row] = await sql<{ count: number }[]>`
     select count(*)::int as count from robot_stop where org_id = ${orgId} and released is null`;
   return row!.count; // an aggregate has one row
 }
 
-/** Which stops of an organization. */
+/** A page of an organization's stops. */
 export interface StopPage {
-  /** Those of this workspace alone; undefined: all. */
+  /** Only those of this workspace; undefined means all. */
   readonly workspaceId: string | undefined;
   readonly limit: number;
   readonly before: string | undefined;
   readonly released: boolean;
 }
 
-/** The stops of an organization, or those of one of its workspaces, newest first. `before` is the last page's last id. */
+/** Lists the stops of an organization or of one of its workspaces, newest first. `before` is the last id of the previous page. */
 export async function listStops(
   sql: Sql,
   orgId: string,
@@ -231,24 +230,24 @@ const stopOf = (row: StopRow): StopRecord => ({
   released: row.released && unixSeconds(row.released),
 });
 
-// Robots that people armed for agents, and the runs that move them.
+// Armings of robots for agents, and their runs.
 
-/** An arming to be written. */
+/** A new arming. */
 export interface NewArming {
   readonly orgId: string;
-  /** The workspace of the key that arms; undefined: the organization's. */
+  /** The workspace of the arming key; undefined for the organization. */
   readonly workspaceId: string | undefined;
   readonly robotId: string;
   readonly keyId: string | undefined;
   readonly clientId: string | undefined;
-  /** The workspace of the agent's key; undefined where it is the organization's, or an application's. */
+  /** The workspace of the agent's key; undefined if it belongs to the organization or to an application. */
   readonly agentWorkspaceId: string | undefined;
   readonly models: readonly string[];
   /** ProtoJSON of `SafetyBounds`. */
   readonly bounds: object | undefined;
   readonly maxSeconds: number;
   readonly createdBy: string;
-  /** The session of the person that arms, with which the arming ends; undefined where a key does that is no session's. */
+  /** The session of the arming user, whose end also ends the arming; undefined if a key without a session arms. */
   readonly sessionId: string | undefined;
   readonly createdMs: number;
   readonly endsMs: number;
@@ -261,7 +260,7 @@ export interface ArmingRecord extends Omit<NewArming, "createdMs" | "endsMs"> {
   readonly ends: number;
   readonly ended: number | undefined;
   readonly endedWhy: string | undefined;
-  /** It neither ended nor ran out. */
+  /** Whether it is active: neither ended nor expired. */
   readonly stands: boolean;
 }
 
@@ -284,14 +283,14 @@ export interface RunRecord {
   readonly costMicro: number;
 }
 
-/** What a run came to so far. */
+/** The progress of a run. */
 export interface RunCounts {
   readonly chunks: number;
   readonly holds: number;
   readonly costMicro: number;
 }
 
-/** A run that nobody has heard of for so long is over: who carried it is gone. */
+/** A run without a heartbeat for this long is lost: the process that carried it is gone. */
 const LOST_MS = 10_000;
 
 interface ArmingRow {
@@ -322,7 +321,7 @@ interface RunRow extends Omit<RunRecord, "created" | "started" | "ended" | "why"
   costMicro: number | string;
 }
 
-/** Writes an arming. */
+/** Stores an arming. */
 export async function addArming(tx: Tx, arming: NewArming): Promise<ArmingRecord> {
   const { orgId, workspaceId, robotId, keyId, clientId, agentWorkspaceId, models, bounds, maxSeconds } = arming;
   const { createdBy, sessionId, createdMs, endsMs } = arming;
@@ -343,7 +342,7 @@ export async function findArming(sql: Queryable, id: string): Promise<ArmingReco
   return row && armingOf(row);
 }
 
-/** The armings that stand for an agent's key and a robot, newest first. */
+/** The active armings of an agent's key and a robot, newest first. */
 export async function standingArmings(
   sql: Queryable,
   { orgId, robotId, keyId }: { orgId: string; robotId: string; keyId: string },
@@ -356,19 +355,19 @@ export async function standingArmings(
   return rows.map(armingOf);
 }
 
-/** Which armings of an organization. */
+/** A page of an organization's armings. */
 export interface ArmingPage {
-  /** Those given in this workspace alone; undefined: all. */
+  /** Only those of this workspace; undefined means all. */
   readonly workspaceId: string | undefined;
-  /** Those for this key alone; undefined: all. */
+  /** Only those for this key; undefined means all. */
   readonly forKey: string | undefined;
   readonly limit: number;
   readonly before: string | undefined;
-  /** Also those that have ended. */
+  /** Also ended armings. */
   readonly ended: boolean;
 }
 
-/** Armings of an organization, newest first. `before` is the last page's last id. */
+/** Lists armings of an organization, newest first. `before` is the last id of the previous page. */
 export async function listArmings(
   sql: Sql,
   orgId: string,
@@ -388,7 +387,7 @@ export async function listArmings(
   return rows.map(armingOf);
 }
 
-/** Ends an arming, and the run that it allows; undefined where it had ended. */
+/** Ends an arming and its run; undefined if it had ended. */
 export async function endArming(tx: Tx, id: string, why: string): Promise<ArmingRecord | undefined> {
   const [row] = await tx<ArmingRow[]>`
     update robot_arming set ended = now(), ended_why = ${why} where id = ${id} and ended is null returning *, false as stands`;
@@ -397,7 +396,7 @@ export async function endArming(tx: Tx, id: string, why: string): Promise<Arming
   return armingOf(row);
 }
 
-/** Ends every arming that an emergency stop covers, and their runs; returns the armings. Who is stopped is armed again, or not at all. */
+/** Ends every arming that an emergency stop covers, and their runs; returns the armings. A released robot must be armed again. */
 export async function endArmingsUnder(tx: Tx, stop: StopRecord): Promise<ArmingRecord[]> {
   const { orgId, workspaceId, scope, subject } = stop;
   const rows = await tx<ArmingRow[]>`
@@ -418,7 +417,7 @@ export async function endArmingsUnder(tx: Tx, stop: StopRecord): Promise<ArmingR
   return rows.map(armingOf);
 }
 
-/** Asks for a run; undefined where another one moves the robot. */
+/** Requests a run; undefined if another run moves the robot. */
 export async function askRun(
   tx: Tx,
   {
@@ -447,7 +446,7 @@ export async function askRun(
   return row && runOf(row);
 }
 
-/** Finds a run. One that nobody carries any more is ended first. */
+/** Finds a run. A lost one is ended first. */
 export async function findRun(sql: Queryable, id: string): Promise<RunRecord | undefined> {
   await sql`
     update robot_run set ended = now(), why = 'lost'
@@ -457,8 +456,8 @@ export async function findRun(sql: Queryable, id: string): Promise<RunRecord | u
 }
 
 /**
- * Takes the run that waits for a robot, if there is one that a robot of this workspace may carry out; what was armed in a workspace moves that
- * workspace's robots alone.
+ * Takes the run that waits for a robot, if a robot of this workspace can carry it out. An arming of a workspace moves only that workspace's
+ * robots.
  */
 export async function takeRun(
   sql: Queryable,
@@ -476,7 +475,7 @@ export async function takeRun(
   return arming && { run: runOf(row), arming };
 }
 
-/** Says that a run goes on, and what it came to so far; false where it has ended. */
+/** Records a heartbeat and the progress of a run; false if it has ended. */
 export async function renewRun(sql: Queryable, id: string, { chunks, holds, costMicro }: RunCounts): Promise<boolean> {
   const { count } = await sql`
     update robot_run set seen = now(), chunks = ${chunks}, holds = ${holds}, cost_micro = ${costMicro}
@@ -484,7 +483,7 @@ export async function renewRun(sql: Queryable, id: string, { chunks, holds, cost
   return count > 0;
 }
 
-/** Ends a run; returns it as it is then. The first who ends it says why. `unstarted`: only where the robot has not begun. */
+/** Ends a run and returns it. The first end sets the reason. `unstarted` ends it only if the robot has not begun. */
 export async function endRun(
   sql: Queryable,
   id: string,

@@ -70,7 +70,7 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
       }
       if (head.authorization === undefined) throw refuse(Reason.MISSING_API_KEY, "send an API key");
       if (head.authorization !== `Bearer ${KEY}`)
-        throw refuse(Reason.INVALID_API_KEY, "this API key is not valid here");
+        throw refuse(Reason.INVALID_API_KEY, "invalid API key");
       inside++;
       const admission: Admission = {
         principal: DEVELOPER,

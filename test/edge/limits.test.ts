@@ -143,7 +143,7 @@ describe("a key that descends from another", () => {
     );
     expect(inside.length).toBeLessThanOrEqual(50);
     expect(inside.length).toBeGreaterThanOrEqual(30);
-    expect(refused[0]?.message).toContain("this caller may send 1 requests");
+    expect(refused[0]?.message).toContain("the limit is 1 requests");
     // Those that were refused took nothing of their own key.
     await one.limits.close();
     await two.limits.close();

@@ -178,7 +178,7 @@ describe("a refusal", () => {
     expect(JSON.parse(answer?.body ?? "")).toEqual({
       status: 400,
       code: "malformed_request",
-      message: "The bytes received are not a valid HTTP/1.1 request.",
+      message: "the request is not valid HTTP/1.1",
       requestId: expect.stringMatching(new RegExp(`^${requestId}$`, "i")),
     });
     expect(answer?.headers["content-type"]).toBe("application/json; charset=utf-8");

@@ -70,7 +70,7 @@ describe("a hold", () => {
     for (const cost of [PRICE + 1, -1, 0.5, Number.NaN])
       expect(() => hold.settle(endOf(intent, cost))).toThrow(RangeError);
     await hold.settle(endOf(intent, PRICE));
-    expect(() => hold.settle(endOf(intent, PRICE))).toThrow("ends once");
+    expect(() => hold.settle(endOf(intent, PRICE))).toThrow("already ended");
     expect((await balanceOf(db.sql, payer.orgId)).spentMicro).toBe(PRICE);
   });
 

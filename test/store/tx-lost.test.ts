@@ -170,13 +170,13 @@ describe("databaseReachable", () => {
     {
       what: "no socket",
       url: () => `postgres://me:${SECRET}@localhost/limber?host=/nowhere`,
-      says: "/nowhere/limber: there is no such socket",
+      says: "/nowhere/limber: the socket does not exist",
     },
-    { what: "no such database", url: () => databaseUrl(database.url, "absent"), says: "there is no such database" },
+    { what: "no such database", url: () => databaseUrl(database.url, "absent"), says: "the database does not exist" },
     {
       what: "no such user",
       url: () => database.url.replace("limber@", `stranger:${SECRET}@`),
-      says: "the user is refused",
+      says: "the server rejects the user",
     },
     { what: "no address", url: () => `me:${SECRET}@`, says: "DATABASE_URL is not an address" },
   ])("says in one line, without the password: $what", async ({ url, says }) => {

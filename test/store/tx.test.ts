@@ -84,8 +84,8 @@ describe("tx", () => {
     await tx(sql, async (tx) => {
       late = tx;
     });
-    await expect(async () => insert(late!)).rejects.toThrow("over");
-    expect(() => late!.unsafe("insert into kept values (1)")).toThrow("over");
+    await expect(async () => insert(late!)).rejects.toThrow("ended");
+    expect(() => late!.unsafe("insert into kept values (1)")).toThrow("ended");
 
     const slow = Promise.withResolvers<void>();
     let sibling: Promise<unknown> | undefined;
@@ -95,7 +95,7 @@ describe("tx", () => {
     });
     await expect(failing).rejects.toThrow("mine");
     slow.resolve();
-    await expect(sibling).rejects.toThrow("over");
+    await expect(sibling).rejects.toThrow("ended");
     expect(await count()).toBe(0);
   });
 

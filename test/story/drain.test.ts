@@ -51,7 +51,7 @@ it("reports not ready while it still serves, then refuses connections, finishes 
   expect([ready.status, ready.body.error.code, ready.body.error.message]).toEqual([
     503,
     "not_ready",
-    "the gateway is closing",
+    "the gateway is shutting down",
   ]);
   expect((await app.call("/health")).status).toBe(200);
   const late = app.call("/v1/act", body, { key });

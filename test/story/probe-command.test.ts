@@ -63,9 +63,9 @@ it("fails if no server answers", async () => {
 });
 
 it.each([
-  [[], "give one address"],
-  [["here"], "no address"],
-  [["http://127.0.0.1:8000"], "--runtime has to say"],
+  [[], "specify one address"],
+  [["here"], "not a valid address"],
+  [["http://127.0.0.1:8000"], "--runtime is required"],
   [["ws://h", "--runtime", "limber-outbound"], "must be one of"],
   [["ws://h", "--contract", "evaluate"], "--contract must be"],
   [["ws://h", "--max-horizon", "0"], "--max-horizon must be"],

@@ -469,7 +469,7 @@ export function overloaded(advice: Advice): Refusal {
   if (refusal !== undefined) return refusal;
   const { retryAfter, headers } = advice;
   const text =
-    "the gateway has more calls than it can serve; nothing was done and nothing was charged: call again later";
+    "the gateway is overloaded; nothing was done and nothing was charged; retry later";
   refusal = refuse(Reason.OVERLOADED, text, {}, { retryAfter, headers });
   refusals.set(advice, refusal);
   return refusal;

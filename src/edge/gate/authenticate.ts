@@ -110,7 +110,7 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     if (secret === undefined || browser?.isOwn === true) return secret;
     throw refuse(
       Reason.CROSS_ORIGIN,
-      "a session counts for requests of the gateway's own pages alone, which name its address and send JSON; other callers send an API key",
+      "a session authenticates only same-origin JSON requests from the gateway's own pages; other callers must send an API key",
     );
   };
 
@@ -221,7 +221,7 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
           return head.authorization === undefined ? admin : await admitKey(method, methodRule, head);
         }
         default:
-          throw new Error(`${method.name} does not say who may call it`);
+          throw new Error(`${method.name} does not declare its access`);
       }
     },
   };
@@ -280,7 +280,7 @@ class Admitted implements Admission {
 }
 
 const limitOf = (record: KeyRecord | undefined): Limit => {
-  if (!record) throw new Error("limits are read for known keys only");
+  if (!record) throw new Error("limits exist only for known keys");
   return record.rateLimit;
 };
 
@@ -313,7 +313,7 @@ function bearerOf(authorization: string | undefined): string {
 }
 
 // One sentence for every invalid key: its owner learns from the code whether it expired, and others learn nothing.
-const NO_SUCH_KEY = "this API key is not valid here";
+const NO_SUCH_KEY = "invalid API key";
 
 /** The principal of a key, narrowed by its parent keys. Refuses an unknown, disabled or expired key. */
 export function principalOf(stored: KeyRecord | undefined): KeyPrincipal {

@@ -284,7 +284,7 @@ export function methodRulesOf(services: GateDeps["services"]): Map<DescMethod, M
       const pool = method.methodKind === "unary" ? "calls" : "streams";
       const rule = getOption(method, rpc);
       if (rule.workspaces === WorkspaceReach.UNSPECIFIED)
-        throw new Error(`${service.typeName}.${method.name} does not say how far a key of a workspace reaches`);
+        throw new Error(`${service.typeName}.${method.name} does not declare what workspace keys can access`);
       const readsJobs = JOBS.has(service) && getOption(method, http).pattern.case === "get";
       rules.set(method, {
         rule,

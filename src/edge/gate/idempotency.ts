@@ -68,7 +68,7 @@ export async function serveIdempotent(
     // It was charged, so it must not run again.
     throw refuse(
       Reason.DATA_GONE,
-      "the answer to the first call with this idempotency key can't be read any more, and it does not run again",
+      "the stored response for this idempotency key is no longer readable, and the call does not run again; use a new key",
     );
   }
   try {

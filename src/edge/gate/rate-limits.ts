@@ -656,7 +656,7 @@ class Bucket {
   #tooFast(at: number): Refusal {
     const { requests, windowS } = this.limit;
     const waitS = Math.max(1, Math.ceil((1 - this.left(at)) / this.perMs / 1000));
-    const text = `this caller may send ${requests} requests and steps of control loops in ${windowS} s; try again in ${waitS} s`;
+    const text = `the limit is ${requests} requests and control-loop steps in ${windowS} s; retry in ${waitS} s`;
     return refuse(Reason.RATE_LIMIT_EXCEEDED, text, {}, { retryAfter: waitS });
   }
 
@@ -664,8 +664,8 @@ class Bucket {
     const { concurrency, streams } = this.limit;
     const text =
       pool === "calls"
-        ? `this key may have ${concurrency} requests running at once; wait for one to end`
-        : `this key may have ${streams} streams open at once; close one`;
+        ? `this key is limited to ${concurrency} concurrent requests; wait for one to finish`
+        : `this key is limited to ${streams} open streams; close one`;
     return refuse(Reason.CONCURRENCY_LIMIT_EXCEEDED, text, {}, { retryAfter: 1 });
   }
 }

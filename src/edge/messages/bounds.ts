@@ -267,7 +267,7 @@ export function assertBounded(desc: DescMessage, bytes: Uint8Array, bounds: Boun
   }
 }
 
-const unreadable = (): Refusal => refuse(Reason.MALFORMED_BODY, "the message cannot be read");
+const unreadable = (): Refusal => refuse(Reason.MALFORMED_BODY, "the message cannot be decoded");
 
 function count(levels: readonly BoundsLevel[], plan: BoundsPlan, more: number): void {
   const { items } = levels[levels.length - 1]!;
@@ -345,6 +345,6 @@ export const wantsStream = (method: DescMethod, request: Message): boolean =>
 
 /** The refusal of a stream where the call is answered whole. */
 export function refuseStream(): Refusal {
-  const text = "this call is answered whole here; leave `stream` out, or use POST /v1/act or POST /v1/predict/stream";
+  const text = "this transport does not stream this call; omit `stream`, or use POST /v1/act or POST /v1/predict/stream";
   return refuse(Reason.STREAM_UNSUPPORTED, text, {}, { param: "stream" });
 }

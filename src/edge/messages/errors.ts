@@ -309,7 +309,7 @@ export function refusalOfOutage(thrown: unknown, call: keyof typeof AWAY): unkno
   if (isStarting(thrown))
     return refuse(
       Reason.NOT_READY,
-      "the gateway's database is starting; call again",
+      "the gateway's database is starting; retry later",
       {},
       { retryAfter: 1, cause: thrown },
     );
@@ -318,6 +318,6 @@ export function refusalOfOutage(thrown: unknown, call: keyof typeof AWAY): unkno
 
 /** The refusal while the database is down. */
 const AWAY = {
-  "not begun": "the gateway cannot reach its own state at the moment; nothing was done and nothing was charged",
-  begun: "the gateway cannot reach its own state at the moment; whether this call took effect is not known",
+  "not begun": "the gateway's store is unavailable; nothing was done and nothing was charged; retry later",
+  begun: "the gateway's store is unavailable; it is unknown whether this call took effect",
 } as const;

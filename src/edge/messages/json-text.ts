@@ -92,7 +92,7 @@ function parsedAround(bytes: Buffer, addresses: readonly AddressText[], members:
 }
 
 function textOf(bytes: Buffer): string {
-  if (!isUtf8(bytes)) throw malformed("the body is not UTF-8");
+  if (!isUtf8(bytes)) throw malformed("the body must be UTF-8");
   return bytes.toString(isAscii(bytes) ? "latin1" : "utf8");
 }
 
@@ -101,15 +101,15 @@ function parsed(text: string, members: number): unknown {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw malformed(`the body is not JSON: ${error instanceof Error ? error.message : "it cannot be read"}`);
+    throw malformed(`the body is not JSON: ${error instanceof Error ? error.message : "it cannot be parsed"}`);
   }
-  if (membersOf(value) !== members) throw malformed("an object in the body names a key twice");
+  if (membersOf(value) !== members) throw malformed("an object in the body has a duplicate key");
   return value;
 }
 
 const malformed = (text: string) => refuse(Reason.MALFORMED_BODY, text);
 
-const tooDeep = () => malformed(`the body nests deeper than ${MAX_DEPTH} levels`);
+const tooDeep = () => malformed(`the body must not nest deeper than ${MAX_DEPTH} levels`);
 
 /** Counts the members of all objects by their colons, and refuses deep nesting before anything recurses into it. */
 function countMembers(text: string): number {

@@ -187,7 +187,7 @@ function itemOf(kind: "scalar" | "enum" | "message", field: DescField): Plain {
     };
   }
   const plain = field.scalar === undefined ? undefined : SCALAR_ENCODERS[field.scalar];
-  if (plain === undefined) throw new Error(`REST JSON does not carry ${field}`);
+  if (plain === undefined) throw new Error(`REST JSON does not support ${field}`);
   return plain;
 }
 
@@ -396,7 +396,7 @@ function putOf(field: DescField): Put {
     if (got === undefined) return;
     if (oneof === undefined) target[localName] = got;
     else if (isChosen(target[oneof.localName], localName))
-      faults.add("oneof", `stands together with another of ${oneof.fields.map((each) => each.name).join(", ")}`, name);
+      faults.add("oneof", `conflicts with another of ${oneof.fields.map((each) => each.name).join(", ")}`, name);
     else target[oneof.localName] = { case: localName, value: got };
   };
 }
@@ -451,7 +451,7 @@ function listReader(field: DescField & { fieldKind: "list" }): FieldReader {
   };
 }
 
-const EMPTY_LIMIT = "must not be empty: leave it out for no change, or send null to remove the limit";
+const EMPTY_LIMIT = "must not be empty: omit it for no change, or send null to remove the limit";
 
 function itemReader(field: DescField & { fieldKind: "list" }): [read: FieldReader, zero: () => unknown] {
   switch (field.listKind) {
@@ -474,7 +474,7 @@ const zeroOf = (scalar: ScalarType): unknown =>
         : 0;
 
 function mapReader(field: DescField & { fieldKind: "map" }): FieldReader {
-  if (field.mapKey !== ScalarType.STRING) throw new Error(`${field} has keys that JSON cannot carry`);
+  if (field.mapKey !== ScalarType.STRING) throw new Error(`${field} has keys that JSON does not support`);
   const read =
     field.mapKind === "message"
       ? messageReader(field.message)
@@ -500,7 +500,7 @@ function mapReader(field: DescField & { fieldKind: "map" }): FieldReader {
 
 /** A key that assignment would take for the prototype has no place in a map of any message. */
 function checkKey(key: string, faults: Faults): void {
-  if (key === "__proto__") faults.add("invalid_key", "this key is not taken");
+  if (key === "__proto__") faults.add("invalid_key", "the key `__proto__` is not allowed");
   else string(key, faults);
 }
 
@@ -550,7 +550,7 @@ function enumReader(desc: DescEnum): FieldReader {
 function scalarReader(scalar: ScalarType): FieldReader {
   const read = SCALARS[scalar];
   // 64-bit integers are strings in every JSON that keeps them whole, and the specification writes integers as numbers.
-  if (read === undefined) throw new Error(`REST JSON does not carry ${ScalarType[scalar]}`);
+  if (read === undefined) throw new Error(`REST JSON does not support ${ScalarType[scalar]}`);
   return read;
 }
 

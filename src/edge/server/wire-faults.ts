@@ -19,16 +19,16 @@ export type RefusalBody = (status: number, code: string, message: string, reques
 
 /** Every wire fault by name. */
 export const FAULTS = {
-  malformed: fault(Reason.MALFORMED_REQUEST, "The bytes received are not a valid HTTP/1.1 request."),
-  host: fault(Reason.MALFORMED_REQUEST, "A request carries exactly one valid Host header."),
+  malformed: fault(Reason.MALFORMED_REQUEST, "the request is not valid HTTP/1.1"),
+  host: fault(Reason.MALFORMED_REQUEST, "the request must have exactly one valid `Host` header"),
   oldCoding: fault(Reason.MALFORMED_REQUEST, "HTTP/1.0 knows no Transfer-Encoding."),
-  slow: fault(Reason.REQUEST_TIMEOUT, "The request did not arrive in time."),
-  extensions: fault(Reason.PAYLOAD_TOO_LARGE, "The chunk extensions are too large."),
-  expectation: fault(Reason.EXPECTATION_FAILED, "The only expectation this server meets is 100-continue."),
-  headers: fault(Reason.HEADERS_TOO_LARGE, "The request line and headers are too large."),
-  coding: fault(Reason.TRANSFER_CODING_UNSUPPORTED, "The only Transfer-Encoding this server reads is chunked."),
-  method: fault(Reason.METHOD_NOT_IMPLEMENTED, "This server does not implement the request's method."),
-  version: fault(Reason.HTTP_VERSION_UNSUPPORTED, "This port speaks HTTP/1.0, HTTP/1.1 and HTTP/2."),
+  slow: fault(Reason.REQUEST_TIMEOUT, "the request did not arrive in time"),
+  extensions: fault(Reason.PAYLOAD_TOO_LARGE, "the chunk extensions are too large"),
+  expectation: fault(Reason.EXPECTATION_FAILED, "the only supported expectation is 100-continue"),
+  headers: fault(Reason.HEADERS_TOO_LARGE, "the request line and headers are too large"),
+  coding: fault(Reason.TRANSFER_CODING_UNSUPPORTED, "the only supported `Transfer-Encoding` is chunked"),
+  method: fault(Reason.METHOD_NOT_IMPLEMENTED, "the request method is not supported"),
+  version: fault(Reason.HTTP_VERSION_UNSUPPORTED, "this port supports HTTP/1.0, HTTP/1.1 and HTTP/2"),
 } as const satisfies Record<string, WireFault>;
 
 function fault(reason: Reason, message: string): WireFault {

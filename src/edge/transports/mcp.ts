@@ -84,7 +84,7 @@ export function serveMcp(fastify: FastifyInstance, options: McpOptions): void {
       url,
       onRequest: async (_, reply) => {
         reply.hijack();
-        const refusal = refuse(Reason.METHOD_NOT_ALLOWED, "this path takes POST");
+        const refusal = refuse(Reason.METHOD_NOT_ALLOWED, "this path accepts only POST");
         refuseRequest(reply.raw, refusal, newId("req"), { headers: ["allow", "POST"] });
       },
       handler: unreachable,
@@ -100,7 +100,7 @@ export function serveMcp(fastify: FastifyInstance, options: McpOptions): void {
 }
 
 const unreachable = (): never => {
-  throw new Error("the call was answered before");
+  throw new Error("the call already has a response");
 };
 
 const metadataOf = (home: string): object => ({
@@ -270,7 +270,7 @@ class Exchange {
     try {
       const faults = new Faults();
       for (const name of Object.keys(input as object))
-        if (!fields.has(name)) faults.add("extra_forbidden", "this tool takes no such field", name);
+        if (!fields.has(name)) faults.add("extra_forbidden", "this tool has no such field", name);
       const message = decoderOf(method.input).decode(input, faults);
       if (faults.list.length > 0) {
         const read = faults.list.map(violationOf);
@@ -358,7 +358,7 @@ function toolsFor(services: readonly DescService[]): ReadonlyMap<string, Tool> {
   return new Map(
     facts.map((each) => {
       const method = methods.get(each.rpc);
-      if (method === undefined) throw new Error(`gen/tools.json names ${each.rpc}, which is not served`);
+      if (method === undefined) throw new Error(`gen/tools.json names ${each.rpc}, which does not exist`);
       const { properties = {} } = each.inputSchema as { properties?: object };
       return [each.name, { facts: each, method, fields: new Set(Object.keys(properties)) }];
     }),

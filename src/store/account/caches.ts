@@ -1,4 +1,4 @@
-/** Keys in memory, so that no warm call asks the database who is calling. */
+/** Caches of keys, sessions and settings, so that warm calls need no database query. */
 import { inTime, ioClock, steadyNow } from "../../clock.ts";
 import { isOutage } from "../database/client.ts";
 import type { NotificationChannel, Notifications } from "../database/notifications.ts";
@@ -7,7 +7,7 @@ import { findKeyByHash, type KeyRecord } from "./keys.ts";
 import { hashName, isSecret } from "./secret.ts";
 import { findSessionKey, isSessionSecret, noteSeen } from "./sessions.ts";
 
-/** What opens something: how its secrets look, and how what they open is read. */
+/** How a secret is recognized, and how its record is loaded. */
 interface SecretKind {
   isSecret(text: string): boolean;
   read(sql: Sql, hash: Buffer): Promise<KeyRecord | undefined>;
@@ -15,31 +15,31 @@ interface SecretKind {
 
 const API_KEYS: SecretKind = { isSecret, read: findKeyByHash };
 
-/** After this long a key is read again behind the call that uses it. */
+/** A key older than this is reloaded in the background of the call that uses it. */
 const FRESH_MS = 5_000;
-/** After this long a call waits for that. */
+/** A key older than this is reloaded before the call continues. */
 const STALE_MS = 15_000;
-/** A read that takes longer is one of a database that stands still: until it answers, a key goes on as it was read last. */
+/** A slower query indicates a stalled database; until it returns, the last known record of the key is used. */
 const PATIENCE_MS = 100;
 /**
- * So old may what was read last be, by what it is wanted for: for calls, for stopping robots, and for stops that wait for no database. Source:
- * decisions, section 19.
+ * The maximum age of a record while the database is stalled, by purpose: for calls, for stopping robots, and for stops that do not wait for
+ * the database. Source: decisions, section 19.
  */
 const OLDEST_MS = { call: 60_000, stop: 300_000, urgentStop: 300_000 } as const;
 
-/** What a key is wanted for. */
+/** The purpose of a key lookup. */
 export type KeyUse = keyof typeof OLDEST_MS;
 const MOST_KEYS = 100_000;
-/** A caller in a loop comes again sooner than this. */
+/** A caller in a loop calls again sooner than this. */
 const NAMED_MS = 1_000;
 const MOST_NAMED = 1_000;
 
 interface KeyEntry {
-  /** Undefined: there is no such key. */
+  /** Undefined if the key does not exist. */
   key: KeyRecord | undefined;
-  /** When it was read; not a number of the clock where it has to be read again before it serves. */
+  /** When it was loaded; NaN if it must be reloaded before use. */
   readMs: number;
-  /** When it was read last, however much may have changed since. */
+  /** When it was last loaded, regardless of later changes. */
   knownMs: number;
   reading: Promise<KeyRecord | undefined> | undefined;
 }
@@ -51,19 +51,19 @@ const newEntry = (): KeyEntry => ({
   reading: undefined,
 });
 
-const NOT_NOW = new Error("the key is not read yet");
+const NOT_NOW = new Error("the key is not loaded yet");
 
-/** The keys of one database. A change reaches it by notification, or within 15 seconds when notifications are lost. */
+/** The keys of one database. A change arrives by notification, or within 15 s if notifications are lost. */
 export class KeyCache {
   readonly #sql: Sql;
   readonly #kind: SecretKind;
-  /** By the hash of the secret. */
+  /** Keyed by the hash of the secret. */
   readonly #entries = new Map<string, KeyEntry>();
-  /** The names of the secrets that came a moment ago. */
+  /** Hashes of recently used secrets. */
   readonly #named = new Map<string, string>();
   #namedSince = steadyNow();
   readonly #off: () => void;
-  /** Counts forgettings: what was being read meanwhile may be what it was before the change. */
+  /** Counts invalidations: a query that started before one may return the earlier state. */
   #generation = 0;
   #hits = 0;
   #misses = 0;
@@ -79,8 +79,8 @@ export class KeyCache {
   }
 
   /**
-   * The key of a secret, from memory when it is known; undefined if there is none. Rejects when the database must be asked and is away.
-   * While it stands still a key that was read not long ago serves on, for stopping robots longer than for calls.
+   * The key of a secret, cached if known; undefined if there is none. Rejects if the database is needed and unavailable. While it is stalled,
+   * recently loaded keys stay valid, longer for stopping robots than for calls.
    */
   async find(secret: string, wantedFor: KeyUse = "call"): Promise<KeyRecord | undefined> {
     const time = steadyNow();
@@ -109,7 +109,7 @@ export class KeyCache {
     }
   }
 
-  /** The key that `find` would resolve to, where it is in memory and need not be read again; undefined elsewhere. */
+  /** The key that `find` would resolve to, if it is cached and fresh; else undefined. */
   known(secret: string): KeyRecord | undefined {
     const time = steadyNow();
     const entry = this.#entries.get(this.#nameOf(secret, time));
@@ -118,22 +118,22 @@ export class KeyCache {
     return entry.key;
   }
 
-  /** The key of a secret where it is in memory, however old; asks nobody. */
+  /** The cached key of a secret, however old; never queries. */
   peek(secret: string): KeyRecord | undefined {
     return this.#entries.get(this.#nameOf(secret, steadyNow()))?.key;
   }
 
-  /** How many keys are remembered, and how often one was, since the start. */
+  /** The number of cached keys, and of cache hits since the start. */
   get figures(): { entries: number; hits: number; misses: number } {
     return { entries: this.#entries.size, hits: this.#hits, misses: this.#misses };
   }
 
-  /** Hears no more changes. */
+  /** Stops listening for changes. */
   close(): void {
     this.#off();
   }
 
-  /** Keys are kept by hash: what lies in this memory must not open anything, but for the secrets of callers who are here at this moment. */
+  /** Keys are stored by hash, so that this memory holds no usable secrets except those of callers seen in the last moments. */
   #nameOf(secret: string, time: number): string {
     if (time - this.#namedSince > NAMED_MS || this.#named.size >= MOST_NAMED) {
       this.#named.clear();
@@ -164,15 +164,15 @@ export class KeyCache {
     return entry.reading;
   }
 
-  /** One place for one entry: secrets of strangers push keys out one at a time, each of which is read again at its next call. */
+  /** Evicts one entry per new one. Unknown secrets can evict keys only one at a time; each is reloaded at its next call. */
   #dropOldest(): void {
     const [oldest = ""] = this.#entries.keys();
     this.#entries.delete(oldest);
   }
 
   /**
-   * Reads a key with its descendants, or all of a user or an organization, again at the next look; without a name all, which are not known to
-   * have changed. A new key may be one that was unknown before, so what isn't there is forgotten with every change.
+   * Invalidates a key and its descendants, or all keys of a user or an organization, or all keys if no id is given, for changes that are not
+   * known in detail. A new key may have been unknown before, so every change also drops the entries of unknown keys.
    */
   forget(id: string | undefined): void {
     this.#generation += 1;
@@ -189,13 +189,13 @@ const isOf = (key: KeyRecord, id: string): boolean => key.id === id || key.userI
 const descends = ({ ancestors }: KeyRecord, id: string): boolean =>
   ancestors.length > 0 && ancestors.some((key) => isOf(key, id));
 
-// The keys by which people act who are signed in, in memory by the secrets of their sessions.
+// The keys of signed-in users, cached by the secrets of their sessions.
 
-/** The sessions of one database. What ends one, or changes its member, reaches it as changes of keys reach the keys in memory. */
+/** The sessions of one database. Their ends and changes of their members arrive like changes of keys. */
 export class SessionCache {
   readonly #sql: Sql;
   readonly #keys: KeyCache;
-  /** Records whose use was written down; one that is read again has the moment of it. */
+  /** Records whose use was written; a reloaded one has the time of that use. */
   readonly #noted = new WeakSet<KeyRecord>();
 
   constructor(sql: Sql, notifications: Notifications) {
@@ -203,24 +203,24 @@ export class SessionCache {
     this.#keys = new KeyCache(sql, notifications, { isSecret: isSessionSecret, read: findSessionKey });
   }
 
-  /** The key that a session's member acts by; undefined if there is no such session. `look` does not count as using it. */
+  /** The key of a session's member; undefined if the session does not exist. `look` does not count as use. */
   async find(secret: string, wantedFor: KeyUse | "look"): Promise<KeyRecord | undefined> {
     const key = await this.#keys.find(secret, wantedFor === "look" ? "call" : wantedFor);
     if (wantedFor !== "look" && key?.session !== undefined) this.#used(key, key.session);
     return key;
   }
 
-  /** The same where it is in memory, however old; asks nobody. */
+  /** The cached record, however old; never queries. */
   peek(secret: string): KeyRecord | undefined {
     return this.#keys.peek(secret);
   }
 
-  /** Reads again what is about a session, a key, a user or an organization. */
+  /** Invalidates the records of a session, key, user or organization. */
   forget(id: string): void {
     this.#keys.forget(id);
   }
 
-  /** Hears no more changes. */
+  /** Stops listening for changes. */
   close(): void {
     this.#keys.close();
   }
@@ -228,14 +228,14 @@ export class SessionCache {
   #used(key: KeyRecord, session: NonNullable<KeyRecord["session"]>): void {
     if (this.#noted.has(key)) return;
     this.#noted.add(key);
-    // A session that ends early for want of a database is signed in again.
+    // If the database is unavailable and the session ends early, the user signs in again.
     noteSeen(this.#sql, session).catch(() => undefined);
   }
 }
 
-// What belongs to an organization and every call looks at, in memory, so that no warm call asks the database.
+// Cached data of organizations that every call needs.
 
-/** After this long it is read again behind the call that uses it: a notification may have been lost. */
+/** An older value is reloaded in the background of the call that uses it: a notification may have been lost. */
 const ORG_FRESH_MS = 30_000;
 const MOST_ORGS = 20_000;
 
@@ -245,7 +245,7 @@ interface OrgEntry<T> {
   reading: Promise<T> | undefined;
 }
 
-/** One thing of each organization, by the organization's id. A change reaches it by a notification that carries the id. */
+/** One cached value per organization, by id. A notification that carries the id invalidates it. */
 export class OrgCache<T> {
   readonly #load: (orgId: string) => Promise<T>;
   readonly #entries = new Map<string, OrgEntry<T>>();
@@ -260,7 +260,7 @@ export class OrgCache<T> {
     );
   }
 
-  /** From memory when it is known; else read. Rejects when the database must be asked and is away. */
+  /** The cached value if known, else the loaded one. Rejects if the database is needed and unavailable. */
   async of(orgId: string): Promise<T> {
     const entry = this.#entries.get(orgId);
     if (!entry) return this.#read(orgId, { value: undefined, readMs: Number.NEGATIVE_INFINITY, reading: undefined });
@@ -269,18 +269,18 @@ export class OrgCache<T> {
     return entry.value;
   }
 
-  /** What `of` would resolve to, where it is in memory and need not be read again; undefined elsewhere. */
+  /** The value that `of` would resolve to, if it is cached and fresh; else undefined. */
   known(orgId: string): T | undefined {
     const entry = this.#entries.get(orgId);
     return entry !== undefined && steadyNow() - entry.readMs < ORG_FRESH_MS ? entry.value : undefined;
   }
 
-  /** What the database has now, after a change made here. */
+  /** The value in the database, after a change made here. */
   forget(orgId: string): void {
     this.#entries.delete(orgId);
   }
 
-  /** Hears no more changes. */
+  /** Stops listening for changes. */
   close(): void {
     this.#off();
   }
@@ -289,7 +289,7 @@ export class OrgCache<T> {
     if (entry.reading) return entry.reading;
     entry.reading = this.#load(orgId)
       .then((value) => {
-        // What was read while a change came in belongs to an entry that nobody finds any more.
+        // A value loaded while a change arrived belongs to an entry that is no longer used.
         Object.assign(entry, { value, readMs: steadyNow() });
         return value;
       })

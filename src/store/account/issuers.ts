@@ -1,4 +1,4 @@
-/** Issuers of OpenID Connect by organization, the e-mail domains that are an organization's, and whom an issuer knows as whom. */
+/** OpenID Connect issuers of organizations, their e-mail domains, and the subjects of members; members and groups of SCIM. */
 import { now } from "../../clock.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
@@ -12,17 +12,17 @@ export interface IssuerRecord {
   name: string;
   issuer: string;
   clientId: string;
-  /** The client's secret, sealed; undefined for a public client. */
+  /** The client secret, sealed; undefined for a public client. */
   sealed: Buffer | undefined;
-  /** The role of newcomers; undefined: there are none. */
+  /** The role of new members; undefined if the issuer creates none. */
   joinRole: string | undefined;
-  /** The operator found that it verifies every e-mail address that it names. */
+  /** Whether the operator confirmed that it verifies every e-mail address that it reports. */
   emailsVerified: boolean;
   /** The e-mail domains that it signs in. */
   domains: string[];
   /** Unix seconds. */
   created: number;
-  /** Counts its changes. */
+  /** Incremented with each change. */
   version: number;
   updated: number;
 }
@@ -46,10 +46,10 @@ const columns = (sql: Queryable) => sql`
   id, org_id, name, issuer, client_id, sealed, join_role, emails_verified, created, updated, version,
   array(select domain from email_domain where issuer_id = issuer.id order by domain) as domains`;
 
-/** What a client's secret is sealed for: another row's opens nothing here. */
+/** The sealing context of a client secret; it does not open in another row. */
 export const issuerContext = (id: string): string => `issuer ${id}`;
 
-/** The issuer of a name in its organization, or a name for one that is new. */
+/** The id of an issuer in its organization, or a new id. */
 export async function nextIssuer(
   tx: Tx,
   orgId: string,
@@ -60,7 +60,7 @@ export async function nextIssuer(
   return row ? { id: row.id, known: issuerOf(row) } : { id: newId("iss"), known: undefined };
 }
 
-/** Keeps an issuer with the domains that it signs in, which are the organization's; others of them that it had it signs in no more. */
+/** Stores an issuer and its domains, which belong to the organization. Domains that are not listed are removed from the issuer. */
 export async function putIssuer(
   tx: Tx,
   {
@@ -86,7 +86,7 @@ export async function putIssuer(
   return issuerOf(row!);
 }
 
-/** An issuer; of an active organization. */
+/** An issuer of an active organization. */
 export async function findIssuer(sql: Queryable, id: string): Promise<IssuerRecord | undefined> {
   const [row] = await sql<IssuerRow[]>`
     select ${columns(sql)} from issuer
@@ -94,7 +94,7 @@ export async function findIssuer(sql: Queryable, id: string): Promise<IssuerReco
   return row && issuerOf(row);
 }
 
-/** The issuer that signs an e-mail domain in; of an active organization. */
+/** The issuer of an e-mail domain, of an active organization. */
 export async function issuerOfDomain(sql: Queryable, domain: string): Promise<IssuerRecord | undefined> {
   const [row] = await sql<{ issuerId: string | null }[]>`
     select issuer_id from email_domain where domain = ${domain}`;
@@ -107,7 +107,7 @@ export async function listIssuers(sql: Queryable, orgId: string): Promise<Issuer
   return rows.map(issuerOf);
 }
 
-/** Deletes an issuer, with the sessions that began by it. Returns its id; undefined if there is none. */
+/** Deletes an issuer and the sessions that it started. Returns its id; undefined if there is none. */
 export async function dropIssuer(tx: Tx, orgId: string, name: string): Promise<string | undefined> {
   const [row] = await tx<{ id: string }[]>`
     delete from issuer where org_id = ${orgId} and name = ${name} returning id`;
@@ -118,7 +118,7 @@ export async function dropIssuer(tx: Tx, orgId: string, name: string): Promise<s
 export interface DomainRecord {
   domain: string;
   orgId: string;
-  /** The word of the issuer that signs it in. */
+  /** The name of its issuer. */
   issuer: string | undefined;
   /** Unix seconds. */
   verified: number;
@@ -136,14 +136,14 @@ export async function listDomains(sql: Queryable, orgId: string): Promise<Domain
   }));
 }
 
-/** Makes a domain an organization's. Reports whether it is: it may be another's. */
+/** Assigns a domain to an organization. Returns false if it belongs to another one. */
 export async function addDomain(tx: Tx, orgId: string, domain: string): Promise<boolean> {
   await tx`insert into email_domain ${tx({ domain, orgId, verified: new Date(now()) })} on conflict (domain) do nothing`;
   const { count } = await tx`select from email_domain where domain = ${domain} and org_id = ${orgId}`;
   return count > 0;
 }
 
-/** Takes a domain from an organization, with the sessions of its people that began by an issuer. Reports whether it was the organization's. */
+/** Removes a domain from an organization, and its users' sessions that an issuer started. Returns false if it was not the organization's. */
 export async function dropDomain(tx: Tx, orgId: string, domain: string): Promise<boolean> {
   const { count } = await tx`delete from email_domain where domain = ${domain} and org_id = ${orgId}`;
   if (count === 0) return false;
@@ -153,28 +153,28 @@ export async function dropDomain(tx: Tx, orgId: string, domain: string): Promise
   return true;
 }
 
-/** The subject by which an issuer knows a member; undefined where it has not signed the member in yet. */
+/** The issuer's subject of a member; undefined if the issuer has not signed the member in yet. */
 export async function subjectOf(sql: Queryable, issuerId: string, userId: string): Promise<string | undefined> {
   const [row] = await sql<{ subject: string }[]>`
     select subject from sign_in_identity where issuer_id = ${issuerId} and user_id = ${userId}`;
   return row?.subject;
 }
 
-/** The member that an issuer has signed in as a subject before. */
+/** The member that an issuer has signed in with this subject before. */
 export async function memberOfSubject(sql: Queryable, issuerId: string, subject: string): Promise<string | undefined> {
   const [row] = await sql<{ userId: string }[]>`
     select user_id from sign_in_identity where issuer_id = ${issuerId} and subject = ${subject}`;
   return row?.userId;
 }
 
-/** Remembers as whom an issuer knows a member. */
+/** Stores the issuer's subject of a member. */
 export async function addSubject(tx: Tx, issuerId: string, subject: string, userId: string): Promise<void> {
   await tx`
     insert into sign_in_identity (issuer_id, subject, user_id, org_id)
     select id, ${subject}, ${userId}, org_id from issuer where id = ${issuerId} on conflict do nothing`;
 }
 
-/** Members of an organization by what an identity provider calls them in SCIM (`externalId`), two at most. */
+/** Members of an organization by their SCIM `externalId`, two at most. */
 export async function membersByExternalId(
   sql: Queryable,
   orgId: string,
@@ -194,15 +194,15 @@ export async function membersByEmail(
     select id from member where org_id = ${orgId} and lower(email) = lower(${email}) order by id limit 2`;
 }
 
-// Members and groups as an identity provider sees them. Resources are JSON by the names of RFC 7643.
+// SCIM members and groups. Resources are JSON with the names of RFC 7643.
 
-/** A resource of an identity provider. */
+/** A SCIM resource. */
 export type ScimResource = Record<string, unknown>;
 
-/** Which resources to list. Both paths are SQL/JSON paths over `{r: resource, l: resource in lower case}`. */
+/** A page of resources. Both paths are SQL/JSON paths over `{r: resource, l: resource in lower case}`. */
 export interface ScimQuery {
   orgId: string;
-  /** Only those that it finds. */
+  /** Only the resources that match. */
   filter?: string | undefined;
   sortBy?: string | undefined;
   descending: boolean;
@@ -210,7 +210,7 @@ export interface ScimQuery {
   limit: number;
 }
 
-/** One page of resources, and how many there are. */
+/** One page of resources, and the total. */
 export interface ScimPage {
   total: number;
   resources: ScimResource[];
@@ -263,12 +263,12 @@ export async function findGroup(sql: Queryable, orgId: string, id: string): Prom
   return row?.resource;
 }
 
-/** What an identity provider tells of a member. */
+/** The attributes of a member from an identity provider. */
 export interface ToldUser {
   userName: string;
   email: string;
   externalId: string | undefined;
-  /** All else that it told. */
+  /** All other attributes. */
   resource: ScimResource;
 }
 
@@ -280,9 +280,9 @@ const userColumns = ({ userName, email, externalId, resource }: ToldUser) => ({
 });
 
 const sameUser = () =>
-  refuse(Reason.ALREADY_EXISTS, "a user of this userName exists already", {}, { param: "userName" });
+  refuse(Reason.ALREADY_EXISTS, "a user with this `userName` already exists", {}, { param: "userName" });
 
-/** Creates a member from what an identity provider tells. Refuses with `already_exists` where the name is taken. */
+/** Creates a member from an identity provider's attributes. Refuses with `already_exists` if the user name is taken. */
 export async function addUser(
   tx: Tx,
   orgId: string,
@@ -299,7 +299,7 @@ export async function addUser(
     status,
     created: moment,
     updated: moment,
-    // The change below makes the first version.
+    // The next change makes the first version.
     version: 0,
     ...columns,
   };
@@ -309,7 +309,7 @@ export async function addUser(
   return row.id;
 }
 
-/** Changes what is known of a member who exists. Refuses with `already_exists` where the name is taken. */
+/** Changes the attributes of an existing member. Refuses with `already_exists` if the user name is taken. */
 export async function changeUser(tx: Tx, orgId: string, id: string, told: ToldUser): Promise<void> {
   const { resource, ...columns } = userColumns(told);
   const [other] = await tx`
@@ -324,7 +324,7 @@ export interface GroupRecord {
   id: string;
   displayName: string;
   externalId: string | undefined;
-  /** The role that it gives. */
+  /** The role of its members. */
   role: string | undefined;
 }
 
@@ -348,9 +348,9 @@ export async function findGroupRecord(sql: Queryable, orgId: string, name: strin
 }
 
 const sameGroup = () =>
-  refuse(Reason.ALREADY_EXISTS, "a group of this displayName exists already", {}, { param: "displayName" });
+  refuse(Reason.ALREADY_EXISTS, "a group with this `displayName` already exists", {}, { param: "displayName" });
 
-/** Creates a group without members. Refuses with `already_exists` where the name is taken. */
+/** Creates an empty group. Refuses with `already_exists` if the display name is taken. */
 export async function addGroup(
   tx: Tx,
   orgId: string,
@@ -370,7 +370,7 @@ export async function addGroup(
   return { id: row.id, displayName, externalId, role: undefined };
 }
 
-/** Changes a group that exists. Refuses with `already_exists` where the name is taken. */
+/** Changes an existing group. Refuses with `already_exists` if the display name is taken. */
 export async function changeGroup(
   tx: Tx,
   orgId: string,
@@ -388,7 +388,7 @@ export async function changeGroup(
   await tx`update scim_group set ${tx(row)} where id = ${id}`;
 }
 
-/** Removes a group; its members stay. */
+/** Deletes a group; its members stay. */
 export async function dropGroup(tx: Tx, id: string): Promise<void> {
   await tx`delete from scim_group where id = ${id}`;
 }
@@ -399,7 +399,7 @@ export async function membersOf(tx: Tx, groupId: string): Promise<string[]> {
   return rows.map(({ userId }) => userId);
 }
 
-/** Those of some users who are not members of an organization. */
+/** The ids among these that are not members of the organization. */
 export async function strangersAmong(tx: Tx, orgId: string, userIds: readonly string[]): Promise<string[]> {
   const rows = await tx<{ id: string }[]>`
     select id from unnest(${[...userIds]}::text[]) as asked (id)
@@ -407,7 +407,7 @@ export async function strangersAmong(tx: Tx, orgId: string, userIds: readonly st
   return rows.map(({ id }) => id);
 }
 
-/** Lets exactly these be in a group. */
+/** Replaces the members of a group. */
 export async function setMembers(tx: Tx, groupId: string, userIds: readonly string[]): Promise<void> {
   await tx`delete from scim_membership where group_id = ${groupId} and not user_id = any(${[...userIds]})`;
   await tx`
@@ -415,7 +415,7 @@ export async function setMembers(tx: Tx, groupId: string, userIds: readonly stri
     on conflict do nothing`;
 }
 
-/** The roles that the groups of some members give, by member; those whom no group gives a role are not in it. */
+/** The roles that members have from their groups. Members without such a role are absent. */
 export async function mappedRoles(tx: Tx, userIds: readonly string[]): Promise<ReadonlyMap<string, string[]>> {
   const rows = await tx<{ userId: string; roles: string[] }[]>`
     select user_id, array_agg(distinct role) as roles
@@ -424,7 +424,7 @@ export async function mappedRoles(tx: Tx, userIds: readonly string[]): Promise<R
   return new Map(rows.map(({ userId, roles }) => [userId, roles]));
 }
 
-/** Makes new versions of some members: something that is shown with them has changed. */
+/** Makes new versions of members whose displayed attributes have changed. */
 export async function touchMembers(tx: Tx, userIds: readonly string[]): Promise<void> {
   await tx`update member set updated = ${new Date(now())} where id = any(${[...userIds]})`;
 }

@@ -1,4 +1,4 @@
-/** The people of organizations. */
+/** Members and workspaces of organizations. */
 import { now } from "../../clock.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
@@ -6,7 +6,7 @@ import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.t
 import type { BudgetInterval } from "./keys.ts";
 import type { StoredSettings } from "./settings.ts";
 
-/** Where a member stands. */
+/** The status of a member. */
 export type MemberStatus = "invited" | "active" | "deactivated";
 
 /** A member. */
@@ -15,9 +15,9 @@ export interface MemberRecord {
   orgId: string;
   userName: string;
   email: string;
-  /** The role that applies now. */
+  /** The effective role. */
   role: string;
-  /** The role that was given by hand. */
+  /** The role that was assigned manually. */
   givenRole: string;
   workspaceIds: string[];
   status: MemberStatus;
@@ -27,7 +27,7 @@ export interface MemberRecord {
   created: number;
 }
 
-/** A row of the table, as statements return it. */
+/** A row of the table. */
 interface MemberRow extends Omit<MemberRecord, "inviteEnds" | "created"> {
   inviteEnds: Date | null;
   created: Date;
@@ -48,13 +48,13 @@ interface NewMember {
   email: string;
   role: string;
   workspaceIds?: readonly string[];
-  /** SHA-256 of the invite, and when it ends in unix milliseconds; a member without one is active at once. */
+  /** SHA-256 of the invite, and its expiry in unix milliseconds; a member without an invite is active at once. */
   invite?: { hash: Uint8Array; endsMs: number };
 }
 
 /**
- * Adds a member, or invites again one who has not accepted yet, whose earlier invite ends. Refuses with
- * `already_exists` for a member.
+ * Adds a member. Invites one who has not accepted yet again, which replaces the earlier invite. Refuses with `already_exists` for an
+ * existing member.
  */
 export async function addMember(tx: Tx, member: NewMember): Promise<MemberRecord> {
   const { orgId, email, role, workspaceIds = [], invite } = member;
@@ -74,11 +74,11 @@ export async function addMember(tx: Tx, member: NewMember): Promise<MemberRecord
   const row = { id: newId("usr"), orgId, userName: email, created: new Date(now()), ...told };
   const [made] = await tx<MemberRow[]>`
     insert into member ${tx(row)} on conflict (org_id, lower(user_name)) do nothing returning ${columns(tx)}`;
-  if (!made) throw refuse(Reason.ALREADY_EXISTS, "this person is a member already", {}, { param: "email" });
+  if (!made) throw refuse(Reason.ALREADY_EXISTS, "a member with this `email` already exists", {}, { param: "email" });
   return memberOf(made);
 }
 
-/** Makes the person whose invite it is an active member, once; undefined where the invite is worth nothing. */
+/** Activates the invited member, once; undefined if the invite is invalid, used or expired. */
 export async function acceptInvite(tx: Tx, hash: Uint8Array): Promise<MemberRecord | undefined> {
   const [row] = await tx<MemberRow[]>`
     update member set status = 'active', invite_hash = null, invite_ends = null, updated = ${new Date(now())}
@@ -94,7 +94,7 @@ export async function findMember(sql: Queryable, orgId: string, id: string): Pro
   return row && memberOf(row);
 }
 
-/** Finds a member of an organization by what its identity provider calls it: the e-mail address, unless that says otherwise. */
+/** Finds a member by the user name from the identity provider, which is the e-mail address by default. */
 export async function findMemberByName(
   sql: Queryable,
   orgId: string,
@@ -105,7 +105,7 @@ export async function findMemberByName(
   return row && memberOf(row);
 }
 
-/** Finds members of an organization by their names. */
+/** Finds members of an organization by id. */
 export async function findMembers(sql: Queryable, orgId: string, ids: readonly string[]): Promise<MemberRecord[]> {
   const rows = await sql<MemberRow[]>`
     select ${columns(sql)} from member where org_id = ${orgId} and id = any(${[...ids]}) order by id`;
@@ -123,14 +123,13 @@ export async function listMembers(
   return rows.map(memberOf);
 }
 
-/** Makes all who change who owns an organization, or what its members' roles are, follow each other. Call it first. */
+/** Serializes changes of an organization's owners and roles. Must be called first in the transaction. */
 export async function lockMembers(tx: Tx, orgId: string): Promise<void> {
   await tx`select from org where id = ${orgId} for no key update`;
 }
 
 /**
- * Refuses with `last_owner` when a member is the last one who owns the organization, who must stay one. Only an
- * active owner can stand in for an active one.
+ * Refuses with `last_owner` if the member is the organization's last owner. Only an active owner can replace an active one.
  */
 export async function assertOwnerRemains(tx: Tx, { id, orgId, role, status }: MemberRecord): Promise<void> {
   if (role !== "owner" || status === "deactivated") return;
@@ -138,10 +137,10 @@ export async function assertOwnerRemains(tx: Tx, { id, orgId, role, status }: Me
   const [other] = await tx`
     select from member where org_id = ${orgId} and id <> ${id} and role = 'owner' and status = any(${standIns}) limit 1`;
   if (!other)
-    throw refuse(Reason.LAST_OWNER, "this is the last owner of the organisation; make somebody else the owner first");
+    throw refuse(Reason.LAST_OWNER, "this is the organization's last owner; make another member an owner first");
 }
 
-/** What of a member changes. */
+/** The fields of a member to change. */
 interface MemberChange {
   role?: string | undefined;
   givenRole?: string | undefined;
@@ -149,7 +148,7 @@ interface MemberChange {
   status?: MemberStatus | undefined;
 }
 
-/** Changes a member who exists. */
+/** Changes an existing member. */
 export async function changeMember(tx: Tx, id: string, change: MemberChange): Promise<MemberRecord> {
   const { role, givenRole, workspaceIds, status } = change;
   const changed = {
@@ -168,12 +167,12 @@ export async function dropMember(tx: Tx, id: string): Promise<void> {
   await tx`delete from member where id = ${id}`;
 }
 
-/** Gives the keys of a member another role: those that act in one of `from`. */
+/** Changes the role of a member's keys, for keys whose role is one of `from`. */
 export async function moveKeys(tx: Tx, userId: string, from: readonly string[], to: string): Promise<void> {
   await tx`update key set role = ${to} where user_id = ${userId} and role = any(${[...from]})`;
 }
 
-// Workspaces: parts of an organization with a budget and settings of their own. Amounts are micro-dollars.
+// Workspaces: parts of an organization with their own budget and settings. Amounts are micro-dollars.
 
 /** A workspace. */
 export interface WorkspaceRecord {
@@ -182,9 +181,9 @@ export interface WorkspaceRecord {
   name: string;
   slug: string;
   budget: { limitMicro: number; interval: BudgetInterval } | undefined;
-  /** What its keys have spent in the running interval of its budget; since ever without one. */
+  /** What its keys have spent in the current budget interval; the total if it has no budget. */
   spentMicro: number;
-  /** When the budget is renewed, in unix seconds. */
+  /** When the budget resets, in unix seconds. */
   resetsAt: number | undefined;
   settings: StoredSettings;
   /** Unix seconds. */
@@ -206,7 +205,7 @@ const workspaceOf = ({ budgetMicro, budgetInterval, resetsAt, created, ...row }:
   created: unixSeconds(created),
 });
 
-/** Workspaces that were not deleted, with their spending at `atMs` (unix milliseconds). */
+/** Workspaces that are not deleted, with their spending at `atMs` (unix milliseconds). */
 const workspaces = (sql: Queryable, atMs: number) => {
   const day = new Date(atMs).toISOString().slice(0, 10);
   return sql`
@@ -242,15 +241,15 @@ const budgetRow = (budget: WorkspaceRecord["budget"]) => ({
   budgetInterval: budget?.interval ?? null,
 });
 
-/** Transactions that make or rename workspaces of one organization wait for each other, so that a slug is looked up once. */
+/** Refuses a slug that is in use. Transactions that create or rename workspaces of one organization are serialized. */
 async function refuseTaken(tx: Tx, orgId: string, slug: string, exceptId: string): Promise<void> {
   await tx`select from org where id = ${orgId} for no key update`;
   const { count } = await tx`
     select from workspace where org_id = ${orgId} and slug = ${slug} and id <> ${exceptId} and deleted_at is null`;
-  if (count > 0) throw refuse(Reason.ALREADY_EXISTS, `there is a workspace ${slug} already`, {}, { param: "slug" });
+  if (count > 0) throw refuse(Reason.ALREADY_EXISTS, `a workspace with the slug ${slug} already exists`, {}, { param: "slug" });
 }
 
-/** A workspace of an organization; undefined if there is none, or no longer. */
+/** A workspace of an organization; undefined if it does not exist or was deleted. */
 export async function findWorkspace(
   sql: Queryable,
   orgId: string,
@@ -261,7 +260,7 @@ export async function findWorkspace(
   return row && workspaceOf(row);
 }
 
-/** The workspaces of an organization by age, after the one named `after`; `only` leaves one of them. */
+/** Lists the workspaces of an organization, oldest first, after the id `after`. `only` selects one. */
 export async function listWorkspaces(
   sql: Queryable,
   orgId: string,
@@ -274,16 +273,16 @@ export async function listWorkspaces(
   return rows.map(workspaceOf);
 }
 
-/** What may change of a workspace; absent fields stay. */
+/** The fields of a workspace to change; absent fields stay. */
 interface WorkspaceChanges {
   name?: string | undefined;
   slug?: string | undefined;
-  /** Null takes the budget away. */
+  /** Null removes the budget. */
   budget?: WorkspaceRecord["budget"] | null;
   settings?: StoredSettings | undefined;
 }
 
-/** Changes a workspace. A smaller budget calls back what replicas hold. Reports whether there was such a workspace. */
+/** Changes a workspace. A smaller budget recalls leases from replicas. Returns false if the workspace does not exist. */
 export async function changeWorkspace(tx: Tx, orgId: string, id: string, changes: WorkspaceChanges): Promise<boolean> {
   const { name, slug, budget, settings } = changes;
   const row = {
@@ -299,7 +298,7 @@ export async function changeWorkspace(tx: Tx, orgId: string, id: string, changes
   return count > 0;
 }
 
-/** Deletes a workspace; the requests of its keys stay on record. Its slug is free again. */
+/** Deletes a workspace and frees its slug. The requests of its keys stay on record. */
 export async function deleteWorkspace(tx: Tx, orgId: string, id: string): Promise<void> {
   await tx`update workspace set deleted_at = now() where org_id = ${orgId} and id = ${id} and deleted_at is null`;
 }

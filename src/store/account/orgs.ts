@@ -1,4 +1,4 @@
-/** Organizations and their balance. Amounts are micro-dollars. */
+/** Organizations and their balances. Amounts are micro-dollars. */
 
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
@@ -35,7 +35,7 @@ export interface NewOrg {
 /** Creates an organization with an empty account. */
 export const createOrg = (sql: Sql, org: NewOrg): Promise<OrgRecord> => tx(sql, (tx) => addOrg(tx, org));
 
-/** The same in a transaction that makes more than that. */
+/** Like `createOrg`, within an existing transaction. */
 export async function addOrg(tx: Tx, { name, email }: NewOrg): Promise<OrgRecord> {
   const [row] = await tx<
     OrgRow[]
@@ -44,50 +44,50 @@ export async function addOrg(tx: Tx, { name, email }: NewOrg): Promise<OrgRecord
   return orgOf(row!);
 }
 
-/** Finds an organization by its name in paths, unless it was deleted. */
+/** Finds an organization by id, unless it was deleted. */
 export async function findOrg(sql: Queryable, id: string): Promise<OrgRecord | undefined> {
   const [row] = await sql<OrgRow[]>`select * from org where id = ${id} and status <> 'deleted'`;
   return row && orgOf(row);
 }
 
-/** Whether there is an organization of this name, or was until it was deleted. */
+/** Whether an organization with this id exists, or existed until it was deleted. */
 export async function wasOrg(sql: Queryable, id: string): Promise<boolean> {
   const [row] = await sql`select from org where id = ${id}`;
   return row !== undefined;
 }
 
-/** Lets an organization call again, or refuses its calls. Reports whether there is such an organization. */
+/** Sets an organization's status, which allows or refuses its calls. Returns false if the organization does not exist. */
 export async function setOrgStatus(sql: Sql, id: string, status: OrgRecord["status"]): Promise<boolean> {
   const { count } = await sql`update org set status = ${status} where id = ${id} and status <> 'deleted'`;
   return count > 0;
 }
 
-/** Credit that was paid in. */
+/** Credit to add. */
 export interface OrgGrant {
   orgId: string;
   amountMicro: number;
   reason?: string | undefined;
-  /** The same key adds the credit once. */
+  /** Credit is added once per key. */
   idempotencyKey?: string | undefined;
-  /** Names the ledger's entry, which the ledger takes once; a fresh name when absent. */
+  /** The id of the ledger entry, which the ledger accepts once; a new id if absent. */
   entryId?: string | undefined;
 }
 
-/** Credit on the balance: the ledger's entry, what there is now, and whether this call added it. */
+/** Added credit: the ledger entry, the new balance, and whether this call added it. */
 export interface Granted {
   entryId: string;
   balanceMicro: number;
-  /** False when the idempotency key had added it before. */
+  /** False if the idempotency key had already added it. */
   isNew: boolean;
 }
 
 /**
- * Adds credit to an organization's balance, once per idempotency key. Refuses with `not_found` when there is no such
- * organization, and with `idempotency_conflict` when the key was used for another amount.
+ * Adds credit to an organization's balance, once per idempotency key. Refuses with `not_found` if the organization does not exist, and with
+ * `idempotency_conflict` if the key was used for another amount.
  */
 export const addCredits = (sql: Sql, grant: OrgGrant): Promise<Granted> => tx(sql, (tx) => grantCredits(tx, grant));
 
-/** The same in a transaction that does more than that. */
+/** Like `addCredits`, within an existing transaction. */
 export async function grantCredits(tx: Tx, grant: OrgGrant): Promise<Granted> {
   const earlier = await earlierGrant(tx, grant);
   const entryId = earlier ?? (await enterGrant(tx, grant));
@@ -95,14 +95,14 @@ export async function grantCredits(tx: Tx, grant: OrgGrant): Promise<Granted> {
 }
 
 async function earlierGrant(tx: Tx, { orgId, amountMicro, idempotencyKey }: OrgGrant): Promise<string | undefined> {
-  // The account's lock makes two grants of one key follow each other.
+  // The account's lock serializes two grants with one key.
   const { count } = await tx`select from account where org_id = ${orgId} for update`;
-  if (count === 0) throw refuse(Reason.NOT_FOUND, "there is no organisation of this name");
+  if (count === 0) throw refuse(Reason.NOT_FOUND, "organization not found");
   if (idempotencyKey === undefined) return undefined;
   const [earlier] = await tx<{ cause: string; amountMicro: number }[]>`
     select cause, amount_micro from transfer where org_id = ${orgId} and grant_key = ${idempotencyKey}`;
   if (earlier && earlier.amountMicro !== amountMicro) {
-    const text = "this idempotency key was used for another amount";
+    const text = "the idempotency key was already used for another amount; use a new key";
     throw refuse(Reason.IDEMPOTENCY_CONFLICT, text, {}, { param: "idempotency_key" });
   }
   return earlier?.cause;
@@ -116,20 +116,20 @@ async function enterGrant(tx: Tx, { orgId, amountMicro, reason, idempotencyKey, 
   await tx`
     update account set granted_micro = granted_micro + ${amountMicro}, available_micro = available_micro + ${amountMicro}
     where org_id = ${orgId}`;
-  // Calls of other replicas may be waiting for it.
+  // Calls on other replicas may be waiting for credit.
   await tx`select pg_notify('lease_returned', ${orgId})`;
   return entry;
 }
 
-/** What an organization has: granted = spent + balance, available = balance - held. */
+/** The parts of a balance: granted = spent + balance, available = balance - held. */
 export interface BalanceRecord {
   grantedMicro: number;
   spentMicro: number;
   balanceMicro: number;
-  /** What leases hold: promised to running calls, or about to be. */
+  /** Credit in leases: reserved for running calls, or about to be. */
   heldMicro: number;
   availableMicro: number;
-  /** What reversed payments took back beyond what was there; the next credit goes to it first. */
+  /** Reversed payments that the balance did not cover; deducted from the next credit. */
   owedMicro: number;
 }
 
@@ -141,7 +141,7 @@ async function readBalance(sql: Sql | Tx, orgId: string): Promise<BalanceRecord>
     select granted_micro as granted, available_micro as available, owed_micro as owed,
       (select coalesce(sum(amount_micro - spent_micro), 0) from lease where lease.org_id = account.org_id) as held
     from account where org_id = ${orgId}`;
-  if (!row) throw refuse(Reason.NOT_FOUND, "there is no organisation of this name");
+  if (!row) throw refuse(Reason.NOT_FOUND, "organization not found");
   const { granted, available, held, owed } = row;
   const balance = available + held;
   return {
@@ -154,7 +154,7 @@ async function readBalance(sql: Sql | Tx, orgId: string): Promise<BalanceRecord>
   };
 }
 
-/** Notes that an organization is told of a low balance; returns undefined when the balance is not low, or that was told before. */
+/** Marks the low-balance notice as sent; undefined if the balance is not low, or the notice was sent before. */
 export async function tellLow(tx: Tx, orgId: string): Promise<{ balanceMicro: number; lowMicro: number } | undefined> {
   const [row] = await tx<{ balanceMicro: number; lowMicro: number }[]>`
     update account set low_notified = true
@@ -163,7 +163,7 @@ export async function tellLow(tx: Tx, orgId: string): Promise<{ balanceMicro: nu
   return row;
 }
 
-/** Notes that an organization is told of a balance that was not enough; returns undefined when that was told before. */
+/** Marks the notice of an insufficient balance as sent; undefined if it was sent before. */
 export async function tellExhausted(tx: Tx, orgId: string): Promise<{ balanceMicro: number } | undefined> {
   const [row] = await tx<{ balanceMicro: number }[]>`
     update account set exhausted_notified = true where org_id = ${orgId} and not exhausted_notified

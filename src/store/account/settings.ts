@@ -1,10 +1,10 @@
-/** What an organization settles for all its calls, and what a workspace settles otherwise. */
+/** Settings of organizations and workspaces, presets, and stored provider keys. */
 
 import type { AppPolicy, ByokMode, OrgSettings, SupplyTrust } from "../../call.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { type Queryable, type Tx, unixSeconds } from "../database/tx.ts";
 
-/** The settings of an organization that set none. */
+/** The default settings. */
 export const DEFAULT_SETTINGS: OrgSettings = {
   retentionDays: 30,
   zdr: false,
@@ -19,7 +19,7 @@ export const DEFAULT_SETTINGS: OrgSettings = {
   hardwareKeys: false,
 };
 
-/** Settings as they are stored: absent or null fields are not settled. */
+/** Stored settings. Absent and null fields are not set. */
 export interface StoredSettings {
   retention_days?: number | null;
   zdr?: boolean | null;
@@ -34,7 +34,10 @@ export interface StoredSettings {
   hardware_keys?: boolean | null;
 }
 
-/** The settings of a call: the workspace's where it settles a field, else the organization's. Neither widens zdr, the regions, the trust or the signatures of the other. */
+/**
+ * The settings of a call: the workspace's value of each field that it sets, else the organization's. Neither can weaken the other's `zdr`,
+ * regions, trust or signatures.
+ */
 export function settingsFrom(org: StoredSettings | null, workspace: StoredSettings | null = null): OrgSettings {
   if (org === null && workspace === null) return DEFAULT_SETTINGS;
   const settled = { ...present(org), ...present(workspace) };
@@ -56,12 +59,12 @@ export function settingsFrom(org: StoredSettings | null, workspace: StoredSettin
 const present = (stored: StoredSettings | null): StoredSettings =>
   Object.fromEntries(Object.entries(stored ?? {}).filter(([, value]) => value !== null));
 
-/** A workspace opens nothing: community supply has to be open in its organization first. */
+/** A workspace cannot enable community supply that its organization does not allow. */
 const narrowedTrust = (org: SupplyTrust, workspace: SupplyTrust): SupplyTrust =>
   TIERS.indexOf(workspace) < TIERS.indexOf(org) ? workspace : org;
 const TIERS: readonly SupplyTrust[] = ["own", "verified", "named", "community"];
 
-/** Those of both lists; one that is empty or absent limits nothing. */
+/** The intersection of two lists, where an empty or absent list means no limit. */
 function narrowed(
   org: readonly string[] | null | undefined,
   workspace: readonly string[] | null | undefined,
@@ -70,7 +73,7 @@ function narrowed(
   return workspace?.length ? org.filter((region) => workspace.includes(region)) : org;
 }
 
-/** The settings of an organization, and of one of its workspaces where that is named; of an unknown one the defaults. */
+/** The settings of an organization, or of one of its workspaces if given. An unknown one has the defaults. */
 export async function orgSettings(sql: Queryable, orgId: string, workspaceId?: string): Promise<OrgSettings> {
   const [row] = await sql<{ org: StoredSettings | null; workspace: StoredSettings | null }[]>`
     select (select to_json(s) from org_settings as s where org_id = ${orgId}) as org,
@@ -92,7 +95,7 @@ const COLUMNS = [
   "hardware_keys",
 ] as const;
 
-/** Settles fields of an organization; those that are not named stay, null takes one back. Every replica knows when this is committed, or shortly after. */
+/** Changes settings of an organization: absent fields stay, null resets one. Every replica applies it at the commit, or shortly after. */
 export async function settle(tx: Tx, orgId: string, changes: StoredSettings): Promise<OrgSettings> {
   const row = Object.fromEntries(
     COLUMNS.filter((name) => changes[name] !== undefined).map((name) => [name, changes[name] ?? null]),
@@ -104,7 +107,7 @@ export async function settle(tx: Tx, orgId: string, changes: StoredSettings): Pr
   return orgSettings(tx, orgId);
 }
 
-// Presets: what organizations saved under a name, version by version.
+// Presets: named, versioned configurations of an organization.
 
 /** One version of a preset. */
 export interface PresetRecord {
@@ -116,7 +119,7 @@ export interface PresetRecord {
   updatedAt: number;
 }
 
-/** Versions that stay at hand, and presets that an organization may have. */
+/** The most stored versions of a preset, and the most presets of an organization. */
 const KEPT_VERSIONS = 20;
 const MOST_PRESETS = 200;
 
@@ -131,13 +134,13 @@ const presetOf = ({ name, version, config, created }: PresetRow): PresetRecord =
   updatedAt: unixSeconds(created),
 });
 
-/** Saves a configuration: a new version, unless it is the one that is there. Refuses with `too_many` beyond 200 presets. */
+/** Saves a configuration as a new version, unless it equals the current one. Refuses with `too_many` above 200 presets. */
 export async function putPreset(
   tx: Tx,
   orgId: string,
   { name, config }: Pick<PresetRecord, "name" | "config">,
 ): Promise<{ preset: PresetRecord; changed: boolean }> {
-  // One change of an organization's presets at a time: numbers follow each other, and the count holds.
+  // Serialize changes of an organization's presets, so that versions are consecutive and the count holds.
   await tx`select 1 from org where id = ${orgId} for no key update`;
   const json = tx.json(jsonOf(config));
   const [now] = await tx<(PresetRow & { same: boolean })[]>`
@@ -157,10 +160,10 @@ async function refuseTooMany(sql: Queryable, orgId: string): Promise<void> {
     { count: number }[]
   >`select count(distinct name) as count from preset where org_id = ${orgId}`;
   if ((row?.count ?? 0) >= MOST_PRESETS)
-    throw refuse(Reason.TOO_MANY, `an organisation may have ${MOST_PRESETS} presets; delete one first`);
+    throw refuse(Reason.TOO_MANY, `an organization can have at most ${MOST_PRESETS} presets; delete one first`);
 }
 
-/** Deletes a preset and its versions. Reports whether there was one; refuses with `preset_in_use` what is a default. */
+/** Deletes a preset and its versions; returns false if there is none. Refuses with `preset_in_use` if it is a default. */
 export async function deletePreset(sql: Queryable, orgId: string, name: string): Promise<boolean> {
   const [used] = await sql`
     select 1 from (
@@ -168,36 +171,36 @@ export async function deletePreset(sql: Queryable, orgId: string, name: string):
       union all select settings ->> 'default_preset' from workspace where org_id = ${orgId}
     ) as settled where split_part(default_preset, '@', 1) = ${name}`;
   if (used)
-    throw refuse(Reason.PRESET_IN_USE, `${name} is the default of calls; name another one in the settings first`);
+    throw refuse(Reason.PRESET_IN_USE, `preset ${name} is a default; choose another default in the settings first`);
   const { count } = await sql`delete from preset where org_id = ${orgId} and name = ${name}`;
   return count > 0;
 }
 
-/** Every version at hand of every preset of an organization, by name, the newest version first. */
+/** Every stored version of every preset of an organization, by name, newest version first. */
 export async function loadPresets(sql: Queryable, orgId: string): Promise<PresetRecord[]> {
   const rows = await sql<PresetRow[]>`
     select name, version, config, created from preset where org_id = ${orgId} order by name, version desc`;
   return rows.map(presetOf);
 }
 
-/** What the driver takes for JSON. ProtoJSON holds nothing else. */
+/** Converts to the JSON type of the driver. ProtoJSON has no other values. */
 const jsonOf = (value: object): Parameters<Queryable["json"]>[0] => JSON.parse(JSON.stringify(value));
 
-// Organizations' own keys at providers, sealed.
+// Provider keys of organizations, sealed.
 
-/** One key of an organization at a provider. */
+/** An organization's key at a provider. */
 export interface CredentialRecord {
   id: string;
   orgId: string;
   provider: string;
-  /** The provider that it may go to; null: none. */
+  /** The provider that may receive it; null for none. */
   providerId: string | null;
   label: string;
   sealed: Uint8Array;
   fingerprint: string;
-  /** Counts how often it was stored. */
+  /** Incremented each time the key is stored. */
   version: number;
-  /** Null: as the organization's setting says. */
+  /** Null uses the organization's setting. */
   mode: ByokMode | null;
   /** Unix seconds. */
   createdAt: number;
@@ -218,7 +221,7 @@ const credentialOf = ({ created, updated, verifiedAt, ...row }: CredentialRow): 
   verifiedAt: verifiedAt && unixSeconds(verifiedAt),
 });
 
-/** What a key is sealed for: it opens nowhere else, and an older one put back in its place does not open at all. */
+/** The sealing context of a key: the sealed bytes open only in this row, and an older version does not open at all. */
 export const credentialContext = ({
   orgId,
   provider,
@@ -227,7 +230,7 @@ export const credentialContext = ({
 }: Pick<CredentialRecord, "orgId" | "provider" | "id" | "version">): string =>
   JSON.stringify(["credential", orgId, provider, id, version]);
 
-/** Where the next version of a key will be kept. Held until the transaction ends, so that no other key is sealed for the same place. */
+/** The row and version of the next stored key. Locked until the transaction ends, so that no other key is sealed for it. */
 export async function nextCredential(
   tx: Tx,
   orgId: string,
@@ -240,7 +243,7 @@ export async function nextCredential(
   return { orgId, provider, id: known?.id ?? newId, version: (known?.version ?? 0) + 1 };
 }
 
-/** Stores a key at the place that `nextCredential` gave. */
+/** Stores a key in the row that `nextCredential` returned. */
 export async function putCredential(
   tx: Tx,
   credential: Pick<
@@ -261,19 +264,19 @@ export async function putCredential(
   return credentialOf(row!);
 }
 
-/** The keys of an organization, by provider. */
+/** The stored provider keys of an organization, by provider. */
 export async function listCredentials(sql: Queryable, orgId: string): Promise<CredentialRecord[]> {
   const rows = await sql<CredentialRow[]>`select * from credential where org_id = ${orgId} order by provider`;
   return rows.map(credentialOf);
 }
 
-/** Deletes a key. Reports whether there was one. */
+/** Deletes a stored provider key; returns false if there is none. */
 export async function deleteCredential(sql: Queryable, orgId: string, provider: string): Promise<boolean> {
   const { count } = await sql`delete from credential where org_id = ${orgId} and provider = ${provider}`;
   return count > 0;
 }
 
-/** Notes that a key was seen to open just now, if it is still the same. */
+/** Records that a key was just opened successfully, if it is still the same version. */
 export async function noteVerified(sql: Queryable, { id, version }: CredentialRecord): Promise<void> {
   await sql`update credential set verified_at = now() where id = ${id} and version = ${version}`;
 }

@@ -188,7 +188,7 @@ export async function recordPayout(
     select * from payout where provider = ${provider} and reference = ${reference}`;
   if (known) {
     if (known.amountMicro === amountMicro) return { payout: payoutOf(known), isNew: false };
-    const text = "a payout of this reference is on record with another amount";
+    const text = "a payout with this `reference` already exists with another amount";
     throw refuse(Reason.ALREADY_EXISTS, text, {}, { param: "reference" });
   }
   const { earnedMicro, paidMicro } = await earnedBy(tx, provider);

@@ -42,8 +42,8 @@ export type Claim =
 /** The API key that used an idempotency key first does not belong to the line of the one that uses it now, or the requests differ. */
 export function assertSameCall(first: { keyId: string; same: boolean }, line: readonly string[]): void {
   if (!line.includes(first.keyId))
-    throw conflict("this idempotency key was used by another API key of the organization");
-  if (!first.same) throw conflict("this idempotency key was used with another request");
+    throw conflict("the idempotency key was already used by another API key of the organization; use a new key");
+  if (!first.same) throw conflict("the idempotency key was already used with another request; use a new key");
 }
 
 /** The refusal of an idempotency key that was used for something else. */
@@ -194,7 +194,7 @@ async function earlier(sql: Sql, claimant: Claimant): Promise<Claim> {
   const { response, sealed } = first;
   // Of the time that the question took, nothing is left out: an action is never younger than it says.
   if (response) return { kind: "replay", response, sealed, ageMs: Math.max(0, first.ageMs) + steadyNow() - at };
-  const text = "the first call with this idempotency key still runs";
+  const text = "the first request with this idempotency key is still running; retry later";
   throw refuse(Reason.IDEMPOTENCY_IN_PROGRESS, text, {}, { retryAfter: RETRY_AFTER_S });
 }
 

@@ -181,7 +181,7 @@ export async function commit(
   { minMicro, startsOn, atMs }: { minMicro: number; startsOn: string | undefined; atMs: number },
 ): Promise<CommitmentRecord | undefined> {
   const { count } = await tx`select from account where org_id = ${orgId} for update`;
-  if (count === 0) throw refuse(Reason.NOT_FOUND, "there is no organisation of this name");
+  if (count === 0) throw refuse(Reason.NOT_FOUND, "organization not found");
   await closeMonths(tx, orgId, atMs);
   await tx`
     insert into commitment (org_id, min_micro, starts_on) values (${orgId}, ${minMicro}, ${startsOn ?? dayOf(atMs)})

@@ -31,7 +31,7 @@ const SILENT = "The database does not answer";
 /** A number beyond 2^53 rejects rather than lose its last digits: it may be money. */
 const wholeNumber = (text: string): number => {
   const value = Number(text);
-  if (!Number.isSafeInteger(value)) throw new RangeError(`${text} from the database is beyond an exact number`);
+  if (!Number.isSafeInteger(value)) throw new RangeError(`${text} from the database exceeds the safe integer range`);
   return value;
 };
 
@@ -77,7 +77,7 @@ const ELEMENT = /"((?:[^"\\]|\\.)*)"|([^,{}"]+)/gs;
 function parseArray(text: string, { parse }: Codec): unknown[] {
   // Bounds come first where they don't begin at 1.
   const elements = text.slice(text.indexOf("{"));
-  if (elements.startsWith("{{")) throw new RangeError("Arrays of arrays are not read from the database");
+  if (elements.startsWith("{{")) throw new RangeError("nested arrays from the database are not supported");
   return Array.from(elements.matchAll(ELEMENT), ([, quoted, bare]) => {
     if (quoted !== undefined) return parse(quoted.replace(/\\(.)/gs, "$1"));
     return bare === "NULL" ? null : parse(bare!);
@@ -86,7 +86,7 @@ function parseArray(text: string, { parse }: Codec): unknown[] {
 
 function writeArray(values: unknown, { serialize }: Codec): string {
   if (!Array.isArray(values) || values.includes(undefined)) {
-    throw new TypeError("A statement takes an array, and none of its elements may be undefined");
+    throw new TypeError("a statement parameter must be an array without undefined elements");
   }
   const elements = values.map((value) => (value === null ? "NULL" : `"${serialize(value).replace(/["\\]/g, "\\$&")}"`));
   return `{${elements.join(",")}}`;

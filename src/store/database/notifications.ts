@@ -140,7 +140,7 @@ async function feel(client: Client, pulse: Pulse, signal: AbortSignal): Promise<
   while (!signal.aborted) {
     const askedAt = ioClock.steady();
     const asked = client<{ ms: number }[]>`select extract(epoch from clock_timestamp())::float8 * 1000 as ms`;
-    const late = (): Error => new StoreUnavailable("no answer in time");
+    const late = (): Error => new StoreUnavailable("no response in time");
     const [answer] = await inTime(asked, { ms: GIVEN_UP_MS, on: ioClock, late });
     pulse.answered(answer!.ms, askedAt, ioClock.steady());
     await sleep(ASK_MS, signal, ioClock).catch(() => {});

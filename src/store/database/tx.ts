@@ -97,7 +97,7 @@ const ATTEMPTS = 5;
  */
 export async function tx<T>(sql: Sql, work: (tx: Tx) => Promise<T>): Promise<T> {
   const connections = connectionsOf.get(sql);
-  if (!connections) throw new TypeError("tx() takes a client that connect() made");
+  if (!connections) throw new TypeError("tx() requires a client made by connect()");
   for (let attempt = 1; ; attempt++) {
     const connection = await connections.take();
     try {
@@ -132,7 +132,7 @@ async function runOnce<T>(connection: TransactionConnection, work: (tx: Tx) => P
 /** The connection for as long as the transaction is open; later its statements would land in somebody else's. */
 function whileOpen(client: Client, isOpen: () => boolean): Tx {
   const check = (): void => {
-    if (!isOpen()) throw new Error("This transaction is over");
+    if (!isOpen()) throw new Error("The transaction has ended");
   };
   const guarded: Queryable = new Proxy(client, {
     apply: (target, self, args) => {
@@ -184,7 +184,7 @@ export async function sameDatabase(pooledUrl: string, directUrl: string): Promis
     ),
   ).finally(() => Promise.all(clients.map((client) => client.end({ timeout: 0 }))));
   if (named.every((name) => name === undefined || name === named[0])) return;
-  throw new StoreUnavailable("DATABASE_URL and LIMBER_DATABASE_DIRECT_URL lead to different databases", {
+  throw new StoreUnavailable("DATABASE_URL and LIMBER_DATABASE_DIRECT_URL point to different databases", {
     lasting: true,
   });
 }
@@ -206,8 +206,8 @@ interface Problem {
 const POOLER = "pooler";
 const poolerAt = (setting: AddressSetting): string =>
   setting === "DATABASE_URL"
-    ? "a pooler answers there that passes no settings of a session on; set LIMBER_DATABASE_DIRECT_URL to the address of PostgreSQL itself, for notifications and migrations"
-    : "a pooler answers there; it has to be the address of PostgreSQL itself";
+    ? "this is a pooler that does not pass session settings through; set LIMBER_DATABASE_DIRECT_URL to the address of PostgreSQL itself, for notifications and migrations"
+    : "this is a pooler; use the address of PostgreSQL itself";
 
 async function problemAt(url: string, pooled: boolean): Promise<Problem | undefined> {
   const client = openClient(url, { max: 1, pooled });
@@ -215,7 +215,7 @@ async function problemAt(url: string, pooled: boolean): Promise<Problem | undefi
     select pg_is_in_recovery() as standby, current_setting('statement_timeout') as timeout`;
   const problem = await asked.then(
     ([row]): Problem | undefined => {
-      if (row?.standby) return { why: "the server is a standby and takes no writes", lasting: false };
+      if (row?.standby) return { why: "the server is a read-only standby", lasting: false };
       return pooled || row?.timeout === `${LIMITS_MS.statement_timeout / 1_000}s`
         ? undefined
         : { why: POOLER, lasting: true };
@@ -242,21 +242,21 @@ const UNKNOWN_SIGNERS = [
   "UNABLE_TO_GET_ISSUER_CERT_LOCALLY",
 ];
 const UNKNOWN_SIGNER =
-  "its certificate is signed by nobody that is known here; set sslrootcert to the root certificate that the provider publishes";
+  "its certificate is signed by an unknown authority; set sslrootcert to the root certificate that the provider publishes";
 
 /** Who is refused, or asks for a database that is not there, is refused later too: user, password or name are wrong. */
 const LASTING = new Set(["28P01", "28000", "3D000", "ERR_TLS_CERT_ALTNAME_INVALID", ...UNKNOWN_SIGNERS]);
 
 const WHY_UNREACHABLE: Readonly<Record<string, string>> = {
   ECONNREFUSED: "nothing listens there",
-  ENOENT: "there is no such socket",
-  ENOTFOUND: "no such host is known",
-  EAI_AGAIN: "the name of the host can't be resolved now",
-  CONNECT_TIMEOUT: "no answer in time",
-  "28P01": "the user or the password is refused",
-  "28000": "the user is refused",
-  "3D000": "there is no such database",
-  "53300": "it takes no more connections: max_connections is lower than what all processes hold",
+  ENOENT: "the socket does not exist",
+  ENOTFOUND: "host not found",
+  EAI_AGAIN: "the host name cannot be resolved right now",
+  CONNECT_TIMEOUT: "no response in time",
+  "28P01": "the user or password is wrong",
+  "28000": "the server rejects the user",
+  "3D000": "the database does not exist",
+  "53300": "too many connections: max_connections is lower than the total of all processes",
   "57P03": "the server is starting up or shutting down",
   ERR_TLS_CERT_ALTNAME_INVALID: "its certificate is of another host; use the host that the provider prints",
   CERT_HAS_EXPIRED: "its certificate has expired",
@@ -264,10 +264,10 @@ const WHY_UNREACHABLE: Readonly<Record<string, string>> = {
 };
 
 function whyUnreachable(cause: unknown): string {
-  if (cause instanceof StoreUnavailable) return "what listens there hangs up: it may not be PostgreSQL";
+  if (cause instanceof StoreUnavailable) return "the server closes the connection; it might not be PostgreSQL";
   const code = codeOf(cause);
   if (code === "28000" && cause instanceof Error && /no encryption|SSL off|insecure|sslmode/i.test(cause.message))
-    return "it takes encrypted connections only; add sslmode=verify-full with sslrootcert, or at least sslmode=require";
+    return "the server requires encrypted connections; add sslmode=verify-full with sslrootcert, or at least sslmode=require";
   return WHY_UNREACHABLE[code] ?? `the connection failed${code && ` (${code})`}`;
 }
 

@@ -77,7 +77,7 @@ export async function createTarget(
   const [{ count } = { count: 0 }] = await tx<{ count: number }[]>`
     select count(*)::int as count from broadcast_target where org_id = ${orgId}`;
   if (count >= MOST)
-    throw refuse(Reason.TOO_MANY, `an organisation may have ${MOST} targets of spans; delete one first`);
+    throw refuse(Reason.TOO_MANY, `an organization can have at most ${MOST} span targets; delete one first`);
   const { filter } = facts;
   const [row] = await tx<TargetRow[]>`
     insert into broadcast_target (

@@ -1,12 +1,12 @@
-/** Jobs and their parts: work that is done later, once each, by whichever worker holds it. Amounts are micro-dollars. */
+/** Jobs and their items: asynchronous work that one worker at a time holds under a lease. Amounts are micro-dollars. */
 import { newId } from "../../ids.ts";
 import { assertSameCall } from "../billing/idempotency.ts";
 import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
 
-/** What a job does. */
+/** The kinds of jobs. */
 export type JobKind = "batch" | "evaluation" | "verification" | "export";
 
-/** Where each status stands on the way from waiting to the end. */
+/** The rank of each status: a job never moves to a lower one. */
 const RANKS = {
   validating: 0,
   queued: 1,
@@ -22,13 +22,13 @@ const RANKS = {
   expired: 9,
 } as const;
 
-/** Where a job stands. */
+/** The status of a job. */
 export type JobStatus = keyof typeof RANKS;
 
 /** Whether a job has ended. */
 export const hasEnded = (status: JobStatus): boolean => RANKS[status] === 9;
 
-/** How the parts of a job stand. */
+/** The number of a job's items in each state. */
 export interface ItemCounts {
   queued: number;
   running: number;
@@ -37,19 +37,19 @@ export interface ItemCounts {
   cancelled: number;
 }
 
-/** A job as it stands. Times are unix seconds. */
+/** A job and its progress. Times are unix seconds. */
 export interface JobRecord {
   id: string;
   kind: JobKind;
   orgId: string;
   keyId: string;
-  /** The workspace of the key that asked for it; undefined: the organization's own. */
+  /** The workspace of the key that created it; undefined for the organization. */
   workspaceId: string | undefined;
-  /** What its caller sent and got is sealed under a key of its own. */
+  /** Whether the request and results are sealed under the job's own key. */
   sealed: boolean;
   status: JobStatus;
   request: object;
-  /** What the server that is worked with asks for, sealed. */
+  /** The sealed credentials of the model server that the job calls. */
   secret: Buffer | undefined;
   result: object | undefined;
   total: number;
@@ -77,21 +77,21 @@ export interface NewJob {
   workspaceId: string | undefined;
   request: object;
   items: readonly { customId: string | undefined; request: object }[];
-  /** Seconds until what has not run is given up. */
+  /** Seconds until unfinished work expires. */
   lifeS: number;
-  /** Whether a runner outside works on it. */
+  /** Whether an external runner works on it. */
   outside?: boolean;
-  /** Seals what the server that is worked with asks for. */
+  /** Seals the credentials of the model server. */
   secret?: ((id: string) => Buffer) | undefined;
-  /** Seals what is kept of it, where no data is retained, and answers the wrapped key. */
+  /** Seals the stored content for zero data retention; returns the wrapped key too. */
   seal?: ((id: string) => Pick<NewJob, "request" | "items"> & { wrapped: Buffer }) | undefined;
-  /** The hash of what was asked for, and others by which the same may have been kept before. */
+  /** The hash of the request, and other hashes under which the same request may be stored. */
   idempotency?: JobIdempotency | undefined;
-  /** Called where the idempotency key made the job before. */
+  /** Called if the idempotency key already created the job. */
   known?: () => void;
 }
 
-/** An idempotency key, with the API key that uses it and those that this one descends from. */
+/** An idempotency key, with the API key that uses it and its ancestors. */
 export interface JobIdempotency {
   readonly key: string;
   readonly line: readonly string[];
@@ -99,25 +99,25 @@ export interface JobIdempotency {
   readonly otherHashes?: readonly Buffer[] | undefined;
 }
 
-/** Whose jobs: those of an organization, or of one of its workspaces alone. A key's principal is one. */
+/** The owner of jobs: an organization, or one of its workspaces. A key's principal is one. */
 export interface JobsOf {
   readonly orgId: string;
   readonly workspaceId: string | undefined;
 }
 
-/** The jobs of an organization, or of a workspace, as a predicate. */
+/** A predicate for the jobs of an organization or workspace. */
 export const ofThese = (sql: Queryable, { orgId, workspaceId }: JobsOf) =>
   sql`job.org_id = ${orgId} ${workspaceId === undefined ? sql`` : sql`and job.workspace_id = ${workspaceId}`}`;
 
-/** How long a worker holds a job after its last word: fixed, so that a dead one's jobs go on within half a minute. */
+/** How long a worker holds a job after its last renewal. It is fixed, so that a dead worker's jobs resume within 30 s. */
 export const LEASE_S = 30;
 const IDEMPOTENCY_HOURS = 24;
-/** How long the key of a sealed job lives: as long as a batch may run, and a day to fetch what came of it. */
+/** How long the key of a sealed job lives: the longest run of a batch, and a day to fetch the results. */
 const JOB_KEY_HOURS = 48;
 
 /**
- * Puts a job into the queue. With an idempotency key that was used in the last day, answers the job of then instead; refuses with
- * `idempotency_conflict` when that one was asked for in other words, or by an API key that this one does not descend from.
+ * Queues a job. If the idempotency key was used in the last day, returns the earlier job instead. Refuses with `idempotency_conflict` if
+ * that job had a different request, or was created by an API key that is neither this one nor an ancestor of it.
  */
 export async function createJob(tx: Tx, job: NewJob): Promise<string> {
   const { kind, orgId, keyId, workspaceId, lifeS, idempotency, outside = false } = job;
@@ -152,13 +152,13 @@ export async function createJob(tx: Tx, job: NewJob): Promise<string> {
   return id;
 }
 
-/** What became of work that its caller waited for. */
+/** The outcome of work that its caller waited for. */
 export interface DoneWork {
   readonly passed: boolean;
   readonly tookMs: number;
 }
 
-/** Records work that was done while its caller waited, as a job of one part that has ended. No worker ever takes it. */
+/** Records work that ran while its caller waited, as an ended job with one item. No worker takes it. */
 export async function recordJob(
   sql: Queryable,
   job: Pick<NewJob, "kind" | "orgId" | "keyId" | "workspaceId" | "request">,
@@ -177,7 +177,7 @@ export async function recordJob(
     insert into job_item (job_id, index, state, rank) select id, 0, ${status}, ${RANKS[status]} from done`;
 }
 
-/** The job that an idempotency key made in the last day; refuses with `idempotency_conflict` as `createJob` does. */
+/** The job that an idempotency key created in the last day. Refuses with `idempotency_conflict` like `createJob`. */
 export async function jobOfKey(
   sql: Queryable,
   { orgId, workspaceId }: JobsOf,
@@ -242,7 +242,7 @@ function jobOf(row: JobRow): HeldJob {
   };
 }
 
-/** A job's row with its parts counted. */
+/** A job's row with the counts and cost of its items. */
 const counted = (sql: Queryable) => sql`
   job.*, parts.counts, parts.cost_micro from job, lateral (
     select jsonb_object_agg(state, n) as counts, sum(cost) as cost_micro
@@ -261,7 +261,7 @@ export async function findJob(
   return row && jobOf(row);
 }
 
-/** The jobs of an organization, or of a workspace, newest first, from after `cursor` (a job's id) on. */
+/** Lists the jobs of an organization or workspace, newest first, after the job with the id `cursor`. */
 export async function listJobs(
   sql: Queryable,
   whose: JobsOf,
@@ -276,8 +276,8 @@ export async function listJobs(
 }
 
 /**
- * Calls a job off: one that no worker holds ends at once where something of it is left to do, one that runs is told of by notification. Returns what it was before;
- * undefined if there is none.
+ * Cancels a job. A job without a worker ends at once if it has unfinished items; the worker of a running job is notified. Returns the
+ * resulting state; undefined if the job does not exist.
  */
 export async function cancelJob(
   tx: Tx,
@@ -290,7 +290,7 @@ export async function cancelJob(
     where id = ${id} and ${ofThese(tx, whose)} and kind = ${kind} for update`;
   if (!job) return undefined;
   if (hasEnded(job.status)) return "ended";
-  // A batch whose items are all done was cancelled too late: a worker ends it as what they came to.
+  // A batch whose items are all done was canceled too late; a worker finishes it with their results.
   if (job.held || ((await dropItems(tx, id)) === 0 && kind === "batch")) {
     await tx`
       update job set cancelled_at = coalesce(cancelled_at, now()), status = 'cancelling', rank = ${RANKS.cancelling}
@@ -302,35 +302,34 @@ export async function cancelJob(
   return "cancelled";
 }
 
-/** The workspace of a job; undefined where it is the organization's own. */
+/** The workspace of a job; undefined if it belongs to the organization. */
 export async function workspaceOf(sql: Queryable, jobId: string): Promise<string | undefined> {
   const [row] = await sql<{ workspace: string | null }[]>`
     select workspace_id as workspace from job where id = ${jobId}`;
   return row?.workspace ?? undefined;
 }
 
-/** Ends the parts that have not begun, or that a dead worker left; returns how many. */
+/** Cancels the items that are queued or that a dead worker left; returns their number. */
 async function dropItems(tx: Tx, jobId: string): Promise<number> {
   const { count } =
     await tx`update job_item set state = 'cancelled', rank = 9 where job_id = ${jobId} and state in ('queued', 'running')`;
   return count;
 }
 
-/** What waits for a worker: of those that runners outside work on, only what is over and has to be ended. */
+/** A predicate for jobs that wait for a worker. Of jobs with an external runner, only canceled and expired ones do, to be ended. */
 const waits = (sql: Queryable, kinds: readonly JobKind[]) => sql`
   rank < 9 and kind in ${sql([...kinds])} and (lease_until is null or lease_until < now())
   and (ready_at is null or ready_at <= now() or cancelled_at is not null or expires < now())
   and (not outside or cancelled_at is not null or expires < now())`;
 
-/** How many jobs of an organization are under way. */
+/** The number of an organization's jobs that a worker holds. */
 const underWay = (sql: Queryable, orgId: ReturnType<Queryable>) => sql`
   (select count(*) from job as other where other.org_id = ${orgId} and other.rank < 9 and other.lease_until > now())`;
 
 /**
- * Takes the job that is next, of the kinds given: of the highest priority, of the organization that has the fewest jobs under way, of those
- * the one that was given a worker longest ago, its oldest. A job whose worker was not heard of for a lease is taken over. Of the
- * organizations in `full`, only what is over is taken. For a message only one that has a message: otherwise its own job would lack one.
- * Undefined when nothing waits.
+ * Takes the next job of the given kinds: by highest priority, then the organization with the fewest running jobs, then the one served
+ * longest ago, then the oldest job. Takes over a job whose worker did not renew its lease. Of the organizations in `full`, takes only
+ * canceled or expired jobs. With `hasMessage`, takes only a job that has a message; else that job would lack one. Undefined if none waits.
  */
 export async function takeJob(
   sql: Sql,
@@ -355,7 +354,7 @@ export async function takeJob(
   return row && jobOf(row);
 }
 
-/** Whether a job of another organization waits that has fewer under way than the one of this job: it would be next. */
+/** Whether a job of an organization with fewer running jobs than this job's organization waits: it would be next. */
 export async function othersWait(
   sql: Sql,
   { orgId }: Pick<HeldJob, "orgId">,
@@ -368,33 +367,33 @@ export async function othersWait(
   return row !== undefined;
 }
 
-/** This worker does not hold the job any more: nothing that it writes is kept. */
+/** Thrown if this worker no longer holds the job; none of its writes are kept. */
 export class Fenced extends Error {
   override readonly name = "Fenced";
 }
 
-/** A worker's hold on a job, as every write of it proves it. */
+/** A worker's hold on a job, which every write checks. */
 export type JobHold = Pick<HeldJob, "id" | "owner" | "epoch">;
 
-/** What a holder hears as its lease gets longer. */
+/** The result of a lease renewal. */
 export interface Renewed {
   readonly cancelled: boolean;
   readonly expired: boolean;
-  /** In unix seconds. */
+  /** Unix seconds. */
   readonly until: number;
 }
 
-/** Locks a held job and makes the lease longer; throws `Fenced` when another worker has it, or nobody. */
+/** Locks a held job and renews its lease. Throws `Fenced` if this worker no longer holds it. */
 export async function renew(sql: Queryable, { id, owner, epoch }: JobHold): Promise<Renewed> {
   const [row] = await sql<{ cancelled: boolean; expired: boolean; until: Date }[]>`
     update job set lease_until = now() + make_interval(secs => lease_s)
     where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9
     returning cancelled_at is not null as cancelled, expires < now() as expired, lease_until as until`;
-  if (!row) throw new Fenced(`${id} is not held in epoch ${epoch}`);
+  if (!row) throw new Fenced(`job ${id} is no longer held in epoch ${epoch}`);
   return { ...row, until: unixSeconds(row.until) };
 }
 
-/** Moves a held job on; `cancelling` is never left for a status before it. */
+/** Moves a held job to a later status; `cancelling` never goes back to an earlier one. */
 export async function advance(tx: Tx, hold: JobHold, status: JobStatus, result?: object): Promise<void> {
   await renew(tx, hold);
   const rank = RANKS[status];
@@ -408,26 +407,26 @@ export async function advance(tx: Tx, hold: JobHold, status: JobStatus, result?:
     where id = ${hold.id} and rank <= ${rank}`;
 }
 
-/** Ends the parts of a held job that never began. */
+/** Cancels the queued items of a held job. */
 export async function dropRest(tx: Tx, hold: JobHold): Promise<void> {
   await renew(tx, hold);
   await dropItems(tx, hold.id);
 }
 
-/** Gives a job back to the queue, unfinished; nobody takes it for so many milliseconds, unless its time is over. */
+/** Returns an unfinished job to the queue. No worker takes it for `restMs` milliseconds unless it expired. */
 export async function giveBack(sql: Queryable, { id, owner, epoch }: JobHold, restMs = 0): Promise<void> {
   await sql`
     update job set lease_until = null, ready_at = now() + make_interval(secs => ${restMs / 1000}) where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9`;
 }
 
-/** A job that waits, and what tells this time of sending it from every other. */
+/** A queued job, and what distinguishes this message of it from all others. */
 export interface QueuedJob {
   readonly id: string;
   readonly kind: JobKind;
   readonly turn: string;
 }
 
-/** Notes, of jobs that wait and of which NATS has no message, that it has one for so many seconds. Returns them, the next first. */
+/** Marks queued jobs without a NATS message as having one for some seconds. Returns them in queue order. */
 export async function queueJobs(
   sql: Queryable,
   { kinds, limit, forS }: { kinds: readonly JobKind[]; limit: number; forS: number },
@@ -441,15 +440,15 @@ export async function queueJobs(
     returning job.id, kind, concat_ws('.', epoch, extract(epoch from before)) as turn`;
 }
 
-/** What there is to wait for, for one who found no job to take. */
+/** How long to wait, for a worker that found no job to take. */
 export interface JobWait {
-  /** In how many milliseconds the job may be taken; at most zero where it may be now, undefined where it has ended. */
+  /** Milliseconds until the job can be taken: at most 0 if it can be now, undefined if it has ended. */
   readonly ms: number | undefined;
-  /** Some job of these kinds waits and has a message. */
+  /** Whether any job of these kinds waits and has a message. */
   readonly isAnyWaiting: boolean;
 }
 
-/** How long a job is to be waited for, and whether any waits. */
+/** Returns how long to wait for a job, and whether any job waits. */
 export async function jobWait(sql: Queryable, id: string, kinds: readonly JobKind[]): Promise<JobWait> {
   const [row] = await sql<{ isOpen: boolean; ms: number | null; isAnyWaiting: boolean }[]>`
     select job.id is not null as is_open, (extract(epoch from greatest(job.lease_until, job.ready_at) - now()) * 1000)::float8 as ms,
@@ -458,7 +457,7 @@ export async function jobWait(sql: Queryable, id: string, kinds: readonly JobKin
   return { ms: row?.isOpen ? (row.ms ?? 0) : undefined, isAnyWaiting: row?.isAnyWaiting ?? false };
 }
 
-/** Jobs of everyone, counted. */
+/** The jobs of all organizations, counted. */
 export async function countJobs(sql: Queryable): Promise<{ queued: number; running: number; failed24h: number }> {
   const [row] = await sql<{ queued: string; running: string; failed: string }[]>`
     select count(*) filter (where rank = 1) as queued, count(*) filter (where rank between 2 and 8) as running,
@@ -467,19 +466,19 @@ export async function countJobs(sql: Queryable): Promise<{ queued: number; runni
   return { queued: Number(row?.queued ?? 0), running: Number(row?.running ?? 0), failed24h: Number(row?.failed ?? 0) };
 }
 
-/** What the key of a job is wrapped for. */
+/** The sealing context of a job's key. */
 export const jobKeyContext = (jobId: string): string => JSON.stringify(["job", jobId]);
 
-/** What the secret of a job is sealed for. */
+/** The sealing context of a job's secret. */
 export const jobSecretContext = (jobId: string): string => JSON.stringify(["job secret", jobId]);
 
-/** The wrapped key of a sealed job; undefined once it is over. */
+/** The wrapped key of a sealed job; undefined once it expired or was deleted. */
 export async function findJobKey(sql: Queryable, jobId: string): Promise<Buffer | undefined> {
   const [row] = await sql<{ wrapped: Buffer }[]>`select wrapped from job_key where id = ${jobId} and until > now()`;
   return row?.wrapped;
 }
 
-/** Deletes the key of a job, and the answers that were kept for its parts should one run again. */
+/** Deletes the key of a job, and the responses stored in case one of its items runs again. */
 export async function forgetJobKey(sql: Queryable, { id, orgId, total }: JobRecord): Promise<void> {
   await sql`
     with forgotten as (delete from job_key where id = ${id})
@@ -487,24 +486,24 @@ export async function forgetJobKey(sql: Queryable, { id, orgId, total }: JobReco
     where org_id = ${orgId} and key in (select ${`${id}.`}::text || index from generate_series(0, ${total}::int - 1) as index)`;
 }
 
-/** Deletes the keys of jobs whose time is over; returns how many. */
+/** Deletes the expired keys of jobs; returns their number. */
 export async function pruneJobKeys(sql: Sql): Promise<number> {
   const { count } = await sql`delete from job_key where until < now()`;
   return count;
 }
 
-/** Deletes jobs that ended more than `days` days ago; returns how many. */
+/** Deletes jobs that ended more than `days` days ago; returns their number. */
 export async function pruneJobs(sql: Sql, days: number): Promise<number> {
   const { count } = await sql`delete from job where rank = 9 and finished < now() - make_interval(days => ${days})`;
   return count;
 }
 
-// The parts of jobs: requests of a batch, episodes of an evaluation. Amounts are micro-dollars.
+// Items of jobs: requests of a batch, episodes of an evaluation. Amounts are micro-dollars.
 
-/** Where a part of a job stands. */
+/** The state of an item. */
 export type ItemState = keyof ItemCounts;
 
-/** A part of a job. */
+/** An item of a job. */
 export interface ItemRecord {
   index: number;
   customId: string | undefined;
@@ -516,17 +515,17 @@ export interface ItemRecord {
   tries: number;
 }
 
-/** How often one part is begun before it's given up: it may be what ends its workers. */
+/** The most attempts of one item: after that it fails, because it may be what crashes its workers. */
 export const MOST_TRIES = 5;
 
-/** Parts of a job from `from` on, in order. */
+/** The items of a job from `from` on, in order. */
 export async function listItems(sql: Queryable, jobId: string, from: number, limit: number): Promise<ItemRecord[]> {
   const rows = await sql<ItemRow[]>`
     select * from job_item where job_id = ${jobId} and index >= ${from} order by index limit ${limit}`;
   return rows.map(itemOf);
 }
 
-/** How the parts of a job stand, without what they hold. */
+/** The states of a job's items, without their content. */
 export async function outlineOf(
   sql: Queryable,
   jobId: string,
@@ -536,7 +535,7 @@ export async function outlineOf(
   return rows.map(itemOf);
 }
 
-/** The first parts that failed, in order. */
+/** The first items that failed, in order. */
 export async function failuresOf(sql: Queryable, jobId: string, limit: number): Promise<ItemRecord[]> {
   const rows = await sql<ItemRow[]>`
     select index, custom_id, state, error, cost_micro from job_item
@@ -566,7 +565,7 @@ const itemOf = (row: ItemRow): ItemRecord => ({
   tries: row.tries ?? 0,
 });
 
-/** What became of a part. */
+/** The result of an item. */
 export interface ItemEnd {
   index: number;
   state: "completed" | "failed";
@@ -575,19 +574,19 @@ export interface ItemEnd {
   costMicro: number;
 }
 
-/** What a holder does with the parts of its job at one time. */
+/** One step of a holder: the items that it ends and those that it takes. */
 export interface Turn {
-  /** What ended. */
+  /** Ended items. */
   readonly ended?: readonly ItemEnd[];
-  /** How many more it takes: waiting ones, and those that an earlier owner left behind. */
+  /** How many items to take: queued ones, and those that an earlier holder left. */
   readonly take?: number;
-  /** The error of parts that were begun too often, and are failed instead. */
+  /** The error of items that were attempted too often and now fail. */
   readonly poison?: object;
 }
 
 /**
- * Writes down what became of parts of a held job, and takes others, in one statement that makes the lease longer; returns those that it took,
- * in order. Throws `Fenced` for who doesn't hold the job: nothing of it is kept.
+ * Records the results of items of a held job and takes further items, in one statement that also renews the lease. Returns the taken items
+ * in order. Throws `Fenced`, and writes nothing, if this worker does not hold the job.
  */
 export async function turn(
   sql: Queryable,
@@ -615,17 +614,17 @@ export async function turn(
         order by index limit ${take})
       returning item.*)
     select taken.* from held left join taken on true order by index`;
-  if (rows.length === 0) throw new Fenced(`${id} is not held in epoch ${epoch}`);
+  if (rows.length === 0) throw new Fenced(`job ${id} is no longer held in epoch ${epoch}`);
   return rows.flatMap((row) => (row.index === null ? [] : [itemOf(row)]));
 }
 
-/** Whether a part of a job waits or runs. */
+/** Whether a job has queued or running items. */
 export async function hasOpenItems(sql: Queryable, { id }: Pick<JobHold, "id">): Promise<boolean> {
   const [row] = await sql`select from job_item where job_id = ${id} and state in ('queued', 'running') limit 1`;
   return row !== undefined;
 }
 
-/** What a job's parts came to. */
+/** The totals of a job's items. */
 export async function outcomeOf(tx: Tx, id: string): Promise<{ cancelled: boolean; dropped: boolean; ran: boolean }> {
   const [outcome] = await tx<{ cancelled: boolean; dropped: boolean; ran: boolean }[]>`
     select cancelled_at is not null as cancelled,
@@ -635,21 +634,21 @@ export async function outcomeOf(tx: Tx, id: string): Promise<{ cancelled: boolea
   return outcome ?? { cancelled: false, dropped: false, ran: false };
 }
 
-// Jobs that a runner outside works on: taken, kept and given up like any other, by the organization's own keys.
+// Jobs of external runners: taken, kept and given up like other jobs, with the organization's own keys.
 
-/** What a runner asks for. */
+/** A runner's request for a job. */
 export interface OutsideAsk extends JobsOf {
-  /** The runner's key: no other can go on with what it took. */
+  /** The runner's key; no other key can continue what it took. */
   readonly keyId: string;
-  /** What it calls itself. */
+  /** The runner's name. */
   readonly name: string;
-  /** Scenarios that it can run; all when empty. */
+  /** Scenarios that it can run; empty means all. */
   readonly scenarios: readonly string[];
-  /** Seconds that it keeps a job after its last word. */
+  /** Seconds that it holds a job after its last renewal. */
   readonly leaseS: number;
 }
 
-/** Gives a runner the evaluation of its organization, or of its workspace, that has waited longest; undefined when none waits. */
+/** Assigns a runner the longest-waiting evaluation of its organization or workspace; undefined if none waits. */
 export async function takeOutside(sql: Sql, ask: OutsideAsk): Promise<JobHold | undefined> {
   const { keyId, name, scenarios, leaseS } = ask;
   const [taken] = await sql<JobHold[]>`
@@ -664,7 +663,7 @@ export async function takeOutside(sql: Sql, ask: OutsideAsk): Promise<JobHold | 
   return taken;
 }
 
-/** Marks a part of a held job as begun, unless it has ended; reports whether it's the caller's to end. */
+/** Marks an item of a held job as running, unless it has ended. Reports whether the caller can end it. */
 export async function beginItem(tx: Tx, hold: JobHold, index: number): Promise<boolean> {
   await renew(tx, hold);
   const { count } = await tx`

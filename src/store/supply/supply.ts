@@ -174,7 +174,7 @@ export async function createProvider(sql: Queryable, provider: NewProvider): Pro
   };
   const [made] = await sql<ProviderRow[]>`insert into provider ${sql(row)} on conflict (name) do nothing returning *`;
   if (!made)
-    throw refuse(Reason.ALREADY_EXISTS, `there is a provider named ${provider.name} already`, {}, { param: "name" });
+    throw refuse(Reason.ALREADY_EXISTS, `a provider named ${provider.name} already exists`, {}, { param: "name" });
   return providerOf(made);
 }
 

@@ -25,7 +25,7 @@ describe("a key's rate limit", () => {
       expect(await loop.expect("hold")).toMatchObject({
         step,
         reason: HoldReason.RATE_LIMITED,
-        detail: expect.stringContaining("1 requests and steps of control loops in 3600 s"),
+        detail: expect.stringContaining("1 requests and control-loop steps in 3600 s"),
       });
     }
     loop.say({ case: "close", value: {} });

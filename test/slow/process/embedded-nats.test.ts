@@ -36,7 +36,7 @@ describe("a server of the gateway", () => {
     const dir = scratchDir();
     closers.push(dir.remove);
     const broken = startEmbeddedNats({ program: "/bin/false", dataDir: dir.path, warn: () => {} });
-    await expect(broken).rejects.toThrow("nats-server ended before it was ready");
+    await expect(broken).rejects.toThrow("nats-server exited before it was ready");
   });
 });
 

@@ -203,7 +203,7 @@ describe("a server that is reached over TLS", () => {
       expect(await encrypted(sql)).toEqual([{ ssl: true }]);
     });
     await expect(databaseReachable(`${url}?sslmode=verify-full`)).rejects.toThrow(
-      "signed by nobody that is known here",
+      "signed by an unknown authority",
     );
     const known = `sslrootcert=${certPath}&sslcert=${clientCert}&sslkey=${clientKey}`;
     await withClient(`${url}?sslmode=verify-full&${known}`, async (sql) => {

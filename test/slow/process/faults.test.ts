@@ -62,7 +62,7 @@ it("waits for PostgreSQL at max_connections and says so, and starts when there i
     gateway.child.kill("SIGKILL");
     await gateway.ended;
   });
-  await eventually(() => expect(gateway.stderr()).toMatch(/waiting for the database: .*it takes no more connections/));
+  await eventually(() => expect(gateway.stderr()).toMatch(/waiting for the database: .*too many connections/));
   await free();
   const { url, end } = await gateway.ready;
   expect((await callRest(url, "/health")).status).toBe(200);

@@ -103,7 +103,7 @@ it("warns the operator while PostgreSQL is stopped, and no more once it is back"
     (await callRest(gateway.url, "/health", undefined, { admin: ADMIN_TOKEN })).body.detail.warnings;
   expect(await warnings()).toEqual([]);
   await first.stop();
-  await eventually(async () => expect(await warnings()).toContain("the database does not answer"));
+  await eventually(async () => expect(await warnings()).toContain("the database does not respond"));
   expect((await callRest(gateway.url, "/health")).body).not.toHaveProperty("detail");
   const second = await startPostgres(options);
   await eventually(async () => expect(await warnings()).toEqual([]), { timeout: 30_000 });
@@ -152,11 +152,11 @@ it("names the setting where an address, a port or a folder can't be used", async
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const taken = String((server.address() as AddressInfo).port);
   const cases: readonly [Record<string, string>, RegExp][] = [
-    [{ PORT: taken }, /^limber: PORT \d+ on 127\.0\.0\.1 can't be listened at: something else listens there$/],
+    [{ PORT: taken }, /^limber: cannot listen on PORT \d+ of 127\.0\.0\.1: the port is already in use$/],
     [{ LIMBER_OPERATIONS_PORT: taken }, /^limber: LIMBER_OPERATIONS_PORT \d+ on 127/],
     [{ LIMBER_GR00T_PORT: taken }, /^limber: LIMBER_GR00T_PORT \d+ on 127/],
-    [{ HOST: "192.0.2.1" }, /^limber: HOST 192\.0\.2\.1 can't be listened at: this machine has no such address$/],
-    [{ HOST: "nowhere.invalid" }, /^limber: HOST nowhere\.invalid can't be listened at: /],
+    [{ HOST: "192.0.2.1" }, /^limber: cannot listen on HOST 192\.0\.2\.1: this machine does not have the address$/],
+    [{ HOST: "nowhere.invalid" }, /^limber: cannot listen on HOST nowhere\.invalid: /],
     [{ LIMBER_SCENARIO_PACKS: "/nowhere/at/all" }, /^limber: LIMBER_SCENARIO_PACKS names a folder/],
   ];
   for (const [env, words] of cases) {

@@ -91,7 +91,7 @@ describe.skipIf(PGBOUNCER === undefined)("behind PgBouncer in transaction mode",
   it("does not start without the address of PostgreSQL itself, and says which setting lacks", async () => {
     const careless = await startPgBouncer(await freePort(), postgresPort, IGNORING);
     const wanted =
-      /^limber: DATABASE_URL 127\.0\.0\.1:\d+\/postgres: a pooler answers there .*; set LIMBER_DATABASE_DIRECT_URL /;
+      /^limber: DATABASE_URL 127\.0\.0\.1:\d+\/postgres: this is a pooler .*; set LIMBER_DATABASE_DIRECT_URL /;
     for (const url of [pooler.url("postgres"), careless.url("postgres")]) {
       const { code, stderr } = await failToStart({ ...ENV, DATABASE_URL: url });
       expect([code, stderr.trim()]).toEqual([1, expect.stringMatching(wanted)]);
@@ -101,7 +101,7 @@ describe.skipIf(PGBOUNCER === undefined)("behind PgBouncer in transaction mode",
       DATABASE_URL: pooler.url("postgres"),
       LIMBER_DATABASE_DIRECT_URL: careless.url("postgres"),
     });
-    expect(twice.stderr).toMatch(/^limber: LIMBER_DATABASE_DIRECT_URL .*: a pooler answers there; it has to be /);
+    expect(twice.stderr).toMatch(/^limber: LIMBER_DATABASE_DIRECT_URL .*: this is a pooler; use /);
     await careless.close();
   });
 
@@ -114,7 +114,7 @@ describe.skipIf(PGBOUNCER === undefined)("behind PgBouncer in transaction mode",
     });
     expect([code, stderr.trim()]).toEqual([
       1,
-      "limber: DATABASE_URL and LIMBER_DATABASE_DIRECT_URL lead to different databases",
+      "limber: DATABASE_URL and LIMBER_DATABASE_DIRECT_URL point to different databases",
     ]);
   });
 });

@@ -198,7 +198,7 @@ describe("several processes on one port", () => {
     await eventually(async () =>
       expect(sampleOf(await metricsOf(gateway), "limber_process_restarts_total", 'reason="hung"')).toBe(1),
     );
-    expect(gateway.stderr()).toContain("a process hangs and is killed");
+    expect(gateway.stderr()).toContain("killing a process that hangs");
   });
 
   it("are replaced one after the other on SIGHUP, and no call fails and no loop is lost", async () => {
@@ -263,7 +263,7 @@ describe("several processes on one port", () => {
     const missing = database.url.replace(/\/test_\w+/, "/nowhere");
     const late = await failToStart({ ...ENV, LIMBER_PROCESSES: "2", DATABASE_URL: missing });
     expect(late.stderr.trim().split("\n")).toEqual([
-      expect.stringMatching(/^limber: DATABASE_URL .*there is no such database/),
+      expect.stringMatching(/^limber: DATABASE_URL .*the database does not exist/),
     ]);
     expect(late.code).toBe(1);
     const taken = createServer().listen(0, "127.0.0.1");
@@ -275,7 +275,7 @@ describe("several processes on one port", () => {
       const { code, stderr } = await failToStart(env);
       expect([code, stderr.trim()]).toEqual([
         1,
-        `limber: ${setting} ${port} on 127.0.0.1 can't be listened at: something else listens there`,
+        `limber: cannot listen on ${setting} ${port} of 127.0.0.1: the port is already in use`,
       ]);
     }
   });

@@ -163,6 +163,6 @@ describe("what is wrong", () => {
     }
     const stranger = await app.caller(0, { role: "supplier" });
     const taken = await provider(plain("acme/x"), { LIMBER_KEY: stranger.key });
-    expect([taken.code, taken.text]).toEqual([3, expect.stringContaining("there is a provider named acme already")]);
+    expect([taken.code, taken.text]).toEqual([3, expect.stringContaining("a provider named acme already exists")]);
   });
 });

@@ -70,7 +70,7 @@ it("reads its certificate again on SIGHUP, without a restart, and keeps the old 
   writeFileSync(cert, "nonsense");
   process.kill(gateway.pid, "SIGHUP");
   await eventually(() =>
-    expect(gateway.stderr()).toMatch(/the certificate was not read again: TLS_CERT and TLS_KEY must/),
+    expect(gateway.stderr()).toMatch(/the certificate was not reloaded: TLS_CERT and TLS_KEY must/),
   );
   expect(await shownAt(ports[0]!)).toBe(derOf(second.cert));
   expect((await gateway.end("SIGTERM")).code).toBe(0);

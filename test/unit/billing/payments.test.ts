@@ -88,7 +88,7 @@ it("a server that does not take what it is asked is told of as that, with its ow
   const refused = processor.open({ ...CHECKOUT, successUrl: "https://a.example:0/", expiresAt });
   await expect(refused).rejects.toMatchObject({
     reason: Reason.PROCESSOR_UNAVAILABLE,
-    message: expect.stringContaining("does not take what the gateway asks"),
+    message: expect.stringContaining("rejected the gateway's request"),
     cause: { code: "url_invalid" },
   });
 });

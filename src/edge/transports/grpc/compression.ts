@@ -78,7 +78,7 @@ const NOT_IN_IT = /^(?:Z_DATA_ERROR|ERR_PADDING_2|ERR__ERROR_FORMAT_)/;
 
 function refusalOfZlib(error: Error): Refusal {
   const code = "code" in error ? String(error.code) : "";
-  const text = NOT_IN_IT.test(code) ? "decompression failed" : "the message cannot be read";
+  const text = NOT_IN_IT.test(code) ? "decompression failed" : "the message cannot be decoded";
   return refuse(Reason.MALFORMED_BODY, text, {}, { cause: error });
 }
 

@@ -34,7 +34,7 @@ export function grpcTrailersOf(refusal: Refusal, requestId: string): OutgoingHtt
 
 /** A message that is no message of its kind. */
 export const unreadable = (cause?: unknown): Refusal =>
-  refuse(Reason.MALFORMED_BODY, "the message cannot be read", {}, { cause });
+  refuse(Reason.MALFORMED_BODY, "the message cannot be decoded", {}, { cause });
 
 /** Frames that are too large, or that end in the middle. */
 export function refusalOfFrames({ reason }: CodecError, maxBytes: number): Refusal {

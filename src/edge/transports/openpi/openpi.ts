@@ -239,7 +239,7 @@ const isRoboarenaSpace = (text: string | null): text is RoboarenaSpace =>
 
 function askedOf({ protocol, model, query }: OpenpiAddress, requestId: string): OpenpiQuery {
   if (model === undefined)
-    throw refuse(Reason.NOT_FOUND, `name the model: /v1/${protocol}/{owner}/{name}, or as the user of the address`);
+    throw refuse(Reason.NOT_FOUND, `specify the model in the path /v1/${protocol}/{owner}/{name} or as the user name of the URL`);
   const horizon = query.get("horizon");
   const space = query.get(ROBOARENA_SPACE);
   return {
@@ -364,7 +364,7 @@ class OpenpiRobot {
     // The protocol has no ids, so answers come in order; a client must not send far ahead.
     const isFar = ahead.messages >= MOST_AHEAD.messages || ahead.bytes + data.length > MOST_AHEAD.bytes;
     if (isFar || this.#client.bufferedAmount > MOST_UNREAD_BYTES) {
-      this.#client.close(CLOSE.policy, "too many unread answers or pending messages");
+      this.#client.close(CLOSE.policy, "too many unread responses or pending messages");
       this.#gone.abort(
         refuse(Reason.CLIENT_CLOSED_REQUEST, "the connection was closed because the client stopped reading"),
       );
@@ -396,7 +396,7 @@ class OpenpiRobot {
 
   /** Ends the connection. */
   leave(): void {
-    this.#client.close(CLOSE.restart, "the gateway is closing; connect again elsewhere");
+    this.#client.close(CLOSE.restart, "the gateway is shutting down; reconnect");
   }
 
   #tell(frames: readonly (Buffer | string)[]): void {

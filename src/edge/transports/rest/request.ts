@@ -102,7 +102,7 @@ function messageOf(exchange: HttpExchange, body: unknown): Message {
   else if (route.body !== "*") decoder.set(message, route.body.name, body, faults);
   for (const { name } of route.path) {
     if (route.body === "*" && isObject(body) && Object.hasOwn(body, name))
-      faults.add("extra_forbidden", "is given by the path", name);
+      faults.add("extra_forbidden", "is set by the path; omit it", name);
     decoder.set(message, name, parameters[name], faults);
   }
   const query = queryOf(request.url ?? "");
@@ -127,7 +127,7 @@ function withHead({ route, request }: HttpExchange, message: Message, faults: Fa
 
 function refuseMembers(body: unknown, faults: Faults): void {
   if (!isObject(body)) faults.add("dict_type", "must be an object");
-  else for (const key of Object.keys(body)) faults.add("extra_forbidden", "this call takes no fields in its body", key);
+  else for (const key of Object.keys(body)) faults.add("extra_forbidden", "this call accepts no fields in its body", key);
 }
 
 const isObject = (value: unknown): value is object =>
@@ -185,7 +185,7 @@ export function valuesOf(
         name,
         given.map((text) => jsonOf(text, field.scalar)),
       );
-    else if (given.length > 1) faults.add("multiple_values", "must be given once", name);
+    else if (given.length > 1) faults.add("multiple_values", "must be sent only once", name);
     else values.set(name, jsonOf(given[0] ?? "", field.scalar));
   }
   return values;

@@ -96,12 +96,12 @@ function refuseConversation({ parent, name }: DescMethod): Refusal {
   const where = `/${parent.typeName}/${name}`;
   return refuse(
     Reason.STREAM_UNSUPPORTED,
-    `this call talks both ways, which REST cannot carry: use gRPC, or Connect over HTTP/2, at ${where}`,
+    `REST does not support bidirectional streams; use gRPC, or Connect over HTTP/2, at ${where}`,
   );
 }
 
 const unreachable = (): never => {
-  throw new Error("the call was answered before");
+  throw new Error("the call already has a response");
 };
 
 const VERBS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -116,7 +116,7 @@ function serveOtherVerbs(fastify: FastifyInstance, url: string, taken: readonly 
       reply.hijack();
       const { raw } = reply;
       const requestId = newId("req");
-      const refusal = refuse(Reason.METHOD_NOT_ALLOWED, `this path takes ${allow}`);
+      const refusal = refuse(Reason.METHOD_NOT_ALLOWED, `this path accepts only ${allow}`);
       if (method !== "OPTIONS") refuseRequest(raw, refusal, requestId, { headers: ["allow", allow], dialect });
       else raw.writeHead(204, { allow, "x-request-id": requestId }).end();
     },
@@ -222,7 +222,7 @@ export class RestTransport implements WholeRequestHandler {
   /** As WholeRequestHandler. */
   serve(request: HttpRequest, response: HttpResponse): void {
     const route = this.#posts.get(request.url ?? "");
-    if (route === undefined) throw new Error(`no route takes POST ${request.url}`);
+    if (route === undefined) throw new Error(`no route matches POST ${request.url}`);
     this.begin(route, NO_PARAMETERS, request, response);
   }
 

@@ -85,7 +85,7 @@ function routeOf(method: DescMethod): RestRoute {
   const events = streamFormat === StreamFormat.SSE;
   const lines = streamFormat === StreamFormat.LINES;
   const fit = method.methodKind === "unary" || (method.methodKind === "server_streaming" && (events || lines));
-  if (!fit) throw new Error(`${method} streams in a way that REST has no form for`);
+  if (!fit) throw new Error(`${method} has a kind of stream that REST does not support`);
   const convention = dialectOf(dialect);
   const parameterOf = convention.parameterOf ?? ((field: DescField) => field.name);
   const path = [...template.matchAll(/\{(\w+)\}/g)].map(([, name]) => fieldOf(method.input.fields, name, method));
@@ -125,7 +125,7 @@ const VERBS = { get: "GET", put: "PUT", post: "POST", delete: "DELETE", patch: "
 
 function fieldOf(fields: readonly DescField[], name: string | undefined, method: DescMethod): DescField {
   const field = fields.find((each) => each.name === name);
-  if (field === undefined) throw new Error(`the HTTP rule of ${method} names ${name}, which is no field`);
+  if (field === undefined) throw new Error(`the HTTP rule of ${method} names the unknown field ${name}`);
   return field;
 }
 
@@ -136,7 +136,7 @@ function queryFields(method: DescMethod, path: readonly DescField[], body: unkno
   const elsewhere = [body, ...path, ...headerFields(method)];
   const fields = method.input.fields.filter((field) => !elsewhere.includes(field));
   const unfit = fields.find((field) => field.message !== undefined || field.fieldKind === "map");
-  if (unfit !== undefined) throw new Error(`${unfit} does not fit into a query`);
+  if (unfit !== undefined) throw new Error(`${unfit} is not supported in a query`);
   return fields;
 }
 

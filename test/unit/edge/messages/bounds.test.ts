@@ -249,7 +249,7 @@ describe("JSON", () => {
     ["words", `[${many("null", 1001)}]`, "the message must have at most 1000 values in total"],
     ["texts", `[${many('"\\""', 1001)}]`, "the message must have at most 1000 values in total"],
     ["numbers", `[${many("0", 1_000_001)}]`, "the message must have at most 1000000 numbers in total"],
-    ["depth", `${"[".repeat(65)}${"]".repeat(65)}`, "the body nests deeper than 64 levels"],
+    ["depth", `${"[".repeat(65)}${"]".repeat(65)}`, "the body must not nest deeper than 64 levels"],
   ])("refuses too much of %s, by its name", (_, text, said) => {
     expect(
       count(text, ActRequestSchema, said.includes("4097") || said.includes("proprio") ? 100_000 : 1000)?.said,

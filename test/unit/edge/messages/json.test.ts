@@ -60,14 +60,14 @@ describe("a body", () => {
     ["named __proto__", '{"__proto__":1,"__proto__":2}'],
     ["behind strings that look like members", '{"s":"\\"a\\":1,{[","a":":::","a":1}'],
   ])("is refused with a key that comes twice %s", (_, body) => {
-    expect(refused(body)).toBe("an object in the body names a key twice");
+    expect(refused(body)).toBe("an object in the body has a duplicate key");
   });
 
   it("is refused when it nests 100,000 deep, and taken at the limit", () => {
-    expect(refused("[".repeat(100_000))).toBe("the body nests deeper than 64 levels");
-    expect(refused(`${'{"a":'.repeat(100_000)}1${"}".repeat(100_000)}`)).toBe("the body nests deeper than 64 levels");
+    expect(refused("[".repeat(100_000))).toBe("the body must not nest deeper than 64 levels");
+    expect(refused(`${'{"a":'.repeat(100_000)}1${"}".repeat(100_000)}`)).toBe("the body must not nest deeper than 64 levels");
     expect(refused(`${"[".repeat(64)}${"]".repeat(64)}`)).toBe("taken");
-    expect(refused(`${"[".repeat(65)}${"]".repeat(65)}`)).toBe("the body nests deeper than 64 levels");
+    expect(refused(`${"[".repeat(65)}${"]".repeat(65)}`)).toBe("the body must not nest deeper than 64 levels");
   });
 
   it("is taken with all keys of 60,000", () => {

@@ -205,7 +205,7 @@ it("refuses at once a call whose deadline cannot be met, before it waits, while 
   const work = running[0]?.work;
   if (!work) return expect.unreachable();
   expect(work.waitedMs).toBe(300);
-  expect(() => load.assertInTime(work, ACT, 350)).toThrow("more calls than it can serve");
+  expect(() => load.assertInTime(work, ACT, 350)).toThrow("the gateway is overloaded");
   expect(() => load.assertInTime(work, ACT, 5_000)).not.toThrow();
   expect(load.figures.shed).toEqual([{ priority: "act", reason: "deadline", count: 3 }]);
 });
