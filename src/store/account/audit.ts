@@ -1,24 +1,24 @@
-/** The audit log: every administrative act, in a chain of hashes per organization. */
+/** The audit log: administrative actions, in a hash chain per organization. */
 
 import { now } from "../../clock.ts";
 import { newId } from "../../ids.ts";
 import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
 
-/** An act to put on record. */
+/** An action to record. */
 export interface Act {
   orgId: string;
-  /** `admin`, `public`, `system`, or the name of the key or user that acted. */
+  /** `admin`, `public`, `system`, or the id of the key or user that acted. */
   actor: string;
-  /** What was done, such as `key.created`: the thing, a dot, a past participle. */
+  /** The action, such as `key.created`: a resource, a dot, a past participle. */
   action: string;
-  /** The name of what it was done to. */
+  /** The id of the resource. */
   subject: string;
-  /** What else is worth knowing. Never a secret. */
+  /** Further details. Never a secret. */
   details?: Readonly<Record<string, unknown>>;
   requestId?: string | undefined;
 }
 
-/** An act on record. Hashes are in hexadecimal. */
+/** A recorded action. Hashes are in hexadecimal. */
 export interface AuditRecord extends Required<Omit<Act, "requestId" | "details">> {
   id: string;
   seq: number;
@@ -30,14 +30,14 @@ export interface AuditRecord extends Required<Omit<Act, "requestId" | "details">
   hash: string;
 }
 
-/** Puts an act on record in the transaction of its cause: no commit, no record. Call it last; it holds the organization's chain. */
+/** Records an action in the transaction that performs it. Call it last: it locks the organization's chain. */
 export async function audit(tx: Tx, { orgId, actor, action, subject, details = {}, requestId }: Act): Promise<void> {
   await tx`
     select audit_append(${orgId}, ${newId("aud")}, ${actor}, ${action}, ${subject}, ${JSON.stringify(details)}::text::jsonb,
       ${requestId ?? null}, ${new Date(now())}::timestamptz)`;
 }
 
-/** What to read of an organization's log. */
+/** A page of an organization's log. */
 export interface AuditQuery {
   limit: number;
   /** Only records before this number. */
@@ -48,7 +48,7 @@ export interface AuditQuery {
   requestId?: string | undefined;
 }
 
-/** The acts on an organization, newest first. */
+/** The actions in an organization, newest first. */
 export async function listAudit(
   sql: Sql,
   orgId: string,
@@ -79,7 +79,7 @@ export interface AuditFault {
   fault: string;
 }
 
-/** What was changed, removed or slipped in, of one organization's chain or of all; empty when they are whole. */
+/** Finds changed, removed and inserted records in one organization's chain or in all chains; empty if they are intact. */
 export async function verifyAuditChain(sql: Sql, orgId?: string): Promise<AuditFault[]> {
   return sql<AuditFault[]>`
     select org_id, seq, fault from audit_faults(${orgId ?? null}) order by org_id, seq`;

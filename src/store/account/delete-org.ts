@@ -1,20 +1,20 @@
-/** Deleting an organization: what its ledger needs stays, under names that say nothing. Amounts are micro-dollars. */
+/** Deletes organizations. Records that the ledger needs stay, without personal data. Amounts are micro-dollars. */
 import { leaveToForget } from "../billing/auto-topup.ts";
 import type { Tx } from "../database/tx.ts";
 import { balanceOf } from "./orgs.ts";
 
-/** What would be lost with an organization. */
+/** What is lost when an organization is deleted. */
 export interface OrgContents {
-  /** What it has paid for and not used. */
+  /** Unused paid credit. */
   balanceMicro: number;
-  /** It promised to spend something each month. */
+  /** Whether it has a monthly commitment. */
   hasCommitment: boolean;
   openJobs: number;
   pendingPayments: number;
   liveOfferings: number;
 }
 
-/** Locks an organization and answers what it has; undefined if there is none, or not any more. */
+/** Locks an organization and returns what would be lost; undefined if it does not exist or was deleted. */
 export async function contentsOfOrg(tx: Tx, orgId: string): Promise<OrgContents | undefined> {
   const { count } = await tx`select from org where id = ${orgId} and status <> 'deleted' for update`;
   if (count === 0) return undefined;
@@ -27,7 +27,7 @@ export async function contentsOfOrg(tx: Tx, orgId: string): Promise<OrgContents 
   return { ...row!, balanceMicro: (await balanceOf(tx, orgId)).balanceMicro };
 }
 
-/** Tables of which nothing of an organization stays, providers that earned something excepted, in the order in which they refer to each other. */
+/** Tables from which an organization's rows are deleted, in the order of their references. Providers with earnings are the exception. */
 export const EMPTIED = [
   "oauth_code",
   "oauth_client",
@@ -61,8 +61,8 @@ export const EMPTIED = [
 ] as const;
 
 /**
- * Tables that keep amounts and the ids that they belong to. What else their rows say of people is blanked. Names of models' owners stay taken: a
- * robot that calls a model by its full name must not be handed to the next one that takes the name.
+ * Tables whose amounts and ids stay, and whose other columns are blanked. The names of model owners stay reserved: a robot that calls a model
+ * by its full name must not reach a later owner of the name.
  */
 export const KEPT = [
   "model_owner",
@@ -85,8 +85,8 @@ export const KEPT = [
 ] as const;
 
 /**
- * Deletes everything of a locked organization that its ledger can be understood without. Returns how many records its audit log had, and
- * the hash of the last: the log begins again.
+ * Deletes all data of a locked organization that the ledger does not need. Returns the number of its audit records and the hash of the last
+ * one: the log starts again.
  */
 export async function deleteOrg(tx: Tx, orgId: string): Promise<{ records: number; hash: string }> {
   const models = await tx<{ model: string }[]>`select distinct model from offering where org_id = ${orgId}`;
@@ -94,7 +94,7 @@ export async function deleteOrg(tx: Tx, orgId: string): Promise<{ records: numbe
     update credential set provider_id = null where provider_id in (select id from provider where org_id = ${orgId})`;
   await tx`
     delete from outbound_connection where provider in (select name from provider where org_id = ${orgId})`;
-  // Who earned something stays under its name: what is owed can be paid out, and nobody else who takes the name inherits it.
+  // A provider with earnings keeps its name: its due amounts can be paid, and no later provider inherits them.
   const own = await tx<{ name: string }[]>`select name from provider where org_id = ${orgId}`;
   const names = own.map(({ name }) => name);
   const kept = await tx<{ provider: string }[]>`
@@ -108,7 +108,7 @@ export async function deleteOrg(tx: Tx, orgId: string): Promise<{ records: numbe
         ${table === "provider" ? tx`and name <> all (${kept.map(({ provider }) => provider)}::text[])` : tx``}`;
   await tx`
     update provider set display_name = name, contact_email = null, homepage = null, standing_note = '' where org_id = ${orgId}`;
-  // A model that only this organization served was named by it.
+  // A model that only this organization served was declared by it.
   await tx`
     delete from model where slug = any (${models.map(({ model }) => model)}::text[])
       and not exists (select from offering where offering.model = model.slug)

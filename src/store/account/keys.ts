@@ -1,4 +1,4 @@
-/** API keys: what each may do, and what it has spent. Amounts are micro-dollars. */
+/** API keys: their permissions, limits and spending. Amounts are micro-dollars. */
 
 import type { OrgSettings, SupplyTrust } from "../../call.ts";
 import { newId } from "../../ids.ts";
@@ -6,93 +6,93 @@ import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.t
 import { hashSecret, newSecret } from "./secret.ts";
 import { type StoredSettings, settingsFrom } from "./settings.ts";
 
-/** When a budget is renewed, in UTC. */
+/** When a budget resets, in UTC. */
 export type BudgetInterval = "daily" | "weekly" | "monthly" | "lifetime";
 
-/** A key as the gate needs it. */
+/** A key with the fields that the gate needs. */
 export interface KeyRecord {
   id: string;
   orgId: string;
   workspaceId: string | undefined;
-  /** `member`: what a member does while signed in; it is in no list, and nobody changes it. */
+  /** `member` marks the key of a signed-in member; it is never listed and cannot be changed. */
   kind: "api" | "member";
   name: string;
-  /** The first letters of the secret. */
+  /** The first characters of the secret. */
   prefix: string;
   role: string;
-  /** The member whose key it is; undefined for a key of the organization itself. */
+  /** The member who owns the key; undefined for a key of the organization. */
   userId: string | undefined;
-  /** Its member was deactivated or removed. */
+  /** Whether its member was deactivated or removed. */
   userInactive: boolean;
-  /** All that it may do within its role, by permission; undefined: all that the role may. */
+  /** Its permissions within its role; undefined means all of the role's. */
   permissions: string[] | undefined;
-  /** Contracts that it may call; all when empty. */
+  /** Contracts that it can call; empty means all. */
   scopes: string[];
-  /** Models that it may use, `owner/*` for all of an owner; every model when empty. */
+  /** Models that it can use, `owner/*` for all of an owner; empty means all. */
   models: string[];
   environment: "hardware" | "simulation";
   disabled: boolean;
-  /** It was ended for ever. */
+  /** Whether it was revoked. */
   revoked: boolean;
-  /** Its organization's calls are refused. */
+  /** Whether its organization is suspended. */
   orgSuspended: boolean;
   /** Unix seconds. */
   expiresAt: number | undefined;
   budget: { limitMicro: number; interval: BudgetInterval } | undefined;
   rateLimit: RateLimit;
-  /** The robot that it was made for. */
+  /** The robot that it is bound to. */
   robotId: string | undefined;
-  /** What its organization and workspace settled. */
+  /** The settings of its organization and workspace. */
   settings: OrgSettings;
   /** Unix seconds. */
   createdAt: number;
-  /** What no action that it is given may exceed, as ProtoJSON of `SafetyBounds`. */
+  /** Upper bounds on every returned action, as ProtoJSON of `SafetyBounds`. */
   bounds: object | undefined;
-  /** Whose supply may serve it at most; undefined: what its settings and its environment say. */
+  /** The lowest trust level of offerings that it can use; undefined uses its settings and environment. */
   trust: SupplyTrust | undefined;
-  /** Only checkpoints that their makers signed may serve it. */
+  /** Whether it can use only checkpoints signed by their makers. */
   requireSigned: boolean;
-  /** The key that made it. */
+  /** The parent key. */
   parentId: string | undefined;
-  /** The sign-in that it was found by. */
+  /** The browser session that it was found by. */
   session?: SessionOfKey | undefined;
-  /** The keys that it descends from, the nearest first, each as it is by itself. All of this record's other fields are the key's own, too. */
+  /** Its ancestors, nearest first, each without inherited limits. The other fields of this record are not inherited either. */
   ancestors: readonly KeyRecord[];
 }
 
-/** A sign-in at a browser, as the gate needs it. */
+/** A browser session with the fields that the gate needs. */
 interface SessionOfKey {
   id: string;
-  /** What the sign-ins of one browser share. */
+  /** The id that all sessions of one browser share. */
   browser: string;
-  /** When it was used last, to the minute, in unix milliseconds. */
+  /** The last use, to the minute, in unix milliseconds. */
   seenMs: number;
 }
 
-/** The most keys that one may descend from: every call of a key counts against the limits of all of them. */
+/** The most ancestors of a key: each call counts against the limits of all of them. */
 export const MOST_ANCESTORS = 8;
 
-/** How often a key may call. */
+/** The rate limits of a key. */
 export interface RateLimit {
   requests: number;
   windowS: number;
   burst: number;
   concurrency: number;
-  /** Streams that may be open at once. */
+  /** Concurrently open streams. */
   streams: number;
 }
 
-/** What a key may do when nobody said otherwise: 100 calls a second, two 50 Hz loops' worth of them at once. */
+/** The default limits: 100 calls a second, which covers two 50 Hz loops. */
 export const DEFAULT_RATE_LIMIT: RateLimit = { requests: 6_000, windowS: 60, burst: 600, concurrency: 64, streams: 16 };
 
-/** The whole limits of what was said of them; without a burst a tenth of the window's requests may come at once, and ten at least. */
+/** Completes partial limits. The default burst is a tenth of the window's requests, and at least 10. */
 export function rateLimitOf(said: Partial<RateLimit> = {}): RateLimit {
   const whole = { ...DEFAULT_RATE_LIMIT, ...said };
   const { requests } = whole;
   return { ...whole, burst: said.burst ?? Math.min(requests, Math.max(10, Math.ceil(requests / 10))) };
 }
 
-/** The role of a key when nobody said otherwise. */
+/** The default role of a key. */
 export const DEFAULT_ROLE = "developer";
 
 /** The fields of a new key. */
@@ -115,7 +115,7 @@ export interface NewKey {
   bounds?: object | undefined;
   trust?: SupplyTrust | undefined;
   requireSigned?: boolean | undefined;
-  /** The key that makes it. */
+  /** The parent key. */
   parentId?: string | undefined;
   kind?: KeyRecord["kind"];
 }
@@ -194,7 +194,7 @@ const keyOf = (row: KeyRow): KeyRecord => ({
   ancestors: [],
 });
 
-/** Keys with those that they descend from; a key without a parent costs no look. */
+/** Keys with their ancestors; a key without a parent costs no extra lookup. */
 async function withAncestors(sql: Queryable, rows: readonly KeyRow[]): Promise<KeyRecord[]> {
   const keys = rows.map(keyOf);
   const born = keys.filter(({ parentId }) => parentId !== undefined).map(({ id }) => id);
@@ -221,7 +221,7 @@ const keyColumns = (sql: Queryable) => sql`
   user_id is not null and not exists (
     select from member where member.id = key.user_id and status = 'active') as user_inactive`;
 
-/** Creates a key of an organization that exists. The secret is in the answer and nowhere else. */
+/** Creates a key of an existing organization. Only the return value contains the secret. */
 export async function createKey(sql: Queryable, key: NewKey): Promise<{ key: KeyRecord; secret: string }> {
   const { secret, prefix } = newSecret();
   const rate = rateLimitOf(key.rateLimit);
@@ -262,15 +262,15 @@ export async function findKeyByHash(sql: Sql, hash: Uint8Array): Promise<KeyReco
   return oneOf(sql, await sql<KeyRow[]>`select ${keyColumns(sql)} from key where hash = ${Buffer.from(hash)}`);
 }
 
-/** Finds a key by its name. */
+/** Finds a key by id. */
 export async function findKey(sql: Queryable, id: string): Promise<KeyRecord | undefined> {
   return oneOf(sql, await sql<KeyRow[]>`select ${keyColumns(sql)} from key where id = ${id}`);
 }
 
-/** Which keys of an organization to list. */
+/** A page of an organization's keys. */
 interface KeyQuery {
   limit: number;
-  /** Only keys after this one. */
+  /** Only keys after this id. */
   after?: string | undefined;
   workspaceId?: string | undefined;
   /** Only keys of this member. */
@@ -279,7 +279,7 @@ interface KeyQuery {
   id?: string | undefined;
 }
 
-/** The keys of an organization that were not revoked, oldest first. */
+/** The keys of an organization that are not revoked, oldest first. */
 export async function listKeys(
   sql: Queryable,
   orgId: string,
@@ -295,7 +295,7 @@ export async function listKeys(
   return withAncestors(sql, rows);
 }
 
-/** A key of an organization that was not revoked; its row is locked until the transaction ends. */
+/** A key of an organization that is not revoked; its row is locked until the transaction ends. */
 export async function lockKey(tx: Tx, orgId: string, id: string): Promise<KeyRecord | undefined> {
   const rows = await tx<KeyRow[]>`
     select ${keyColumns(tx)} from key where org_id = ${orgId} and id = ${id} and revoked_at is null and kind = 'api'
@@ -303,7 +303,7 @@ export async function lockKey(tx: Tx, orgId: string, id: string): Promise<KeyRec
   return oneOf(tx, rows);
 }
 
-/** What may change of a key; absent fields stay, null takes one away. */
+/** The fields of a key to change; absent fields stay, null removes one. */
 export interface KeyChanges {
   name?: string | undefined;
   disabled?: boolean | undefined;
@@ -320,7 +320,7 @@ export interface KeyChanges {
   requireSigned?: boolean | undefined;
 }
 
-/** Changes a key; every replica knows when this is committed, or shortly after. */
+/** Changes a key. Every replica applies it at the commit, or shortly after. */
 export async function changeKey(tx: Tx, id: string, changes: KeyChanges): Promise<KeyRecord> {
   const { expiresAt, budget, rateLimit, robotId, scopes, models, ...plain } = changes;
   const row = {
@@ -345,14 +345,14 @@ export async function changeKey(tx: Tx, id: string, changes: KeyChanges): Promis
   return (await findKey(tx, id))!;
 }
 
-/** Gives a key a new secret; the old one opens nothing any more. The secret is in the answer and nowhere else. */
+/** Replaces the secret of a key; the old one stops working. Only the return value contains the new one. */
 export async function rotateKey(tx: Tx, id: string): Promise<{ key: KeyRecord; secret: string }> {
   const { secret, prefix } = newSecret();
   await tx`update key set ${tx({ prefix, hash: hashSecret(secret) })} where id = ${id}`;
   return { key: (await findKey(tx, id))!, secret };
 }
 
-/** Whose keys to end; those of a member outside of some workspaces where `outside` names these. */
+/** The keys to revoke. With `outside`, only a member's keys outside these workspaces. */
 type WhichKeys =
   | { id: string }
   | { workspaceId: string }
@@ -367,10 +367,10 @@ function theseKeys(tx: Tx, which: WhichKeys) {
   return tx`user_id = ${which.userId} and not coalesce(workspace_id = any(${[...which.outside]}), false)`;
 }
 
-/** A key that was revoked. */
+/** A revoked key. */
 export type RevokedKey = Pick<KeyRecord, "id" | "workspaceId">;
 
-/** Ends keys for ever, and all that descend from them. Returns which these were. */
+/** Revokes keys and all their descendants permanently. Returns the revoked keys. */
 export async function revokeKeys(tx: Tx, which: WhichKeys): Promise<RevokedKey[]> {
   const these = theseKeys(tx, which);
   const rows = await tx<{ id: string; workspaceId: string | null }[]>`
@@ -383,21 +383,21 @@ export async function revokeKeys(tx: Tx, which: WhichKeys): Promise<RevokedKey[]
   return rows.map(({ id, workspaceId }) => ({ id, workspaceId: workspaceId ?? undefined }));
 }
 
-/** Switches a key off or on; every replica knows as soon as this resolves or shortly after. Reports whether there is such a key. */
+/** Disables or enables a key. Every replica applies it when this resolves, or shortly after. Returns false if there is no such key. */
 export async function setKeyDisabled(sql: Sql, id: string, disabled: boolean): Promise<boolean> {
   const { count } = await sql`update key set disabled = ${disabled} where id = ${id}`;
   return count > 0;
 }
 
-// What keys have spent, of their budgets and in all. Amounts are micro-dollars.
+// The spending of keys, in their budget intervals and in total. Amounts are micro-dollars.
 
-/** What a key has spent, by intervals in UTC that began at or before `atMs` (unix milliseconds). */
+/** The spending of a key, by UTC intervals that began at or before `atMs` (unix milliseconds). */
 export interface KeySpending {
   dayMicro: number;
   weekMicro: number;
   monthMicro: number;
   totalMicro: number;
-  /** What the key's leases hold: it counts against the budget, and is not spent. */
+  /** Credit in the key's leases: it counts against the budget, but is not spent. */
   heldMicro: number;
   budget:
     | { limitMicro: number; interval: BudgetInterval; spentMicro: number; resetsAt: number | undefined }
@@ -414,7 +414,7 @@ interface SpendingRow {
   interval: BudgetInterval | null;
 }
 
-/** The spending of a key. A call counts on the day on which its credit was leased. */
+/** The spending of a key. A call counts on the day its credit was leased. */
 export async function spendingOf(sql: Sql, keyId: string, atMs: number): Promise<KeySpending> {
   const day = new Date(atMs).toISOString().slice(0, 10);
   const [row] = await sql<SpendingRow[]>`
@@ -448,15 +448,15 @@ export async function spendingOf(sql: Sql, keyId: string, atMs: number): Promise
   return { dayMicro, weekMicro, monthMicro, totalMicro, heldMicro, budget };
 }
 
-/** What was spent of a budget in its running interval, and when that is over in unix seconds; undefined for one that is never renewed. */
+/** The spending in a budget's current interval, and its end in unix seconds; undefined if the budget never resets. */
 export interface BudgetSpent {
   spentMicro: number;
   resetsAt: number | undefined;
 }
 
 /**
- * What was spent of the budgets of these keys at `atMs` (unix milliseconds), by them and by their descendants, by key; those without a
- * budget are left out.
+ * The spending of these keys and their descendants in their budget intervals at `atMs` (unix milliseconds), by key. Keys without a budget are
+ * omitted.
  */
 export async function budgetsSpent(
   sql: Queryable,

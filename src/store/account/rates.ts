@@ -1,35 +1,35 @@
-/** What all replicas share of keys' rate limits: token buckets, and places for running calls and streams. */
+/** Rate limits that all replicas share: token buckets, and slots for concurrent calls and streams. */
 import type { Sql } from "../database/tx.ts";
 
-/** What a replica asks for a key. */
+/** A replica's request for one key. */
 export interface RateAsk {
   id: string;
-  /** Tokens that come back in a second, and the most that there can be. */
+  /** The refill rate in tokens per second, and the capacity. */
   perS: number;
   burst: number;
-  /** Tokens to take; negative to return some. */
+  /** Tokens to take; negative returns some. */
   tokens: number;
-  /** How many calls and streams the replica wants to be able to run in all, and the most that all replicas may. */
+  /** The total of concurrent calls and streams that the replica wants to be able to run, and the most for all replicas. */
   calls: number;
   mostCalls: number;
   streams: number;
   mostStreams: number;
 }
 
-/** What it got. */
+/** The granted tokens and slots. */
 export interface RateGrant {
   id: string;
   tokens: number;
-  /** Tokens that are left for all. */
+  /** Remaining tokens of all replicas. */
   remaining: number;
   calls: number;
   streams: number;
 }
 
-/** How long a replica's places are kept for it without a sign of life. */
+/** How long the slots of a silent replica stay reserved. */
 const LIFE = "15 seconds";
 
-/** Serves what a replica asks for its keys, in one statement. Tokens are never given twice, whichever replica asks. */
+/** Serves a replica's requests for its keys in one statement. No token is granted twice to any replicas. */
 export async function takeRates(sql: Sql, replica: string, asks: readonly RateAsk[]): Promise<RateGrant[]> {
   const rows = asks.map(({ id, perS, burst, tokens, calls, mostCalls, streams, mostStreams }) => ({
     id,
@@ -46,7 +46,7 @@ export async function takeRates(sql: Sql, replica: string, asks: readonly RateAs
     from rate_take(${replica}, ${LIFE}::text::interval, ${JSON.stringify(rows)}::text::json)`;
 }
 
-/** Deletes buckets that nobody used for a day, and the places of replicas that died. */
+/** Deletes buckets that were unused for a day, and the slots of dead replicas. */
 export async function pruneRates(sql: Sql): Promise<void> {
   await sql`select rate_prune()`;
 }

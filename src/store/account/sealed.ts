@@ -1,4 +1,4 @@
-/** Every sealed secret of the database, for a change of the master key. */
+/** Access to every sealed secret in the database, to change the master key. */
 
 import { idempotencyContext } from "../billing/idempotency.ts";
 import { Lock } from "../database/locks.ts";
@@ -14,29 +14,29 @@ import { credentialContext } from "./settings.ts";
 
 /** One sealed secret. */
 interface SealedSecret {
-  /** What its row is found by: a text for each of the column's `keys`. */
+  /** The values of the column's `keys` that identify its row. */
   id: readonly string[];
   sealed: Buffer;
-  /** What it was sealed for. */
+  /** Its sealing context. */
   context: string;
 }
 
 /** One column that holds sealed secrets. */
 interface SealedColumn {
-  /** What its rows are called. */
+  /** A name for its rows. */
   readonly name: string;
   readonly table: string;
   readonly column: string;
-  /** The columns that its rows are found by, each a text; `id` where it says nothing. */
+  /** The text columns that identify a row; `id` by default. */
   readonly keys?: readonly string[];
-  /** The column that says of a row whether it is sealed at all; where it says nothing, all are. */
+  /** The column that tells whether a row is sealed; if absent, all are. */
   readonly isSealed?: string;
-  /** What else of a row its context is made of. */
+  /** Further columns of the sealing context. */
   readonly needs: readonly string[];
   contextOf(row: Readonly<Record<string, string | number>>): string;
 }
 
-/** Every column that holds sealed secrets; a new one is added here. */
+/** Every column that holds sealed secrets. Add new ones here. */
 export const SEALED_COLUMNS: readonly SealedColumn[] = [
   {
     name: "credentials",
@@ -129,14 +129,14 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
   },
 ];
 
-/** How many secrets of a column do not begin with `head`. */
+/** The number of secrets in a column that do not begin with `head`. */
 export async function countOthers(sql: Sql, place: SealedColumn, head: Buffer): Promise<number> {
   const [row] = await sql<{ count: number }[]>`
     select count(*) as count from ${sql(place.table)} where ${isOther(sql, place, head)}`;
   return row?.count ?? 0;
 }
 
-/** Up to `limit` secrets of a column that do not begin with `head`, in the order of their keys, after those of `after`. */
+/** Up to `limit` secrets of a column that do not begin with `head`, in the order of their keys, after `after`. */
 export async function listOthers(
   sql: Sql,
   place: SealedColumn,
@@ -168,14 +168,14 @@ const keysOf = ({ keys = ["id"] }: SealedColumn): readonly string[] => keys;
 
 type Fragment = ReturnType<Sql>;
 
-/** Fragments with commas between them. */
+/** Joins SQL fragments with commas. */
 const listed = (sql: Sql, parts: readonly Fragment[]): Fragment => parts.reduce((all, part) => sql`${all}, ${part}`);
 
 const isOther = (sql: Sql, { column, isSealed }: SealedColumn, head: Buffer): Fragment =>
   sql`${sql(column)} is not null and substring(${sql(column)} from 1 for ${head.length}) <> ${head}
     ${isSealed === undefined ? sql`` : sql`and ${sql(isSealed)}`}`;
 
-/** Puts secrets in the place of others, where those are still there: who stored a new one meanwhile keeps it. Returns how many. */
+/** Replaces secrets, unless they were changed in the meantime. Returns the number of replaced ones. */
 export async function replaceSealed(
   sql: Sql,
   place: SealedColumn,
@@ -194,32 +194,32 @@ export async function replaceSealed(
   return count;
 }
 
-// The key of the hashes by which requests are known again whose organization retains no data: one for all replicas, sealed.
+// The key for request hashes of organizations with zero data retention: one for all replicas, sealed.
 
-/** What it is sealed for. */
+/** Its sealing context. */
 export const HASH_KEY_CONTEXT = JSON.stringify(["hash_key"]);
 
 const ID = "requests";
 
-/** The sealed key; `fresh` where there was none. */
+/** The sealed key; `fresh` if there was none. */
 export async function keepHashKey(sql: Sql, fresh: Buffer): Promise<Buffer> {
   await sql`insert into hash_key (id, sealed) values (${ID}, ${fresh}) on conflict do nothing`;
   const [row] = await sql<{ sealed: Buffer }[]>`select sealed from hash_key where id = ${ID}`;
   return row?.sealed ?? fresh;
 }
 
-/** Deletes a key that begins with none of `heads`: the master key that it was sealed under is lost. */
+/** Deletes a key that begins with none of `heads`: the master key that sealed it is lost. */
 export async function forgetHashKey(sql: Sql, heads: readonly Buffer[]): Promise<void> {
   const known = heads.map((head) => head.toString("hex"));
   await sql`
     delete from hash_key where not encode(substring(sealed from 1 for ${heads[0]?.length ?? 0}), 'hex') = any(${known}::text[])`;
 }
 
-// The names of the master keys that this database's secrets are sealed under, so that a process with another one is noticed at its start.
+// The names of the master keys that sealed this database's secrets, so that a process with other keys fails at its start.
 
 /**
- * Names the current key, the first of `loaded`, as one that secrets are sealed under, unless none of those that were named before is
- * loaded: then nothing is written. Returns how many of the keys that were named before are loaded, and how many are not.
+ * Records the current key, the first of `loaded`, as in use. Writes nothing if none of the recorded keys is loaded. Returns how many of the
+ * recorded keys are loaded, and how many are missing.
  */
 export async function nameMasterKey(
   sql: Sql,
@@ -236,7 +236,7 @@ export async function nameMasterKey(
   });
 }
 
-/** Deletes every master key but those of these names: nothing is sealed under the others, or they are lost. */
+/** Deletes the names of all other master keys: they seal nothing, or are lost. */
 export async function forgetMasterKeys(sql: Sql, but: readonly Buffer[]): Promise<void> {
   const names = but.map((name) => name.toString("hex"));
   await sql`delete from master_key where not encode(name, 'hex') = any(${names}::text[])`;

@@ -1,4 +1,4 @@
-/** The secret of an API key: `lmb_sk_<12 letters to know it by>_<30 random letters><6 letters of CRC32>`. */
+/** API key secrets: `lmb_sk_<12 characters of prefix>_<30 random characters><6 characters of CRC32>`. */
 import { hash } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { KEY_PREFIX } from "../../brand.ts";
@@ -10,25 +10,25 @@ const RANDOM_LETTERS = 30;
 const CHECK_LETTERS = 6;
 const SHAPE = new RegExp(`^${KEY_PREFIX}[0-9A-Za-z]{${ID_LETTERS}}_[0-9A-Za-z]{${RANDOM_LETTERS + CHECK_LETTERS}}$`);
 
-/** A new secret (178 bits of chance) and its prefix, which is none. */
+/** A new secret (178 random bits) and its prefix, which is public. */
 export function newSecret(): { secret: string; prefix: string } {
   const prefix = KEY_PREFIX + letters(ID_LETTERS);
   const body = `${prefix}_${letters(RANDOM_LETTERS)}`;
   return { secret: body + checksum(body), prefix };
 }
 
-/** Whether a text can be a secret at all: what mistyping and guessing produce is refused without asking the database. */
+/** Whether a text has the form of a secret. Typing errors and guesses are refused without a database query. */
 export function isSecret(text: string): boolean {
   return SHAPE.test(text) && checksum(text.slice(0, -CHECK_LETTERS)) === text.slice(-CHECK_LETTERS);
 }
 
-/** The SHA-256 of a secret: all that is ever stored of it. */
+/** The SHA-256 of a secret. Only the hash is stored. */
 export const hashSecret = (secret: string): Buffer => hash("sha256", secret, "buffer");
 
-/** The same in Base64: a third of the price of bytes where a name is wanted. */
+/** The same in Base64, which is a third of the cost of bytes as a map key. */
 export const hashName = (secret: string): string => hash("sha256", secret, "base64");
 
-/** Bytes from 248 on would make the first letters likelier than the others. */
+/** Bytes from 248 on are skipped: they would make the first characters more likely than the others. */
 const FAIR = LETTERS.length * Math.floor(256 / LETTERS.length);
 
 function letters(count: number): string {

@@ -1,4 +1,4 @@
-/** People who are signed in: sessions of browsers, the key that each acts by, and one-time links. */
+/** Browser sessions of signed-in users, one-time sign-in links, and OAuth applications with their codes. */
 import { SESSION_PREFIX, SIGN_IN_PREFIX } from "../../brand.ts";
 import { now } from "../../clock.ts";
 import { newId } from "../../ids.ts";
@@ -8,14 +8,14 @@ import { createKey, findKey, type KeyRecord, type NewKey } from "./keys.ts";
 import type { MemberRecord } from "./members.ts";
 import { hashSecret } from "./secret.ts";
 
-/** How a member proved who they are. */
+/** How a member signed in. */
 export type SignInMethod = "link" | "oidc";
 
-/** A session that is not used for so long ends. */
+/** The idle timeout of a session. */
 const IDLE_MS = 12 * 3600 * 1000;
-/** However much it is used, a session ends after so long. */
+/** The maximum lifetime of a session. */
 export const LONGEST_MS = 7 * 24 * 3600 * 1000;
-/** That a session is used is written down no more often. */
+/** The shortest interval between two updates of a session's last use. */
 const SEEN_MS = 60_000;
 
 /** A session. */
@@ -28,7 +28,7 @@ export interface SessionRecord {
   method: SignInMethod;
   /** Unix seconds. */
   created: number;
-  /** When it ends, used or not, in unix milliseconds. */
+  /** Its expiry at the latest, in unix milliseconds. */
   endsMs: number;
   seenMs: number;
 }
@@ -48,19 +48,19 @@ const sessionOf = ({ created, ends, seen, ...row }: SessionRow): SessionRecord =
   seenMs: seen.getTime(),
 });
 
-/** When a session that is not used from now on is over, in unix milliseconds. */
+/** When a session expires that is not used from now on, in unix milliseconds. */
 export const endOf = ({ endsMs, seenMs }: Pick<SessionRecord, "endsMs" | "seenMs">): number =>
   Math.min(endsMs, seenMs + IDLE_MS);
 
 const newToken = (prefix: string): string => prefix + secretBytes(32).toString("base64url");
 const SHAPE = new RegExp(`^${SESSION_PREFIX}[A-Za-z0-9_-]{43}$`);
 
-/** Whether a text can be the secret of a session at all. */
+/** Whether a text has the form of a session secret. */
 export const isSessionSecret = (text: string): boolean => SHAPE.test(text);
 
 /**
- * The key that a session's member acts by, by the hash of the session's secret, with the session beside it; it expires as the session does.
- * Undefined where there is no such session.
+ * The key of a session's member, by the hash of the session's secret, with the session. It expires with the session. Undefined if the session
+ * does not exist.
  */
 export async function findSessionKey(sql: Queryable, hash: Buffer): Promise<KeyRecord | undefined> {
   const [row] = await sql<SessionRow[]>`select ${columns(sql)} from session where hash = ${hash}`;
@@ -71,20 +71,20 @@ export async function findSessionKey(sql: Queryable, hash: Buffer): Promise<KeyR
   return key && { ...key, expiresAt: Math.floor(endOf(session) / 1000), session: { id, browser, seenMs } };
 }
 
-/** The fields of a new new session. */
+/** The fields of a new session. */
 interface NewSession {
   member: Pick<MemberRecord, "id" | "orgId" | "role" | "workspaceIds">;
   method: SignInMethod;
   /** The issuer that signed the member in. */
   issuerId?: string | undefined;
-  /** The browser of earlier sign-ins that go on beside. */
+  /** The browser whose other sessions continue. */
   beside?: string | undefined;
 }
 
 /**
- * Signs a member in, in the whole organization where the member reaches it, else in the first of the member's workspaces. A sign-in of
- * the same member at the same browser ends. The secret is in the answer and nowhere else, and no secret from before opens anything more at
- * this browser: one that somebody else knows, or had planted there, does not grow with a sign-in. The member's row is locked.
+ * Signs a member in to the entire organization if the member has access to it, else to the first of the member's workspaces. An earlier
+ * session of the member in this browser ends. Only the return value contains the secret. All earlier secrets of this browser stop working:
+ * a secret that an attacker knows or planted gains nothing from a sign-in. The member's row is locked.
  */
 export async function addSession(
   tx: Tx,
@@ -117,7 +117,7 @@ export async function addSession(
   return { session: sessionOf(made!), secret };
 }
 
-/** The key by which a member acts in a workspace, or in the whole organization, made where there is none yet. */
+/** The member's key for a workspace or the entire organization; created if missing. */
 async function memberKey(
   tx: Tx,
   { id: userId, orgId, role }: NewSession["member"],
@@ -135,13 +135,13 @@ async function memberKey(
   return key.id;
 }
 
-/** Takes the secrets from a browser's sessions but for one: they are gone to by a session that has one. */
+/** Removes the secrets of a browser's other sessions, which are reached by switching from this one. */
 async function shutOthers(tx: Tx, browser: string, id: string | undefined): Promise<void> {
   await tx`update session set hash = sha256(random()::text::bytea || uuid_send(gen_random_uuid()))
     where browser = ${browser} and id is distinct from ${id ?? null}`;
 }
 
-/** Moves a session to another of its member's workspaces, under a new secret; no old one of this browser opens anything any more. */
+/** Moves a session to another workspace of its member, with a new secret. All old secrets of this browser stop working. */
 export async function moveSession(
   tx: Tx,
   { id, browser }: Pick<SessionRecord, "id" | "browser">,
@@ -154,19 +154,19 @@ export async function moveSession(
   return secret;
 }
 
-/** A session by its name. */
+/** A session by id. */
 export async function findSession(sql: Queryable, id: string): Promise<SessionRecord | undefined> {
   const [row] = await sql<SessionRow[]>`select ${columns(sql)} from session where id = ${id}`;
   return row && sessionOf(row);
 }
 
-/** A sign-in of a browser, with what its organization is called. */
+/** A session of a browser, with the name of its organization. */
 interface BrowserSession extends SessionRecord {
   orgName: string;
   role: string;
 }
 
-/** The sign-ins of a browser that are not over, of active members of active organizations, oldest first. */
+/** The active sessions of a browser, of active members of active organizations, oldest first. */
 export async function sessionsOfBrowser(sql: Queryable, browser: string): Promise<BrowserSession[]> {
   const rows = await sql<(SessionRow & { orgName: string; role: string })[]>`
     select s.id, s.org_id, s.user_id, s.browser, s.key_id, s.method, s.created, s.seen, s.ends, org.name as org_name, member.role
@@ -177,7 +177,7 @@ export async function sessionsOfBrowser(sql: Queryable, browser: string): Promis
   return rows.map(({ orgName, role, ...row }) => ({ ...sessionOf(row), orgName, role }));
 }
 
-/** Ends the sign-ins of a browser, or of a member everywhere. Returns them. */
+/** Ends the sessions of a browser, or all of a member. Returns them. */
 export async function endSessions(
   tx: Tx,
   which: { browser: string } | { userId: string },
@@ -187,13 +187,13 @@ export async function endSessions(
     delete from session where ${these} returning id, org_id, user_id`;
 }
 
-/** Writes down that a session is used, once a minute at most. */
+/** Records the use of a session, at most once a minute. */
 export async function noteSeen(sql: Sql, { id, seenMs }: { id: string; seenMs: number }): Promise<void> {
   if (now() - seenMs < SEEN_MS) return;
   await sql`update session set seen = greatest(seen, ${new Date(now())}) where id = ${id}`;
 }
 
-/** Makes a one-time link's token for a member. It is in the answer and nowhere else. */
+/** Creates the token of a one-time link for a member. Only the return value contains it. */
 export async function addLink(
   sql: Queryable,
   { orgId, userId, endsMs }: { orgId: string; userId: string; endsMs: number },
@@ -203,34 +203,34 @@ export async function addLink(
   return token;
 }
 
-/** Takes the token of a link, which is worth nothing afterwards. Returns whose it was; undefined where it is not good, or over. */
+/** Redeems the token of a link, once. Returns its member; undefined if it is invalid, used or expired. */
 export async function takeLink(tx: Tx, hash: Uint8Array): Promise<{ orgId: string; userId: string } | undefined> {
   const [row] = await tx<{ orgId: string; userId: string }[]>`
     delete from sign_in_link where hash = ${Buffer.from(hash)} and ends > ${new Date(now())} returning org_id, user_id`;
   return row;
 }
 
-/** Deletes sessions and links that are over. */
+/** Deletes expired sessions and links. */
 export async function pruneSessions(sql: Sql): Promise<void> {
   await sql`delete from session where ends < ${new Date(now())} or seen < ${new Date(now() - IDLE_MS)}`;
   await sql`delete from sign_in_link where ends < ${new Date(now())}`;
 }
 
-// OAuth applications, and the codes that they exchange for keys.
+// OAuth applications and the codes that they exchange for keys.
 
-/** How an application proves itself where codes are exchanged. */
+/** How an application authenticates at the token endpoint. */
 export type AuthMethod = "none" | "client_secret_basic" | "client_secret_post";
 
 /** An application. */
 export interface ClientRecord {
   id: string;
-  /** Undefined for one that registered itself, to which members of any organization may consent. */
+  /** Undefined for a self-registered application, to which members of any organization can consent. */
   orgId: string | undefined;
   name: string;
   redirectUris: string[];
   scopes: string[];
   authMethod: AuthMethod;
-  /** SHA-256 of its secret; undefined for one that can keep none. */
+  /** SHA-256 of its secret; undefined for a public client. */
   secretHash: Buffer | undefined;
   /** Unix seconds. */
   created: number;
@@ -265,14 +265,14 @@ export async function addClient(tx: Tx, client: Omit<ClientRecord, "id" | "creat
   return clientOf(made!);
 }
 
-/** Finds an application: any, or one that members of an organization may consent to. */
+/** Finds an application: any, or one that members of an organization can consent to. */
 export async function findClient(sql: Queryable, id: string, orgId?: string): Promise<ClientRecord | undefined> {
   const [row] = await sql<ClientRow[]>`
     select * from oauth_client where id = ${id} ${orgId === undefined ? sql`` : sql`and (org_id = ${orgId} or org_id is null)`}`;
   return row && clientOf(row);
 }
 
-/** The applications of an organization, oldest first, from the one after `after`. */
+/** The applications of an organization, oldest first, after the id `after`. */
 export async function listClients(
   sql: Sql,
   orgId: string,
@@ -283,29 +283,29 @@ export async function listClients(
   return rows.map(clientOf);
 }
 
-/** Deletes an application with its codes. Reports whether there was such an application. */
+/** Deletes an application and its codes; returns false if it does not exist. */
 export async function dropClient(tx: Tx, orgId: string, id: string): Promise<boolean> {
   return (await tx`delete from oauth_client where org_id = ${orgId} and id = ${id}`).count > 0;
 }
 
-/** What a code stands for. */
+/** The grant of a code. */
 export interface Consent {
   clientId: string;
   orgId: string;
   /** The key that consented. */
   consentedBy: string;
   redirectUri: string;
-  /** SHA-256 of the application's verifier, in base64url. */
+  /** The PKCE challenge: SHA-256 of the application's verifier, in base64url. */
   challenge: string;
-  /** What was consented to, parted by spaces. */
+  /** The granted scopes, separated by spaces. */
   scope: string;
-  /** What the key will be made from; its role and its user are those of the consenting key at that moment. */
+  /** The fields of the key to create; its role and user are those of the consenting key at the exchange. */
   granted: Omit<NewKey, "orgId" | "role" | "userId">;
   /** Unix milliseconds. */
   endsMs: number;
 }
 
-/** Keeps a code by its hash. Reports whether its application is still there. */
+/** Stores a code by its hash; returns false if its application was deleted. */
 export async function addCode(tx: Tx, hash: Uint8Array, consent: Consent): Promise<boolean> {
   const { granted, endsMs, ...rest } = consent;
   const { count } = await tx`
@@ -321,7 +321,7 @@ interface CodeRow extends Omit<Consent, "endsMs"> {
   keyId: string | null;
 }
 
-/** A code as it was kept, and the key that it was exchanged for, if it was. The row is locked: a second exchange of the code waits. */
+/** A stored code, and the key if it was exchanged. The row is locked: a second exchange of the code waits. */
 export async function takeCode(
   tx: Tx,
   hash: Uint8Array,
@@ -334,7 +334,7 @@ export async function takeCode(
   return { consent: { ...consent, endsMs: ends.getTime() }, keyId: keyId ?? undefined };
 }
 
-/** Makes the key that a code stands for, and marks the code as used. */
+/** Creates the key of a code, and marks the code as used. */
 export async function redeemCode(
   tx: Tx,
   hash: Uint8Array,
@@ -347,7 +347,7 @@ export async function redeemCode(
   return made;
 }
 
-/** The key of a token that was made for some application; undefined if there is none. */
+/** The key of an application's token; undefined if there is none. */
 export async function findClientKey(
   tx: Tx,
   hash: Uint8Array,
@@ -360,8 +360,8 @@ export async function findClientKey(
 const DAY_MS = 24 * 3600 * 1000;
 
 /**
- * Deletes codes a day after their end; until then one that comes again revokes what it gave. Deletes applications that registered themselves
- * and that nobody has consented to within a day, or whose keys are all revoked.
+ * Deletes codes a day after their expiry; until then, a repeated exchange revokes the key. Deletes self-registered applications that got no
+ * consent within a day, or whose keys are all revoked.
  */
 export async function pruneCodes(sql: Sql): Promise<void> {
   const before = new Date(now() - DAY_MS);

@@ -1,20 +1,20 @@
-/** Alerts on budgets, keys and models, each once: the first transaction that asks for one gets it, and has to emit its event. */
+/** Alerts on budgets, keys and models, each once: the first transaction that claims one has to emit its event. */
 import type { Queryable, Tx } from "../database/tx.ts";
 
-/** A share of a budget that is reached. Amounts are micro-dollars. */
+/** A threshold of a budget that was reached. Amounts are micro-dollars. */
 export interface ReachedShare {
   orgId: string;
   scope: "key" | "workspace";
-  /** The workspace whose budget it is, or that of the key; null where the key is of none. */
+  /** The workspace of the budget or of the key; null if the key has none. */
   workspaceId: string | null;
   percent: number;
   budgetMicro: number;
   usedMicro: number;
-  /** When the budget is renewed, in unix seconds; null where never. */
+  /** When the budget resets, in unix seconds; null if never. */
   resetsAt: number | null;
 }
 
-/** The shares of a key's or workspace's budget that are reached and were not notified yet; all where a call was refused for want of it. */
+/** Claims the reached thresholds of a key's or workspace's budget that were not reported yet; all if the budget refused a call. */
 export async function reachedShares(tx: Tx, holder: string, atMs: number, isShort: boolean): Promise<ReachedShare[]> {
   return tx<ReachedShare[]>`
     select org_id, scope, percent, budget_micro, used_micro, resets_at,
@@ -22,23 +22,23 @@ export async function reachedShares(tx: Tx, holder: string, atMs: number, isShor
     from budget_reach(${holder}, ${dayOf(atMs)}::date, ${isShort})`;
 }
 
-/** Deletes shares of budgets that were renewed since. */
+/** Deletes thresholds of earlier budget intervals. */
 export async function pruneTold(sql: Queryable, atMs: number): Promise<void> {
   await sql`delete from budget_alert where since between '2000-01-01' and ${dayOf(atMs)}::date - 40`;
 }
 
 const dayOf = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10);
 
-/** A key that will end. */
+/** A key that expires soon. */
 export interface EndingKey {
   id: string;
   orgId: string;
   workspaceId: string | null;
-  /** In unix seconds. */
+  /** Unix seconds. */
   expiresAt: number;
 }
 
-/** Keys that end within `days` days, were made for longer than that, and whose end was not notified; some of them at a time. */
+/** Claims some keys that expire within `days` days, had a longer lifetime, and were not reported yet. */
 export async function endingKeys(tx: Tx, atMs: number, days: number, limit: number): Promise<EndingKey[]> {
   const at = new Date(atMs);
   return tx<EndingKey[]>`
@@ -51,18 +51,18 @@ export async function endingKeys(tx: Tx, atMs: number, days: number, limit: numb
     ) returning id, org_id, workspace_id, floor(extract(epoch from expires_at))::bigint as expires_at`;
 }
 
-/** A model's end as it is announced now. */
+/** The announced sunset of a model. */
 export interface Sunset {
   /** Both in unix seconds. */
   deprecatedAt: number;
   sunsetAt: number;
-  /** The organizations that called it lately; none where this very end was announced before. */
+  /** Organizations that called it recently; empty if this sunset was announced before. */
   users: string[];
-  /** The organizations whose offerings serve it; none where this very end was announced before. */
+  /** Organizations with offerings of it; empty if this sunset was announced before. */
   suppliers: string[];
 }
 
-/** Announces when a model goes; an end that was announced for later stays, and is answered. Undefined: there is no such model. */
+/** Announces a model's sunset. Returns a later one unchanged; undefined if the model does not exist. */
 export async function announceSunset(
   tx: Tx,
   model: string,

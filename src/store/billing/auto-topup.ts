@@ -1,8 +1,8 @@
-/** Credit that is bought without anybody asking: the rule, the stored payment method, and one charge at a time. Amounts are micro-dollars. */
+/** Automatic top-up: the rule, the stored payment method, and one charge at a time. Amounts are micro-dollars. */
 import { newId } from "../../ids.ts";
 import { type Queryable, type Sql, type Tx, tx, unixSeconds } from "../database/tx.ts";
 
-/** A payment method that the processor has stored, by its names there. */
+/** A payment method stored at the processor, by the processor's ids. */
 export interface MethodRecord {
   customerId: string;
   methodId: string;
@@ -13,21 +13,21 @@ export interface MethodRecord {
   since: number;
 }
 
-/** When an organization buys credit. */
+/** The top-up rule of an organization. */
 export interface AutoTopUpRecord {
   enabled: boolean;
   thresholdMicro: number | undefined;
   amountMicro: number | undefined;
   ceilingMicro: number | undefined;
   method: MethodRecord | undefined;
-  /** The payer, who stays known when the payment method is forgotten. */
+  /** The processor's customer, which stays when the payment method is deleted. */
   customerId: string | undefined;
-  /** The page on which a payment method is being given. */
+  /** The open page for storing a payment method. */
   setupSession: string | undefined;
   declines: number;
   /** Unix seconds. */
   nextTry: number;
-  /** What was charged in this calendar month (UTC), with the charge that is being made. */
+  /** The amount charged in this calendar month (UTC), including a pending charge. */
   chargedMicro: number;
   pendingPayment: string | undefined;
 }
@@ -50,18 +50,18 @@ interface RuleRow {
   pendingPayment: string | null;
 }
 
-/** Charges in a row that may be declined before the rule is turned off. */
+/** Consecutive declines after which the rule is turned off. */
 const MOST_DECLINES = 3;
-/** How long a payment may be asked for under its name: less than the day for which the processor remembers it. */
+/** How long a payment can be requested under one id: less than the day for which the processor remembers it. */
 const LIFE_H = 23;
 
-/** What was charged in this month. Money that is on its way counts, and so does what went back since. */
+/** The amount charged in this month. Pending and refunded amounts count. */
 const chargedOf = (sql: Queryable, org: ReturnType<Queryable>) => sql`
   (select coalesce(sum(p.amount_micro), 0)::bigint from payment as p
    where p.org_id = ${org} and p.automatic and p.status in ('pending', 'succeeded', 'refunded')
      and p.created >= date_trunc('month', now() at time zone 'UTC') at time zone 'UTC')`;
 
-/** The rule of an organization; one that never made any has one that is off. */
+/** The rule of an organization; a disabled one by default. */
 export async function findAutoTopUp(sql: Queryable, orgId: string): Promise<AutoTopUpRecord> {
   const [row] = await sql<RuleRow[]>`
     select *, ${chargedOf(sql, sql`auto_topup.org_id`)} as charged_micro,
@@ -108,14 +108,14 @@ const ruleOf = (row: RuleRow): AutoTopUpRecord => ({
   pendingPayment: row.pendingPayment ?? undefined,
 });
 
-/** Locks the rule of an organization, which is made where there is none. */
+/** Locks the rule of an organization; creates it if missing. */
 export async function lockAutoTopUp(tx: Tx, orgId: string): Promise<AutoTopUpRecord> {
   await tx`insert into auto_topup (org_id) values (${orgId}) on conflict do nothing`;
   await tx`select from auto_topup where org_id = ${orgId} for update`;
   return findAutoTopUp(tx, orgId);
 }
 
-/** Writes a locked rule. `renews` takes back declines, so that it is tried at once. */
+/** Stores a locked rule. `renews` resets the declines, so that the next charge is attempted at once. */
 export async function saveAutoTopUp(
   tx: Tx,
   orgId: string,
@@ -134,7 +134,7 @@ export async function saveAutoTopUp(
     where org_id = ${orgId}`;
 }
 
-/** Notes the page on which a payment method is given; one that was opened before stores nothing any more. */
+/** Stores the open page for a payment method; an earlier page stores nothing any more. */
 export async function noteSetUp(tx: Tx, orgId: string, page: { sessionId: string; expiresAt: number }): Promise<void> {
   await lockAutoTopUp(tx, orgId);
   await tx`
@@ -142,13 +142,13 @@ export async function noteSetUp(tx: Tx, orgId: string, page: { sessionId: string
     where org_id = ${orgId}`;
 }
 
-/** The organization that a page is of. */
+/** The organization of a page. */
 export async function orgOfSetUp(sql: Queryable, sessionId: string): Promise<string | undefined> {
   const [row] = await sql<{ orgId: string }[]>`select org_id from auto_topup where setup_session = ${sessionId}`;
   return row?.orgId;
 }
 
-/** Stores what was given on a page, once; reports whether it was this time. */
+/** Stores the payment method of a page, once; reports whether this call stored it. */
 export async function storeMethod(tx: Tx, sessionId: string, method: Omit<MethodRecord, "since">): Promise<boolean> {
   const { customerId, methodId, kind, brand = null, last4 = null } = method;
   const { count } = await tx`
@@ -158,7 +158,7 @@ export async function storeMethod(tx: Tx, sessionId: string, method: Omit<Method
   return count > 0;
 }
 
-/** Deletes a payment method, and turns the rule off; a page that is open stores nothing any more. */
+/** Deletes the payment method and turns the rule off; an open page stores nothing any more. */
 export async function dropMethod(tx: Tx, orgId: string): Promise<void> {
   await tx`
     update auto_topup set enabled = false, method_id = null, method_kind = null, method_brand = null, method_last4 = null,
@@ -166,7 +166,7 @@ export async function dropMethod(tx: Tx, orgId: string): Promise<void> {
     where org_id = ${orgId}`;
 }
 
-/** Leaves it to the workers that the processor forgets the payment method of an organization, and what may still be given on an open page. */
+/** Queues the deletion of an organization's payment method at the processor, and of one still given on an open page. */
 export async function leaveToForget(tx: Tx, orgId: string): Promise<void> {
   const { count } = await tx`
     insert into method_to_forget (method_id, setup_session, ends)
@@ -178,19 +178,19 @@ export async function leaveToForget(tx: Tx, orgId: string): Promise<void> {
   if (count > 0) await tx`select pg_notify('topup_due', ${orgId})`;
 }
 
-/** What the processor is to forget: a payment method, or whatever is given on a page. */
+/** A pending deletion at the processor: of a payment method, or of the one given on a page. */
 export interface ToForget {
   id: number;
   methodId: string | null;
   setupSession: string | null;
-  /** Nothing can be given on the page any more. */
+  /** Whether the page has expired. */
   isOver: boolean;
 }
 
-/** After so many days the processor knows no page any more. */
+/** Days after which the processor no longer knows a page. */
 const PAGE_DAYS = 30;
 
-/** What the processor is to be asked to forget now; each is put off as charges are. */
+/** The due deletions at the processor; each is postponed like charges. */
 export async function takeToForget(sql: Sql, limit: number): Promise<ToForget[]> {
   await sql`
     delete from method_to_forget where setup_session is not null and ends < now() - make_interval(days => ${PAGE_DAYS})`;
@@ -205,7 +205,7 @@ export async function takeToForget(sql: Sql, limit: number): Promise<ToForget[]>
     returning id, method_id, setup_session, ends <= now() as is_over`;
 }
 
-/** Has a page of an organization that was deleted asked about at once: something was given on it. */
+/** Makes the deletion due at once for a page of a deleted organization that received a payment method. */
 export async function hurryToForget(sql: Sql, sessionId: string): Promise<void> {
   await tx(sql, async (tx) => {
     const { count } = await tx`update method_to_forget set asked_at = null where setup_session = ${sessionId}`;
@@ -213,19 +213,19 @@ export async function hurryToForget(sql: Sql, sessionId: string): Promise<void> 
   });
 }
 
-/** The processor has forgotten it. */
+/** Marks a deletion at the processor as done. */
 export async function noteForgotten(sql: Sql, id: number): Promise<void> {
   await sql`delete from method_to_forget where id = ${id}`;
 }
 
-/** What a rule that is due came to: a payment that is to be charged, or a ceiling that is reached. */
+/** The outcome of a due rule: a payment to charge, or a reached ceiling. */
 export interface BegunTopUp {
   orgId: string;
   amountMicro: number;
-  /** The payment; undefined where the ceiling stands against it. */
+  /** The payment; undefined if the ceiling prevents it. */
   paymentId: string | undefined;
   keyId: string;
-  /** The ceiling was not told of in this month. */
+  /** Whether the ceiling was not reported in this month yet. */
   isNews: boolean;
 }
 
@@ -241,8 +241,8 @@ interface DueRow {
 }
 
 /**
- * Begins what is due for one organization whose balance is below its threshold; undefined where nothing is. Two replicas never begin for one
- * organization: its rule is locked and put off by a minute, and the database holds one automatic payment that is pending for each.
+ * Begins the due top-up of one organization whose balance is below its threshold; undefined if none is due. Two replicas never begin one for
+ * the same organization: the rule is locked and postponed by a minute, and the database allows one pending automatic payment each.
  */
 export async function beginDue(tx: Tx): Promise<BegunTopUp | undefined> {
   const [due] = await tx<DueRow[]>`
@@ -273,8 +273,8 @@ export async function beginDue(tx: Tx): Promise<BegunTopUp | undefined> {
 }
 
 /**
- * Automatic payments whose charge is to be asked for, or asked about, now; each is put off for twice as long as before, an hour at most, so
- * that another replica asks again where this one dies.
+ * Automatic payments whose charge is to be requested or queried now. The delay of each doubles up to an hour, so that another replica
+ * continues if this one dies.
  */
 export async function takeCharges(sql: Sql, limit: number): Promise<{ orgId: string; id: string }[]> {
   return sql<{ orgId: string; id: string }[]>`
@@ -290,14 +290,14 @@ export async function takeCharges(sql: Sql, limit: number): Promise<{ orgId: str
     returning org_id, id`;
 }
 
-/** What a charge made of its rule. */
+/** The effect of a charge on its rule. */
 export interface ChargedRule {
   declines: number;
-  /** It was turned off by it. */
+  /** Whether it turned the rule off. */
   turnedOff: boolean;
 }
 
-/** Notes what became of a charge: one that was paid takes back declines, the third that is declined in a row turns the rule off. */
+/** Applies the result of a charge: success resets the declines, the third consecutive decline turns the rule off. */
 export async function noteCharged(
   tx: Tx,
   orgId: string,

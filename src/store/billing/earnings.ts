@@ -1,15 +1,15 @@
-/** What providers earn of what calls are charged, and what of it was paid out. Amounts are micro-dollars, shares ten-thousandths. */
+/** Earnings of providers and their payouts. Amounts are micro-dollars, shares are ten-thousandths. */
 
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
 
-/** Adds up what was served until now, so that reads of earnings need not. As often as called, each call is counted once. */
+/** Adds new deliveries to the totals, which speeds up reads. Counts each call once, however often it runs. */
 export async function addUpServed(sql: Sql): Promise<void> {
   await sql`select add_up_served()`;
 }
 
-/** What an offering delivered on a day in one unit. */
+/** An offering's deliveries on one day in one unit. */
 export interface ServedRecord {
   /** Such as `2026-11-23`. */
   day: string;
@@ -20,14 +20,14 @@ export interface ServedRecord {
   units: number;
 }
 
-/** What an offering delivered from a day on. */
+/** An offering's deliveries from a day on. */
 export async function servedBy(sql: Sql, offeringId: string, since: string): Promise<ServedRecord[]> {
   return sql<ServedRecord[]>`
     select day::text, unit, sum(calls) as calls, sum(own_key_calls) as own_key_calls, sum(hedges) as hedges, sum(units) as units
     from served where offering_id = ${offeringId} and day >= ${since}::text::date group by day, unit order by day desc, unit`;
 }
 
-/** What an offering earned on a day at one share. */
+/** An offering's earnings on one day at one share. */
 export interface EarningRecord {
   day: string;
   provider: string;
@@ -39,22 +39,22 @@ export interface EarningRecord {
   hedges: number;
   grossMicro: number;
   earnedMicro: number;
-  /** Where it stands in the list. */
+  /** Its position in the list. */
   place: string;
 }
 
-/** Whose earnings to read: providers by name, all of them when undefined. */
+/** A page of earnings: of the named providers, or of all if undefined. */
 export interface EarningQuery {
   providers: readonly string[] | undefined;
   limit: number;
-  /** Only what stands after this place. */
+  /** Only rows after this position. */
   cursor: string | undefined;
 }
 
 const ofProviders = (sql: Queryable, providers: readonly string[] | undefined) =>
   providers === undefined ? sql`` : sql`and provider = any (${[...providers]}::text[])`;
 
-/** Earnings by day and offering, the newest first. Moments are unix seconds; days in UTC. */
+/** Earnings by day and offering, newest first. Times are unix seconds; days in UTC. */
 export async function listEarnings(
   sql: Sql,
   {
@@ -85,7 +85,7 @@ export async function listEarnings(
     ) as line where true ${cursor === undefined ? sql`` : sql`and place < ${cursor}`} order by place desc limit ${limit}`;
 }
 
-/** What a provider earned in a month. */
+/** A provider's earnings in a month. */
 export interface StatementRecord {
   /** Such as `2026-11`. */
   month: string;
@@ -96,13 +96,13 @@ export interface StatementRecord {
   grossMicro: number;
   earnedMicro: number;
   paidMicro: number;
-  /** All calls of the month are in it. */
+  /** Whether all calls of the month are included. */
   closed: boolean;
   models: { model: string; calls: number; gross_micro: number; earned_micro: number }[];
   place: string;
 }
 
-/** Statements by month, the newest first. */
+/** Statements by month, newest first. */
 export async function listStatements(sql: Sql, { providers, limit, cursor }: EarningQuery): Promise<StatementRecord[]> {
   return sql<StatementRecord[]>`
     with line as (
@@ -129,7 +129,7 @@ export async function listStatements(sql: Sql, { providers, limit, cursor }: Ear
     ) as statement where true ${cursor === undefined ? sql`` : sql`and place < ${cursor}`} order by place desc limit ${limit}`;
 }
 
-/** What a provider earned in all, and what of it was paid out. */
+/** A provider's total earnings and payouts. */
 export async function earnedBy(sql: Queryable, provider: string): Promise<{ earnedMicro: number; paidMicro: number }> {
   const [row] = await sql<{ earnedMicro: number; paidMicro: number }[]>`
     select (select coalesce(sum(earned_micro), 0) from earning where provider = ${provider}) as earned_micro,
@@ -137,7 +137,7 @@ export async function earnedBy(sql: Queryable, provider: string): Promise<{ earn
   return row!; // a select without a table has one row
 }
 
-/** The share of a provider that is in force, and whether it is its own. */
+/** The current share of a provider, and whether it has its own. */
 export async function shareOf(sql: Queryable, provider: string): Promise<{ shareBp: number; own: boolean }> {
   const [row] = await sql<{ shareBp: number; own: boolean }[]>`
     select share_at(${provider}, now()) as share_bp, coalesce((
@@ -146,12 +146,12 @@ export async function shareOf(sql: Queryable, provider: string): Promise<{ share
   return row!; // as above
 }
 
-/** Sets the share of a provider from now on, null for none of its own, or that of all without one of their own. */
+/** Sets a provider's share from now on, null to remove it; or the default share of all providers. */
 export async function setShare(tx: Tx, provider: string | undefined, shareBp: number | null): Promise<void> {
   await tx`insert into provider_share (provider, share_bp) values (${provider ?? null}, ${shareBp})`;
 }
 
-/** Providers without a share of their own, with their organizations. */
+/** Providers without their own share, with their organizations. */
 export async function providersAtDefault(sql: Queryable): Promise<{ id: string; name: string; orgId: string }[]> {
   return sql<{ id: string; name: string; orgId: string }[]>`
     select id, name, org_id from provider where (
@@ -159,7 +159,7 @@ export async function providersAtDefault(sql: Queryable): Promise<{ id: string; 
     ) is null order by org_id, name`;
 }
 
-/** A payout on record. */
+/** A recorded payout. */
 export interface PayoutRecord {
   id: string;
   provider: string;
@@ -176,8 +176,8 @@ interface PayoutRow extends Omit<PayoutRecord, "created"> {
 const payoutOf = (row: PayoutRow): PayoutRecord => ({ ...row, created: unixSeconds(row.created) });
 
 /**
- * Records a payout, which must not exceed what is owed; payouts of one provider wait for each other. One of the same reference and amount is
- * answered as it was recorded; refuses with `already_exists` where the amount is another.
+ * Records a payout, which must not exceed the amount due. Payouts of one provider are serialized. Returns an existing payout with the same
+ * reference and amount unchanged; refuses with `already_exists` if its amount differs.
  */
 export async function recordPayout(
   tx: Tx,
@@ -198,7 +198,7 @@ export async function recordPayout(
   return { payout: payoutOf(made!), isNew: true };
 }
 
-/** Payouts of a provider, the newest first, from before the one of the name `before`. */
+/** Payouts of a provider, newest first, before the id `before`. */
 export async function listPayouts(
   sql: Sql,
   provider: string,

@@ -1,6 +1,6 @@
 /**
- * Idempotency keys: the first call with a key runs, the others get its answer. A claim belongs to the credit leaser that made it: while
- * that credit leaser lives nobody else runs the call, and once it was fenced it can't write an answer any more, so the next one may.
+ * Idempotency keys: the first call with a key runs, later ones replay its response. A claim belongs to the credit leaser that made it. While
+ * that leaser is alive, no other process runs the call; once it is fenced, it cannot store a response, so another process can claim the key.
  */
 
 import { sleep, steadyNow } from "../../clock.ts";
@@ -9,48 +9,48 @@ import { breathe } from "../../slices.ts";
 import { isOutage } from "../database/client.ts";
 import type { Sql } from "../database/tx.ts";
 
-/** A call that carries an idempotency key. */
+/** A call with an idempotency key. */
 export interface Claimant {
   orgId: string;
-  /** The workspace of the key that calls; undefined: none. Each has idempotency keys of its own. */
+  /** The workspace of the calling key; undefined if none. Each workspace has its own idempotency keys. */
   workspaceId: string | undefined;
   key: string;
-  /** The API key that calls, and those that it descends from. */
+  /** The calling API key and its ancestors. */
   line: readonly [string, ...string[]];
-  /** When the call arrived, on the steady clock in milliseconds; at this moment when absent. */
+  /** When the call arrived, on the monotonic clock in milliseconds; now if absent. */
   arrivedAt?: number;
-  /** Of the route and the canonical request, without the key: SHA-256, keyed where no data is retained. */
+  /** SHA-256 of the route and the canonical request, without the key; keyed for zero data retention. */
   hash: Uint8Array;
-  /** Other hashes of the same, under which an earlier call may have been kept: master keys and settings change. */
+  /** Other hashes under which an earlier call may be stored, because master keys and settings change. */
   otherHashes?: readonly Uint8Array[] | undefined;
   /** The full name of the RPC. */
   method: string;
-  /** Names this attempt among all that ever claim the key; the request's id. */
+  /** Identifies this attempt among all that claim the key: the request id. */
   claimId: string;
-  /** The answer will be kept sealed. */
+  /** Whether the response is stored sealed. */
   sealed: boolean;
-  /** `CreditLeaser.name` of the one that will settle the call. */
+  /** The `CreditLeaser.name` that will settle the call. */
   leaser: string;
 }
 
-/** What to do with the call: run it and settle it under the claim, or answer with the bytes of the response message. */
+/** What to do with the call: run it and settle it under the claim, or replay the stored response message. */
 export type Claim =
   | { kind: "run"; claimId: string }
-  /** `ageMs`: milliseconds since the first call arrived, or a little more. */
+  /** `ageMs`: milliseconds since the first call arrived, rounded up. */
   | { kind: "replay"; response: Uint8Array; sealed: boolean; ageMs: number };
 
-/** The API key that used an idempotency key first does not belong to the line of the one that uses it now, or the requests differ. */
+/** Refuses if the first API key is neither the caller's nor an ancestor of it, or if the requests differ. */
 export function assertSameCall(first: { keyId: string; same: boolean }, line: readonly string[]): void {
   if (!line.includes(first.keyId))
     throw conflict("the idempotency key was already used by another API key of the organization; use a new key");
   if (!first.same) throw conflict("the idempotency key was already used with another request; use a new key");
 }
 
-/** The refusal of an idempotency key that was used for something else. */
+/** The refusal of an idempotency key that was used for a different call. */
 export const conflict = (text: string): Refusal =>
   refuse(Reason.IDEMPOTENCY_CONFLICT, text, {}, { param: "idempotency_key" });
 
-/** What an answer is sealed for that is kept under an idempotency key. */
+/** The sealing context of a stored response. */
 export const idempotencyContext = ({
   orgId,
   workspaceId,
@@ -58,24 +58,24 @@ export const idempotencyContext = ({
 }: Pick<Claimant, "orgId" | "workspaceId" | "key">): string =>
   JSON.stringify(["idempotency", orgId, workspaceId ?? "", key]);
 
-/** How long a key is remembered. */
+/** The retention of idempotency keys. */
 const LIFE_HOURS = 24;
 const RETRY_AFTER_S = 1;
-/** How often a key is freed again until that is done. */
+/** The interval between attempts to free a key. */
 const RELEASE_MS = 1_000;
-/** More are left to the fence: a replica that could not reach its database for so long is taken for dead, and its claims with it. */
+/** Further keys are left to the fence: a replica that could not reach its database for this long counts as dead, and so do its claims. */
 const MOST_RELEASING = 10_000;
 
 /**
- * Claims a key for a call. Refuses with `idempotency_conflict` when the key was used with another body or by an API key that the caller's does
- * not descend from, and with `idempotency_in_progress` (and Retry-After) while the first call still runs.
+ * Claims a key for a call. Refuses with `idempotency_conflict` if the key was used with another body, or by an API key that is neither the
+ * caller's nor an ancestor; and with `idempotency_in_progress` (and Retry-After) while the first call is running.
  */
 export async function claim(sql: Sql, claimant: Claimant): Promise<Claim> {
   const [isClaimed] = await claimAll(sql, [claimant]);
   return isClaimed ? { kind: "run", claimId: claimant.claimId } : earlier(sql, claimant);
 }
 
-/** Claims that come together, made in one statement. */
+/** Concurrent claims, batched into one statement. */
 export class Claims {
   readonly #sql: Sql;
   #releasing = 0;
@@ -86,7 +86,7 @@ export class Claims {
     this.#sql = sql;
   }
 
-  /** As the function of this name. */
+  /** Claims a key; see `claimKey`. */
   async claim(claimant: Claimant): Promise<Claim> {
     const claimed = Promise.withResolvers<boolean>();
     if (this.#waiting.push({ claimant, claimed }) === 1) void this.#claimSoon();
@@ -110,9 +110,9 @@ export class Claims {
   }
 
   /**
-   * Frees a key whose call was refused before anything was held for it, or of which it is not known whether it was claimed: a statement
-   * that was sent to a database that stood still may be carried out when it goes on. Tried until it is done, and again a little
-   * later, behind whatever the old connection had still to do. Resolves after the first try.
+   * Frees a key whose call was refused before any credit was held, or whose claim has an unknown outcome: a statement sent to a stalled database
+   * may still run when it resumes. Retries until it succeeds, and once more a little later, after pending work of the old connection.
+   * Resolves after the first attempt.
    */
   async release(claim: Parameters<typeof unclaim>[1]): Promise<void> {
     const isFreed = await unclaim(this.#sql, claim).then(
@@ -134,20 +134,20 @@ export class Claims {
     this.#releasing -= 1;
   }
 
-  /** Tries no more to free keys. */
+  /** Stops retrying to free keys. */
   close(): void {
     this.#closed = true;
   }
 }
 
-/** Which of the claimants have their keys now; of several that want one key, the first. */
+/** Returns the claimants that now hold their keys; the first if several want the same key. */
 async function claimAll(sql: Sql, claimants: readonly Claimant[]): Promise<boolean[]> {
   const firsts = new Map<string, Claimant>();
   for (const each of claimants) {
     const name = `${each.orgId} ${each.workspaceId ?? ""} ${each.key}`;
     if (!firsts.has(name)) firsts.set(name, each);
   }
-  // In one order everywhere, so that no two statements wait for each other.
+  // The same order everywhere prevents deadlocks.
   const rows = [...firsts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, each]) => each);
   const at = steadyNow();
   const claimed = await sql<{ claimId: string }[]>`
@@ -176,7 +176,7 @@ async function claimAll(sql: Sql, claimants: readonly Claimant[]): Promise<boole
   return claimants.map(({ claimId }) => have.has(claimId));
 }
 
-/** What became of the call that has the key. */
+/** The state of the call that holds the key. */
 async function earlier(sql: Sql, claimant: Claimant): Promise<Claim> {
   const { orgId, workspaceId = "", key } = claimant;
   const hashes = [claimant.hash, ...(claimant.otherHashes ?? [])].map((hash) => Buffer.from(hash).toString("hex"));
@@ -188,17 +188,17 @@ async function earlier(sql: Sql, claimant: Claimant): Promise<Claim> {
       extract(epoch from clock_timestamp() - created)::float8 * 1000 as age_ms
     from idempotency
     where org_id = ${orgId} and key = ${key} and workspace_id = ${workspaceId}`;
-  // The first call ended without a charge between the two statements: the key is free again.
+  // The first call ended without a charge between the two statements, so the key is free again.
   if (!first) return claim(sql, claimant);
   assertSameCall(first, claimant.line);
   const { response, sealed } = first;
-  // Of the time that the question took, nothing is left out: an action is never younger than it says.
+  // Include the full duration of the query: an action must never seem younger than it is.
   if (response) return { kind: "replay", response, sealed, ageMs: Math.max(0, first.ageMs) + steadyNow() - at };
   const text = "the first request with this idempotency key is still running; retry later";
   throw refuse(Reason.IDEMPOTENCY_IN_PROGRESS, text, {}, { retryAfter: RETRY_AFTER_S });
 }
 
-/** Frees a key whose call was refused before anything was held for it. Calls that were held free it as they settle. */
+/** Frees a key whose call was refused before any credit was held. Calls with a hold free it when they settle. */
 export async function unclaim(
   sql: Sql,
   { orgId, key, claimId }: { orgId: string; key: string; claimId: string },
@@ -206,7 +206,7 @@ export async function unclaim(
   await sql`delete from idempotency where org_id = ${orgId} and key = ${key} and claim_id = ${claimId} and response is null`;
 }
 
-/** Deletes the keys of more than a day ago; returns how many. */
+/** Deletes keys that are older than a day; returns their number. */
 export async function pruneIdempotency(sql: Sql): Promise<number> {
   const { count } =
     await sql`delete from idempotency where created < now() - make_interval(hours => ${LIFE_HOURS + 1})`;

@@ -1,7 +1,7 @@
-/** What must always be true of the money, as queries. */
+/** Invariants of the ledger, as queries. */
 import type { Sql } from "../database/tx.ts";
 
-/** Each query answers with what breaks its rule, as text. All are true at any moment, under load as at rest. */
+/** Each query returns the violations of its rule as text. All rules hold at any time, also under load. */
 const RULES: Readonly<Record<string, string>> = {
   "granted = spent + held + available": `
     with held as (select org_id, sum(amount_micro - spent_micro) as held from lease group by org_id),
@@ -133,7 +133,7 @@ const RULES: Readonly<Record<string, string>> = {
     select org_id as broken from account where owed_micro > 0 and available_micro > 0`,
 };
 
-/** The rules that are broken, each with what breaks it; empty when all is well. Reads the whole ledger in one snapshot per rule. */
+/** Returns the violated rules with their violations; empty if all hold. Reads the entire ledger in one snapshot per rule. */
 export async function brokenInvariants(sql: Sql): Promise<string[]> {
   const found: string[] = [];
   for (const [rule, query] of Object.entries(RULES)) {

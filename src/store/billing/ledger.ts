@@ -1,4 +1,4 @@
-/** The ledger as a credit leaser sees it: batches in, credit out. The rules stand in the database, in `schema/04_ledger.sql`. */
+/** A credit leaser's access to the ledger: batches in, credit out. The database enforces the rules, in `schema/04_ledger.sql`. */
 import postgres from "postgres";
 import { steadyNow } from "../../clock.ts";
 import type { Notifications } from "../database/notifications.ts";
@@ -10,7 +10,7 @@ export interface IntentRecord {
   orgId: string;
   requestId: string;
   keyId: string;
-  /** `act`, `predict`, `ground` or `evaluate`; of what is only on record `preview` or `batch` too. */
+  /** `act`, `predict`, `ground` or `evaluate`; for records without a call also `preview` or `batch`. */
   contract: string;
   model: string;
   provider: string;
@@ -19,9 +19,9 @@ export interface IntentRecord {
   unit: string;
 }
 
-/** How a request ended: a line of the usage list and of the request log. Amounts are micro-dollars. */
+/** The end of a request: a line of the usage list and the request log. Amounts are micro-dollars. */
 export interface RequestRecord extends IntentRecord {
-  /** `failed` and `done`, which is a preview's end, cost nothing. */
+  /** `failed`, and `done` of a preview, have no cost. */
   status: "settled" | "failed" | "done";
   units: number;
   costMicro: number;
@@ -31,41 +31,41 @@ export interface RequestRecord extends IntentRecord {
   httpStatus: number | null;
   errorCode: string | null;
   latencyMs: number | null;
-  /** Served with the caller's own key at the provider. */
+  /** Whether it was served with the caller's own provider key. */
   byok: boolean;
-  /** The batch that it is an item of. */
+  /** The batch of which it is an item. */
   batchId?: string | undefined;
-  /** How long it waited before it was planned, in milliseconds. */
+  /** Time in the queue before it was planned, in milliseconds. */
   queueMs?: number | undefined;
-  /** Bytes of its request as they came. */
+  /** The size of the received request in bytes. */
   inputBytes?: number | undefined;
-  /** What the caller calls its session, and the robot. */
+  /** The caller's names of its session and its robot. */
   sessionId?: string | undefined;
   robotId?: string | undefined;
-  /** Who `hedgeCostMicro` is for; it is nobody's where this is absent. */
+  /** The offering that `hedgeCostMicro` is for; absent if there was no paid hedge. */
   losers?: readonly LoserRecord[];
-  /** How long its one attempt took, where that and its success is all there is to say of attempts: the log has none then. */
+  /** The duration of its only, successful attempt, if that is all there is to record; the log then has no attempts. */
   attemptMs?: number | undefined;
-  /** The rest of the log record, as JSON. Requests that share it share a batch's cost of it. */
+  /** The other fields of the log record, as JSON. Requests with the same value share a batch's cost of it. */
   log?: object | undefined;
-  /** The call's idempotency key: with a response it is kept for replays, without one the key is free again. */
+  /** The call's idempotency key. With a response, it is kept for replays; without one, the key is freed. */
   claim?: { key: string; claimId: string; response?: Uint8Array };
-  /** Events of which this request is the cause. */
+  /** Events that this request causes. */
   events?: EventRecord[];
 }
 
-/** An offering that was asked beside the one that answered, and is paid all the same. */
+/** A paid offering that was called in addition to the one that answered. */
 export interface LoserRecord {
   offeringId: string;
   provider: string;
   model: string;
-  /** It was asked with the caller's own key: what it cost is the gateway's alone. */
+  /** Whether it used the caller's own key: then only the gateway bears its cost. */
   byok: boolean;
   simulated: boolean;
   costMicro: number;
 }
 
-/** Credit that moves; which fields it has depends on its kind (see `billing/ledger-port.ts`). */
+/** A movement of credit; its fields depend on its kind (see `billing/ledger-port.ts`). */
 interface LedgerMove {
   kind: "take" | "return" | "end";
   entry: string;
@@ -73,7 +73,7 @@ interface LedgerMove {
   org: string;
 }
 
-/** What is committed together. */
+/** The parts of one commit. */
 interface LedgerBatch {
   number: number;
   intents: IntentRecord[];
@@ -102,7 +102,7 @@ type LedgerOutcome =
   | { kind: "fenced" }
   | { kind: "refused"; cause: unknown };
 
-/** What `leaser_commit` answers. */
+/** The result of `leaser_commit`. */
 interface LedgerAnswer {
   fenced?: true;
   takes?: (Granted | FoundShort)[] | null;
@@ -110,27 +110,27 @@ interface LedgerAnswer {
   kinds?: number[] | null;
 }
 
-/** How long a credit leaser lives without a sign of life. */
+/** How long a credit leaser lives without a heartbeat. */
 const LIFE_MS = 15_000;
-/** Intents alone don't renew a leaser's life: after this part of it they are committed as other batches are, which do. */
+/** Batches of intents do not renew a leaser's lifetime. After this part of it they are committed like other batches, which do. */
 const RENEWED_AFTER = 1 / 15;
 
-/** How a ledger is reached, and how it differs from the next. */
+/** Connections and options of a ledger. */
 interface LedgerOptions {
   sql: Sql;
   /**
-   * The one connection by which batches go. A server's process remembers how to write one, and where; the next process of a pool
-   * would have to be reminded.
+   * The only connection for batches. A PostgreSQL process caches how to plan and write a batch; another connection of a pool would have to
+   * learn it again.
    */
   line: Sql;
   notifications: Notifications;
-  /** Names this process among all that use the database, the same after a restart: a start recovers what its former self left. */
+  /** Identifies this process among all that use the database, also after a restart: a start recovers the leases of its predecessor. */
   replica: string;
-  /** How long a credit leaser lives without a sign of life; 15 seconds when absent. */
+  /** How long a credit leaser lives without a heartbeat; 15 s if absent. */
   lifeMs?: number;
 }
 
-/** One replica's access to the ledger; `CreditLeaser.open` takes it. */
+/** One replica's access to the ledger, for `CreditLeaser.open`. */
 export class Ledger {
   readonly #sql: Sql;
   readonly #line: Sql;
@@ -151,7 +151,7 @@ export class Ledger {
     this.#life = `${lifeMs} milliseconds`;
   }
 
-  /** Opens a credit leaser for this replica and recovers what its earlier ones left; returns its name. */
+  /** Opens a credit leaser for this replica and recovers its predecessors; returns its name. */
   async open(): Promise<string> {
     const earlier = await this.#sql<{ id: string }[]>`
       select id from leaser where replica = ${this.#replica} and fenced_at is null`;
@@ -163,7 +163,7 @@ export class Ledger {
     return this.#leaser;
   }
 
-  /** Commits a batch once, however often it is sent. Rejects when it isn't known whether it was committed. */
+  /** Commits a batch once, however often it is sent. Rejects if the outcome is unknown. */
   async commit(leaser: string, batch: LedgerBatch): Promise<LedgerOutcome> {
     const promised = promisedOf(batch.intents);
     const at = steadyNow();
@@ -197,19 +197,19 @@ export class Ledger {
     }
   }
 
-  /** The leases of a credit leaser that others ask for. */
+  /** The leases of a credit leaser that others requested. */
   async #wanted(leaser: string): Promise<string[]> {
     const rows = await this.#sql<{ lease: string }[]>`select lease from recall where leaser_id = ${leaser}`;
     return rows.map(({ lease }) => lease);
   }
 
-  /** Asks the other credit leasers for what is idle in their leases of an organization, or of one key of it and its descendants. */
+  /** Requests idle credit from other credit leasers: from leases of an organization, or of one key and its descendants. */
   async recall(leaser: string, orgId: string, keyId: string | null): Promise<void> {
     await this.recover();
     await this.#sql`select lease_recall(${leaser}, ${orgId}, ${keyId})`;
   }
 
-  /** Recovers what dead credit leasers left, each in a transaction of its own; one that can't be recovered keeps no other from it. */
+  /** Recovers dead credit leasers, each in its own transaction, so that a failure does not stop the others. */
   async recover(): Promise<void> {
     const dead = await this.#sql<{ id: string }[]>`
       select id from leaser where fenced_at is null and alive_until < clock_timestamp() order by alive_until`;
@@ -219,7 +219,7 @@ export class Ledger {
     if (failures.length > 0) throw failures[0];
   }
 
-  /** Hears of recalls by other credit leasers and of returned credit, by organization, until the returned function is called. */
+  /** Calls the handler on recalls by other credit leasers and on returned credit, by organization. Returns a function that stops it. */
   listen(heard: { wanted(orgId: string): void; returned(orgId: string): void }): () => void {
     const offs = [
       this.#notifications.on("lease_wanted", (payload) => {
@@ -234,13 +234,13 @@ export class Ledger {
   }
 }
 
-/** An organization's name has no spaces; a credit leaser's may. */
+/** An organization's id has no spaces; a credit leaser's name can have some. */
 function split(payload: string): [string, string] {
   const at = payload.indexOf(" ");
   return [payload.slice(0, at), payload.slice(at + 1)];
 }
 
-/** What few batches have. */
+/** Parts that few batches have. */
 function moreOf({ moves, settlements }: LedgerBatch): string | null {
   const claims = settlements.flatMap(({ record }) => claimRow(record));
   const events = settlements.flatMap(({ record }) => (record.events ?? []).map(eventRow));
@@ -250,18 +250,18 @@ function moreOf({ moves, settlements }: LedgerBatch): string | null {
   return json({ moves: some(moves), claims: some(claims), events: some(events), losers: some(losers) });
 }
 
-/** The types of what `leaser_commit` takes. */
+/** The parameter types of `leaser_commit`. */
 const TYPES =
   "text int8 interval text int8[] json text int8[] int4[] text int8[] int8[] float4[] float4[] float4[] int4[] text text text text[] text[] int8[] int8[]".split(
     " ",
   );
-/** All come as text: the driver's own ways to write arrays cost more than the rest of a batch. */
+/** All parameters are sent as text: the driver's array serialization costs more than all else in a batch. */
 const LEDGER_COMMIT = `select leaser_commit(${TYPES.map((type, i) => `$${i + 1}::text::${type}`).join(", ")}) as answer`;
 
 /**
- * A batch of intents alone, which under load is most of them, as one row. A fence waits for the shared lock of the leaser's row, and a batch that
- * comes after a fence finds no row of the leaser. Returns no row when the leaser was fenced or the batch committed before, which
- * `leaser_commit` distinguishes.
+ * Commits a batch of only intents, the most common kind under load, as one row. A fence waits for the shared lock on the leaser's row; a batch
+ * after a fence finds no such row. Returns no row if the leaser was fenced or the batch was committed before, which `leaser_commit`
+ * distinguishes.
  */
 const INTENTS_ALONE = `
   insert into intent (leaser_id, batch, promised)
@@ -269,7 +269,7 @@ const INTENTS_ALONE = `
   on conflict do nothing
   returning exists (select from recall where recall.leaser_id = $1) as is_wanted`;
 
-/** Errors for what is in the batch (data, constraints, rules of ours), as against errors of the moment, which a repetition may mend. */
+/** Errors caused by the batch (data, constraints, our rules), as opposed to transient errors, for which a retry can succeed. */
 const REFUSED = /^(?:22|23|42|P0)/;
 
 const refusedByServer = (cause: unknown): boolean =>
@@ -300,40 +300,40 @@ const eventRow = (event: EventRecord): object => ({
   payload: Buffer.from(event.payload).toString("base64"),
 });
 
-// What a batch of the credit leaser says to `leaser_commit`, as text that costs little to write and to read: what its requests share is said once.
+// The text format of a batch for `leaser_commit`, cheap to write and to parse. Values that requests share appear once.
 
-/** Rows of promises and ends, columns of which make a batch. */
+/** Rows of intents and ends, whose columns form a batch. */
 interface Settlement {
   lease: string | null;
   record: RequestRecord;
 }
 
-/** Nothing that PostgreSQL's text can't hold: U+0000; half a surrogate pair becomes a mark by itself when it is encoded. */
+/** Removes U+0000, which PostgreSQL's text cannot hold; an encoded lone surrogate becomes a replacement character anyway. */
 const holdable = (text: string): string => (text.includes("\0") ? text.replaceAll("\0", "\ufffd") : text);
 
-/** What JSON can say and PostgreSQL's text can't hold: U+0000 and half a surrogate pair. */
+/** JSON escapes that PostgreSQL's text cannot hold: U+0000 and lone surrogates. */
 const UNHOLDABLE = /\\u(?:0000|d[89a-f][0-9a-f]{2})/g;
 
-/** A value as JSON that PostgreSQL can hold. */
+/** Encodes a value as JSON that PostgreSQL can hold. */
 function json(value: unknown): string {
   const text = JSON.stringify(value);
   return text.includes("\\u") ? text.replace(UNHOLDABLE, "\\ufffd") : text;
 }
 
-/** Divides the fields of what a batch says, and is in none: JSON never has it bare, and names lose it. */
+/** The field separator. It never occurs in fields: JSON escapes it and names drop it. */
 const BETWEEN = "\u001f";
 
-/** A field of text; an empty one is null. */
+/** A text field; an empty one is null. */
 const field = (text: string): string => {
   const held = holdable(text);
   return held.includes(BETWEEN) ? held.replaceAll(BETWEEN, "\ufffd") : held;
 };
 
-/** Places of values that are said once, from 0 on. */
+/** The indexes of shared values, from 0. */
 class KindPlaces {
   readonly #places = new Map<string, number>();
 
-  /** The place of a value, and whether it is a new one. */
+  /** The index of a value, and whether it is new. */
   of(value: string): { place: number; isNew: boolean } {
     const known = this.#places.get(value);
     if (known !== undefined) return { place: known, isNew: false };
@@ -343,19 +343,19 @@ class KindPlaces {
   }
 }
 
-/** The most kinds of requests whose names are remembered. */
+/** The most request kinds whose names are cached. */
 const MOST_KINDS = 8_192;
 
-/** What the database calls kinds of requests, as far as it has told. */
+/** The database's names of request kinds, as far as known. */
 class Kinds {
   readonly #names = new Map<string, number>();
 
-  /** The name of a kind; undefined when it is not known. */
+  /** The name of a kind; undefined if unknown. */
   get(kind: string): number | undefined {
     return this.#names.get(kind);
   }
 
-  /** Remembers the names of kinds. */
+  /** Caches the names of kinds. */
   learn(kinds: readonly string[], names: readonly number[]): void {
     for (const [i, kind] of kinds.entries()) {
       const name = names[i];
@@ -365,7 +365,7 @@ class Kinds {
     }
   }
 
-  /** Knows nothing any more: the database may be another one. */
+  /** Clears the cache: the database might be another one. */
   forget(): void {
     this.#names.clear();
   }
@@ -392,7 +392,7 @@ const kindOf = (record: RequestRecord): string =>
     .map((value) => field(String(value ?? "")))
     .join(BETWEEN);
 
-/** Ends of requests as `leaser_commit` takes them, in its order, and the kinds among them that have no name yet. */
+/** Request ends in the format and order of `leaser_commit`, and the kinds without a name. */
 interface Settled {
   unknown: readonly string[];
   parameters: readonly (string | null)[];
@@ -400,7 +400,7 @@ interface Settled {
 
 const NOTHING: Settled = { unknown: [], parameters: Array<null>(17).fill(null) };
 
-/** Who pays in a batch. */
+/** The payers of a batch. */
 interface Paid {
   place: number;
   orgId: string;
@@ -409,7 +409,7 @@ interface Paid {
   count: number;
 }
 
-/** Writes the ends of requests. */
+/** Writes request ends. */
 function settledOf(settlements: readonly Settlement[], kinds: Kinds): Settled {
   if (settlements.length === 0) return NOTHING;
   const unknown: string[] = [];
@@ -433,7 +433,7 @@ function settledOf(settlements: readonly Settlement[], kinds: Kinds): Settled {
   let paid: Paid | undefined;
   for (const settlement of settlements) {
     const { lease, record } = settlement;
-    // Most are of the kind of the one before, and to see that costs less than to name it.
+    // Most requests have the kind of the previous one, and comparing costs less than a lookup.
     if (last === undefined || !isSameKind(last.record, record)) {
       const text = kindOf(record);
       kind = kinds.get(text) ?? -placeOf(unknown, text);
@@ -478,7 +478,7 @@ function settledOf(settlements: readonly Settlement[], kinds: Kinds): Settled {
       anyOf(robots),
       logs.join(BETWEEN),
       list(all.map(({ orgId }) => orgId)),
-      // What nobody pays is refused: there is no such lease.
+      // A charge without a payer is refused: its lease does not exist.
       list(all.map(({ lease, cost }) => lease ?? (cost === 0 ? "null" : "nobody"))),
       list(all.map(({ cost }) => cost)),
       list(all.map(({ count }) => count)),
@@ -486,17 +486,17 @@ function settledOf(settlements: readonly Settlement[], kinds: Kinds): Settled {
   };
 }
 
-/** Texts of which most batches have none. */
+/** Texts that most batches lack. */
 const anyOf = (texts: readonly string[]): string | null =>
   texts.some((text) => text !== "") ? texts.join(BETWEEN) : null;
 
-/** The place of a kind among those without a name, from 1 on. */
+/** The index of a kind among those without a name, from 1. */
 function placeOf(unknown: string[], kind: string): number {
   const place = unknown.indexOf(kind);
   return place >= 0 ? place + 1 : unknown.push(kind);
 }
 
-/** Who pays in this batch from a lease of an organization, or from none. */
+/** The payer in this batch: a lease of an organization, or none. */
 function payerOf(payers: Map<string, Paid>, orgId: string, lease: string | null): Paid {
   const name = lease ?? orgId;
   const known = payers.get(name);
@@ -522,7 +522,7 @@ const isSameKind = (a: RequestRecord, b: RequestRecord): boolean =>
   a.provider === b.provider &&
   a.batchId === b.batchId;
 
-/** Writes promises for the journal, which recovery alone reads: what they share once, then pairs of its place and a name. */
+/** Writes intents for the journal, which only recovery reads: shared values once, then pairs of an index and a request id. */
 function promisedOf(intents: readonly IntentRecord[]): string | null {
   if (intents.length === 0) return null;
   const kinds: object[] = [];

@@ -1,9 +1,9 @@
-/** Payments: asked for, paid, given back. Amounts are micro-dollars. */
+/** Payments and their reversals. Amounts are micro-dollars. */
 import { grantCredits } from "../account/orgs.ts";
 import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
 import { type ChargedRule, noteCharged } from "./auto-topup.ts";
 
-/** What may become of a payment. */
+/** The status of a payment. */
 export type PaymentStatus = "pending" | "succeeded" | "failed" | "expired" | "refunded";
 
 /** A payment. Times are unix seconds. */
@@ -12,14 +12,14 @@ export interface PaymentRecord {
   orgId: string;
   amountMicro: number;
   status: PaymentStatus;
-  /** What refunds and disputes took, and the part of it that the balance still owes. */
+  /** The amount of refunds and disputes, and the part of it that the balance has not covered yet. */
   refundedMicro: number;
   owedMicro: number;
   successUrl: string;
   cancelUrl: string;
   sessionId: string | undefined;
   checkoutUrl: string | undefined;
-  /** It is charged to a stored payment method; the processor's names of payer, payment method and charge. */
+  /** Set for a charge to a stored payment method: the processor's ids of customer, payment method and charge. */
   automatic: boolean;
   customerId: string | undefined;
   methodId: string | undefined;
@@ -42,19 +42,19 @@ export interface NewPayment {
   expiresAt: number;
 }
 
-/** What the processor says of a checkout. It may be said late, twice and out of order. */
+/** The processor's report on a checkout. It can arrive late, twice and out of order. */
 export interface CheckoutFact {
   kind: "checkout";
-  /** Our name of the payment, as the processor was given it. */
+  /** Our payment id, as given to the processor. */
   paymentId: string;
-  /** Empty where none was ever opened. */
+  /** Empty if none was opened. */
   sessionId: string;
   intentId: string | undefined;
   amountMicro: number;
   status: "pending" | "succeeded" | "failed" | "expired";
 }
 
-/** Why a charge was declined. */
+/** Why the charge was declined. */
 export type DeclineReason =
   | "declined"
   | "insufficient_funds"
@@ -62,33 +62,33 @@ export type DeclineReason =
   | "authentication_required"
   | "method_gone";
 
-/** What the processor says of a charge to a stored payment method. It may be said late, twice and out of order. */
+/** The processor's report on a charge to a stored payment method. It can arrive late, twice and out of order. */
 export interface ChargeFact {
   kind: "charge";
-  /** Our name of the payment, as the processor was given it. */
+  /** Our payment id, as given to the processor. */
   paymentId: string;
   intentId: string | undefined;
   customerId: string;
   amountMicro: number;
-  /** `expired`: the processor knows of no such charge, and will make none. */
+  /** `expired`: the processor has no such charge and will not make one. */
   status: "pending" | "succeeded" | "failed" | "expired";
   /** Why it failed. */
   why: DeclineReason | undefined;
 }
 
-/** What the processor says of a refund or a dispute: `taken` once the money left, `returned` once it can't leave any more. */
+/** The processor's report on a refund or dispute: `taken` when the money left, `returned` when it can no longer leave. */
 export interface ReversalFact {
   kind: "reversal";
-  /** The processor's name of it. */
+  /** The processor's id of it. */
   id: string;
   of: "refund" | "dispute";
   intentId: string;
-  /** US dollars, or a share of what was paid where it is in another currency. */
+  /** US dollars, or a share of the payment if it is in another currency. */
   amount: { readonly micro: number } | { readonly part: number; readonly whole: number };
   state: "taken" | "returned";
 }
 
-/** A row of `payment`, with its sums. */
+/** A row of `payment` with its sums. */
 export interface PaymentRow
   extends Omit<
     PaymentRecord,
@@ -117,14 +117,14 @@ export const paymentOf = (row: PaymentRow): PaymentRecord => ({
   completedAt: row.completedAt === null ? undefined : unixSeconds(row.completedAt),
 });
 
-/** What is read of a payment. */
+/** The columns of a payment. */
 export const columns = (sql: Queryable) => sql`
   id, org_id, amount_micro, status, success_url, cancel_url, session_id, checkout_url, created, expires_at, completed_at,
   automatic, customer_id, method_id, intent_id,
   (select coalesce(sum(r.amount_micro), 0) from payment_reversal as r where r.payment_id = payment.id and state = 'taken') as refunded_micro,
   (select coalesce(sum(r.owed_micro), 0) from payment_reversal as r where r.payment_id = payment.id) as owed_micro`;
 
-/** Makes a payment, or finds the one that its idempotency key made before; returns which, and the API key that asked for it first. */
+/** Creates a payment, or finds the one with the same idempotency key. Returns it with the API key that created it. */
 export async function addPayment(
   tx: Tx,
   payment: NewPayment,
@@ -141,7 +141,7 @@ export async function addPayment(
   return { payment: paymentOf(made), by, isNew: count > 0 };
 }
 
-/** Notes where a payment is paid. Doing it twice is doing it once. */
+/** Stores the URL of a payment's checkout. Idempotent. */
 export async function noteCheckout(sql: Sql, id: string, checkout: { sessionId: string; url: string }): Promise<void> {
   const { sessionId, url } = checkout;
   await sql`update payment set session_id = ${sessionId}, checkout_url = ${url} where id = ${id}`;
@@ -153,18 +153,18 @@ export async function findPayment(sql: Sql, orgId: string, id: string): Promise<
   return row && paymentOf(row);
 }
 
-/** Whether there is a payment of a name, of whatever organization. */
+/** Whether a payment with this id exists in any organization. */
 export async function isPayment(sql: Queryable, id: string): Promise<boolean> {
   return (await sql`select from payment where id = ${id}`).count > 0;
 }
 
-/** The payment that was paid under the processor's name `intentId`. */
+/** The payment with the processor's id `intentId`. */
 export async function paymentOfIntent(sql: Queryable, intentId: string): Promise<string | undefined> {
   const [row] = await sql<{ id: string }[]>`select id from payment where intent_id = ${intentId}`;
   return row?.id;
 }
 
-/** Pending payments that the processor was not asked about for an hour, oldest first; they count as asked from now on. */
+/** Pending payments that were not queried at the processor for an hour, oldest first; marks them as queried now. */
 export async function takeForgotten(sql: Sql, limit: number): Promise<{ orgId: string; id: string }[]> {
   return sql<{ orgId: string; id: string }[]>`
     update payment set asked_at = now()
@@ -177,12 +177,12 @@ export async function takeForgotten(sql: Sql, limit: number): Promise<{ orgId: s
 }
 
 /**
- * How long a report on a payment waits for another report that is being written. One that is written for longer belongs to a process that
- * died or stands still, and the processor can be asked again.
+ * How long a report on a payment waits for another one that is being stored. A longer transaction belongs to a dead or stalled process, and
+ * the processor can be queried again.
  */
 const PATIENCE = "5s";
 
-/** Later words win, but only over these; whatever was paid stays paid. */
+/** Later reports replace only these statuses; a paid payment stays paid. */
 const OVERRULES: Readonly<Record<(CheckoutFact | ChargeFact)["status"], readonly PaymentStatus[]>> = {
   pending: [],
   failed: ["pending"],
@@ -190,14 +190,14 @@ const OVERRULES: Readonly<Record<(CheckoutFact | ChargeFact)["status"], readonly
   succeeded: ["pending", "failed", "expired"],
 };
 
-/** What a fact was about, and what became of the payment by it; undefined when that was known before. */
+/** The subject of a report and the resulting status; undefined if it was known before. */
 export interface Concluded {
   id: string;
   orgId: string;
   amountMicro: number;
   automatic: boolean;
   became: "succeeded" | "failed" | "expired" | undefined;
-  /** What an automatic payment that became something made of its rule. */
+  /** The effect of an automatic payment's result on its rule. */
   rule: ChargedRule | undefined;
 }
 
@@ -207,8 +207,8 @@ type ConcludingRow = Pick<
 >;
 
 /**
- * Believes what the processor says of a checkout or a charge: a payment that was paid is credited, once. Returns undefined for one that is
- * none of ours, or not what was asked for.
+ * Applies the processor's report on a checkout or charge. Credits a paid payment once. Returns undefined if the payment is not ours or differs
+ * from the request.
  */
 export async function conclude(tx: Tx, fact: CheckoutFact | ChargeFact): Promise<Concluded | undefined> {
   const { paymentId: id, intentId = null, status } = fact;
@@ -226,13 +226,13 @@ export async function conclude(tx: Tx, fact: CheckoutFact | ChargeFact): Promise
   const known = { id, orgId, amountMicro, automatic, became: undefined, rule: undefined };
   if (status === "pending" || !OVERRULES[status].includes(row.status)) return known;
   await tx`update payment set status = ${status}, completed_at = now() where id = ${id}`;
-  // Its row is locked before that of the account, as by whoever changes the rule.
+  // Lock the rule's row before the account's, in the same order as changes of the rule.
   const rule = automatic ? await noteCharged(tx, orgId, status) : undefined;
   if (status === "succeeded") await grantCredits(tx, { orgId, amountMicro, reason: "payment", entryId: id });
   return { ...known, became: status, rule };
 }
 
-/** Whether a fact is about the checkout or the charge of this very payment. */
+/** Whether a report belongs to this payment's checkout or charge. */
 function isAbout(row: ConcludingRow, fact: CheckoutFact | ChargeFact): boolean {
   if (row.automatic !== (fact.kind === "charge")) return false;
   if (fact.kind === "checkout") return (row.sessionId ?? fact.sessionId) === fact.sessionId;
@@ -240,20 +240,20 @@ function isAbout(row: ConcludingRow, fact: CheckoutFact | ChargeFact): boolean {
   return row.customerId === fact.customerId && isSame;
 }
 
-/** What a reversal did to a balance. */
+/** The effect of a reversal on a balance. */
 export interface Reversed {
   orgId: string;
-  /** What was taken from the balance or came back to it, and what the processor says that the reversal was. */
+  /** The amount taken from the balance or returned to it, and the amount of the reversal at the processor. */
   movedMicro: number;
   claimedMicro: number;
-  /** The balance owes now. */
+  /** The amount that the balance now owes. */
   owes: boolean;
 }
 
 /**
- * Believes what the processor says of a refund or a dispute of a payment that was credited. What left is taken from the balance, which never
- * falls below zero: what it can't give is owed, and taken from the next credit that comes in. All reversals of a payment together never take
- * more than was paid. Undefined when this was no news.
+ * Applies the processor's report on a refund or dispute of a credited payment. The amount is taken from the balance, which never falls below
+ * zero; what is missing is taken from later credit. All reversals of a payment together never take more than was paid. Undefined if nothing
+ * changed.
  */
 export async function reverse(tx: Tx, paymentId: string, fact: ReversalFact): Promise<Reversed | undefined> {
   await tx.unsafe(`set local lock_timeout = '${PATIENCE}'`);
@@ -274,10 +274,10 @@ export async function reverse(tx: Tx, paymentId: string, fact: ReversalFact): Pr
   return { orgId, ...moved, owes: account?.owes ?? false };
 }
 
-/** A payment that money goes back of. */
+/** A payment with a reversal. */
 type Paid = Pick<PaymentRecord, "id" | "orgId" | "amountMicro">;
 
-/** A share of what was paid, rounded half up and never more than that; dollars as they are. */
+/** A share of the payment, rounded half up and at most all of it; amounts in dollars are unchanged. */
 const claimedOf = ({ amountMicro }: Paid, amount: ReversalFact["amount"]): number =>
   "micro" in amount
     ? amount.micro
@@ -286,7 +286,7 @@ const claimedOf = ({ amountMicro }: Paid, amount: ReversalFact["amount"]): numbe
         Number((2n * BigInt(amountMicro) * BigInt(amount.part) + BigInt(amount.whole)) / (2n * BigInt(amount.whole))),
       );
 
-/** What is left of a payment that no reversal has taken. */
+/** The part of a payment that no reversal has taken. */
 async function restOf(tx: Tx, { id, amountMicro }: Paid): Promise<number> {
   const [row] = await tx<{ taken: number }[]>`
     select coalesce(sum(amount_micro), 0)::bigint as taken from payment_reversal where payment_id = ${id} and state = 'taken'`;
@@ -310,10 +310,10 @@ async function take(
   return { movedMicro, claimedMicro };
 }
 
-/** Has an account give so much now, or whenever credit comes in: see `collect_owed`. */
+/** Takes an amount from an account now, or from later credit; see `collect_owed`. */
 async function charge(tx: Tx, orgId: string, micro: number): Promise<void> {
   await tx`update account set owed_micro = owed_micro + ${micro} where org_id = ${orgId}`;
-  // Credit leasers that hold more than they need are asked for it.
+  // Request idle credit from credit leasers.
   await tx`select lease_recall('', ${orgId}, null) from account where org_id = ${orgId} and owed_micro > 0`;
 }
 
@@ -326,7 +326,7 @@ async function giveBack(
   const [known] = await tx<{ state: string; claimedMicro: number; amountMicro: number; owedMicro: number }[]>`
     select state, claimed_micro, amount_micro, owed_micro from payment_reversal where id = ${id} for update`;
   if (!known) {
-    // It may still be said that it was taken, by a message that was overtaken.
+    // A delayed report can still say that it was taken.
     const claimed = claimedOf(payment, amount);
     await tx`
       insert into payment_reversal (id, payment_id, org_id, kind, state, claimed_micro, amount_micro)
@@ -342,7 +342,7 @@ async function giveBack(
   return { movedMicro: known.amountMicro, claimedMicro: known.claimedMicro };
 }
 
-/** Other reversals of a payment that left too little for them take what one gave back. */
+/** Gives the amount that one reversal returned to the payment's other, incompletely covered reversals. */
 async function takeClaims(tx: Tx, payment: Paid): Promise<void> {
   let rest = await restOf(tx, payment);
   const short = await tx<{ id: string; missing: number }[]>`

@@ -1,16 +1,16 @@
-/** What moved the balance of an organization beside calls: payments, the operator's credits, availability fees. Amounts are micro-dollars. */
+/** Movements of an organization's balance other than calls: payments, operator credits, availability fees. Amounts are micro-dollars. */
 
 import { Reason, refuse } from "../../errors.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 import { columns, type PaymentRecord, type PaymentRow, paymentOf } from "./payments.ts";
 
-/** Credit that the operator added, or a fee that was taken for an unused commitment. */
+/** Credit added by the operator, or an availability fee for an unused commitment. */
 export interface EntryRecord {
   kind: "credit" | "availability_fee";
   id: string;
-  /** Below zero for a fee. */
+  /** Negative for a fee. */
   amountMicro: number;
-  /** Why. */
+  /** The reason. */
   note: string | undefined;
   /** Unix seconds. */
   created: number;
@@ -19,7 +19,7 @@ export interface EntryRecord {
 /** One movement. */
 export type MovementRecord = EntryRecord | ({ kind: "payment" } & PaymentRecord);
 
-/** When a row was written, in microseconds: what rows of several tables are put in order by. */
+/** The creation time in microseconds, by which rows of several tables are sorted. */
 interface Dated {
   at: number;
 }
@@ -31,7 +31,7 @@ interface EntryRow extends Dated {
   note: string | null;
 }
 
-/** The movements of an organization, newest first, from before the one named `before`; none where there is no such one. */
+/** Lists an organization's movements, newest first, before the id `before`; empty if that does not exist. */
 export async function listMovements(
   sql: Queryable,
   orgId: string,
@@ -51,7 +51,7 @@ export async function listMovements(
     sql<(PaymentRow & Dated)[]>`
       select ${columns(sql)}, ${at(sql)} from payment where org_id = ${orgId} ${older("id", before ?? "")}
       order by ${micros(sql)} desc, id desc limit ${limit}`,
-    // What a payment was credited, and what came back of its reversal, is told with the payment.
+    // Credits of payments and returns of reversals are part of the payment.
     sql<EntryRow[]>`
       select cause, kind, amount_micro, note, ${at(sql)} from transfer
       where org_id = ${orgId} and ${shown(sql)} ${older("cause", cause ?? "")}
@@ -80,38 +80,38 @@ const entryOf = (orgId: string, { cause, kind, amountMicro, note, at }: EntryRow
   created: Math.floor(at / 1_000_000),
 });
 
-/** How the ledger names the parts of an organization's fees: by month and number. */
+/** The prefix of an organization's fees in the ledger; month and number follow. */
 const feesOf = (orgId: string): string => `commitment/${orgId}/`;
 
-/** The ledger's name of an entry: fees are shown without their organization. */
+/** The ledger's id of an entry. Public fee ids omit the organization. */
 function causeOf(orgId: string, id: string): string {
   const fee = /^fee_(\d{4}-\d{2})_(\d+)$/.exec(id);
   return fee ? `${feesOf(orgId)}${fee[1]}/${fee[2]}` : id;
 }
 
-// What a month came to, for its invoice. Amounts are micro-dollars.
+// Monthly totals for invoices. Amounts are micro-dollars.
 
-/** What one key was charged for in a month. */
+/** The charges of one key in a month. */
 interface InvoiceLine {
   keyId: string;
   name: string;
   micro: number;
 }
 
-/** A month of an organization. */
+/** An organization's totals of a month. */
 interface InvoiceMonth {
-  /** The keys that were charged for most, at most so many as were asked for. */
+  /** The keys with the highest charges, up to the requested number. */
   lines: InvoiceLine[];
-  /** What all other keys were charged for. */
+  /** The charges of all other keys. */
   othersMicro: number;
-  /** The fee for what was promised and not used; 0 where nothing was. */
+  /** The fee for an unused commitment; 0 if none. */
   feeMicro: number;
-  /** What was paid by the payment processor, and what went back. */
+  /** The amounts that the payment processor received and refunded. */
   paidMicro: number;
   refundedMicro: number;
 }
 
-/** What an organization was charged and paid in the month that begins on `from`, as `yyyy-mm-01`, in UTC. */
+/** An organization's charges and payments in the month that starts on `from` (`yyyy-mm-01`), in UTC. */
 export async function invoiceMonth(sql: Sql, orgId: string, from: string, most: number): Promise<InvoiceMonth> {
   const used = await sql<InvoiceLine[]>`
     with spent as (
@@ -135,25 +135,25 @@ export async function invoiceMonth(sql: Sql, orgId: string, from: string, most: 
   return { lines: used.slice(0, most), othersMicro: others, ...sums! };
 }
 
-// What organizations promised to spend each month. Amounts are micro-dollars, days are `YYYY-MM-DD` in UTC.
+// Monthly spending commitments of organizations. Amounts are micro-dollars, days are `YYYY-MM-DD` in UTC.
 
-/** A promise, and how it stands in the running month. */
+/** A commitment and its progress in the current month. */
 export interface CommitmentRecord {
   minMicro: number;
-  /** What the running month has been charged for calls. */
+  /** Charges for calls in the current month. */
   usedMicro: number;
-  /** What the running month was promised: less in the first one, by its days. */
+  /** The commitment for the current month; prorated by days in the first one. */
   dueMicro: number;
-  /** The running month in unix seconds: its first moment, or that of the promise, and the first one after it. */
+  /** The current month in unix seconds: its start, or that of the commitment, and its end. */
   periodStart: number;
   periodEnd: number;
-  /** Fees of months that are over, which the balance has not covered yet. */
+  /** Fees of past months that the balance has not covered yet. */
   unpaidMicro: number;
 }
 
 const dayOf = (atMs: number): string => new Date(atMs).toISOString().slice(0, 10);
 
-/** The promise of an organization at `atMs`; undefined if there is none. */
+/** An organization's commitment at `atMs`; undefined if there is none. */
 export async function commitmentOf(sql: Queryable, orgId: string, atMs: number): Promise<CommitmentRecord | undefined> {
   const today = dayOf(atMs);
   const [row] = await sql<CommitmentRecord[]>`
@@ -172,8 +172,8 @@ export async function commitmentOf(sql: Queryable, orgId: string, atMs: number):
 }
 
 /**
- * Sets what an organization promises from the running month on; zero ends it. Months that are over are closed as they were
- * promised. Refuses with `not_found` when there is no such organization.
+ * Sets an organization's commitment from the current month on; zero ends it. Past months are closed with their earlier commitment. Refuses
+ * with `not_found` if the organization does not exist.
  */
 export async function commit(
   tx: Tx,
@@ -190,13 +190,13 @@ export async function commit(
   return commitmentOf(tx, orgId, atMs);
 }
 
-/** Closes the months of one organization that are over, and charges what is due as far as the balance goes. */
+/** Closes the past months of an organization, and charges due fees as far as the balance allows. */
 export async function closeMonths(sql: Queryable, orgId: string, atMs: number): Promise<number> {
   const [row] = await sql<{ closed: number }[]>`select commitment_close(${orgId}, ${dayOf(atMs)}::date) as closed`;
   return row?.closed ?? 0;
 }
 
-/** The same for all organizations, each in a transaction of its own; any number of replicas may do so at once. */
+/** Closes the months of all organizations, each in its own transaction. Safe to run on several replicas at once. */
 export async function closeAllMonths(sql: Sql, atMs: number): Promise<void> {
   const orgs = await sql<{ orgId: string }[]>`select org_id from commitment order by org_id`;
   for (const { orgId } of orgs) await closeMonths(sql, orgId, atMs);

@@ -1,11 +1,11 @@
-/** Targets of spans: where organizations want to see their calls. */
+/** Span targets: endpoints to which organizations export traces of their calls. */
 import { Reason, refuse } from "../../errors.ts";
 import { type Queryable, type Tx, unixSeconds } from "../database/tx.ts";
 
-/** How spans travel. */
+/** The export protocol. */
 export type SpanProtocol = "http/protobuf" | "http/json" | "grpc";
 
-/** Which calls a target gets; what is empty lets all through. */
+/** The calls that a target receives; an empty filter matches all. */
 export interface SpanFilter {
   contracts: string[];
   models: string[];
@@ -13,12 +13,12 @@ export interface SpanFilter {
   workspaceId: string | undefined;
 }
 
-/** What the owner of a target says of it. */
+/** The settings of a target. */
 export interface TargetFacts {
   name: string;
   endpoint: string;
   protocol: SpanProtocol;
-  /** Sealed JSON of names and values; undefined where there are none. */
+  /** Sealed JSON of header names and values; undefined if there are none. */
   headers: Buffer | undefined;
   headerNames: string[];
   samplingRate: number;
@@ -26,15 +26,15 @@ export interface TargetFacts {
   filter: SpanFilter;
   resourceAttributes: Record<string, string>;
   enabled: boolean;
-  /** Whether events are sent too. */
+  /** Whether events are also sent. */
   events: boolean;
 }
 
-/** A target of spans. */
+/** A span target. */
 export interface TargetRecord extends TargetFacts {
   id: string;
   orgId: string;
-  /** Grows with every change of its facts. */
+  /** Incremented with each change of its settings. */
   revision: number;
   lastError: string | undefined;
   droppedSpans: number;
@@ -42,12 +42,12 @@ export interface TargetRecord extends TargetFacts {
   created: number;
 }
 
-/** Targets that an organization may have. */
+/** The most targets of an organization. */
 const MOST = 10;
-/** What the count of dropped spans ends at. */
+/** The largest count of dropped spans. */
 const MOST_DROPPED = 2 ** 32 - 1;
 
-/** What binds sealed headers to their place. */
+/** The sealing context of headers. */
 export const broadcastContext = (targetId: string): string => JSON.stringify(["broadcast", targetId]);
 
 interface TargetRow extends Omit<TargetRecord, "headers" | "filter" | "lastError" | "created"> {
@@ -68,7 +68,7 @@ const targetOf = ({ contracts, models, keyIds, workspaceId, ...row }: TargetRow)
   created: unixSeconds(row.created),
 });
 
-/** Saves a target. Refuses with `too_many` beyond 10 of an organization. */
+/** Creates a target. Refuses with `too_many` above 10 per organization. */
 export async function createTarget(
   tx: Tx,
   { id, orgId, ...facts }: TargetFacts & { id: string; orgId: string },
@@ -91,7 +91,7 @@ export async function createTarget(
   return targetOf(row!);
 }
 
-/** Puts other facts in the place of those that a target had; undefined when it is gone. */
+/** Replaces the settings of a target; undefined if it was deleted. */
 export async function replaceTarget(
   tx: Tx,
   { id, orgId, ...facts }: TargetFacts & { id: string; orgId: string },
@@ -128,19 +128,19 @@ export async function findTargetById(sql: Queryable, id: string): Promise<Target
   return row && targetOf(row);
 }
 
-/** Deletes a target; whether there was one. */
+/** Deletes a target; false if it does not exist. */
 export async function deleteTarget(tx: Tx, orgId: string, id: string): Promise<boolean> {
   const { count } = await tx`delete from broadcast_target where id = ${id} and org_id = ${orgId}`;
   return count > 0;
 }
 
-/** Every target that spans are sent to. */
+/** Every enabled target. */
 export async function loadTargets(sql: Queryable): Promise<TargetRecord[]> {
   const rows = await sql<TargetRow[]>`select * from broadcast_target where enabled order by org_id, created`;
   return rows.map(targetOf);
 }
 
-/** Notes what sending came to: spans that were given up since the last note, and the last failure, if there is one. */
+/** Records the result of sending: newly dropped spans, and the last failure if any. */
 export async function noteSent(
   sql: Queryable,
   id: string,
@@ -152,25 +152,24 @@ export async function noteSent(
     where id = ${id}`;
 }
 
-// Events on their way to targets of spans: kept from the transaction of their cause until they were taken or given up.
+// Events for span targets, stored from the transaction of their cause until they are delivered or dropped.
 
-/** An event that is to be sent to a target now. */
+/** A claimed event for a target. */
 export interface ClaimedEvent {
   position: string;
   targetId: string;
   /** The event message, binary. */
   payload: Buffer;
-  /** How often it was tried, this time included. */
+  /** The number of attempts, including this one. */
   tries: number;
 }
 
-/** How long a sender has before another may think it dead. */
+/** How long a claim lasts before another sender takes over. */
 const CLAIM_S = 60;
 const AT_ONCE = 512;
 
 /**
- * Claims the oldest events that are due for one target, none of those in `busy`. What a sender claimed and never told of again is
- * claimed again.
+ * Claims the oldest due events of one target that is not in `busy`. Expired claims are claimed again.
  */
 export async function claimTargetEvents(sql: Queryable, busy: readonly string[]): Promise<ClaimedEvent[]> {
   const rows = await sql<{ position: string; targetId: string; payload: Buffer; tries: number }[]>`
@@ -185,19 +184,19 @@ export async function claimTargetEvents(sql: Queryable, busy: readonly string[])
   return rows.sort((a, b) => Number(a.position) - Number(b.position));
 }
 
-/** Deletes events that a target took, or that are given up. */
+/** Deletes delivered or dropped events. */
 export async function dropTargetEvents(sql: Queryable, positions: readonly string[]): Promise<void> {
   await sql`delete from broadcast_event where position = any (${[...positions]}::bigint[])`;
 }
 
-/** Puts events off by so many milliseconds. */
+/** Delays events by `ms` milliseconds. */
 export async function delayTargetEvents(sql: Queryable, positions: readonly string[], ms: number): Promise<void> {
   await sql`
     update broadcast_event set due = now() + make_interval(secs => ${ms / 1000}::float8)
     where position = any (${[...positions]}::bigint[])`;
 }
 
-/** When the next event is due for an enabled target, in milliseconds from now; undefined when none waits. */
+/** Milliseconds until the next event of an enabled target is due; undefined if none waits. */
 export async function nextTargetEvent(sql: Queryable): Promise<number | undefined> {
   const [row] = await sql<{ ms: number | null }[]>`
     select (extract(epoch from min(due) - now()) * 1000)::float8 as ms
@@ -205,7 +204,7 @@ export async function nextTargetEvent(sql: Queryable): Promise<number | undefine
   return row?.ms ?? undefined;
 }
 
-/** Deletes what waited longer than so many days, for targets that are disabled; returns how many. */
+/** Deletes events that waited longer than so many days for disabled targets; returns their number. */
 export async function pruneTargetEvents(sql: Queryable, days: number): Promise<number> {
   const { count } = await sql`delete from broadcast_event where due < now() - make_interval(days => ${days})`;
   return count;

@@ -1,36 +1,36 @@
-/** Mail on its way: written in the transaction of its cause, handed out to one sender at a time, tried again, and given up after a day. */
+/** Outgoing mail: stored in the transaction of its cause, claimed by one sender at a time, retried, and dropped after a day. */
 import { now } from "../../clock.ts";
 import { newId } from "../../ids.ts";
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 
-/** Mail that a sender has claimed. */
+/** Claimed mail. */
 export interface ClaimedMail {
   id: string;
   orgId: string | null;
-  /** `event`: about an event message; `invite`: what is sealed says what. */
+  /** `event`: about an event message; `invite`: described by the sealed content. */
   kind: "event" | "invite";
-  /** To whom; undefined where that is still to be found. */
+  /** Undefined if the recipients are not resolved yet. */
   recipient: string | undefined;
   payload: Buffer | undefined;
   sealed: Buffer | undefined;
-  /** Which try this is, from 1. */
+  /** The number of this attempt, from 1. */
   tries: number;
 }
 
-/** How long a sender may take with what it claimed: after that another one tries. */
+/** How long a claim lasts before another sender takes over. */
 const CLAIM_S = 300;
-/** What waited for longer says nothing new any more. */
+/** Older mail is out of date and is dropped. */
 const STALE_H = 24;
-/** So many mails a day one address gets at most, and one organization has sent to people who are no members yet. */
+/** The daily limit of mails to one address, and of invites from one organization. */
 const MOST_A_DAY = 100;
 
-/** What the token by which mail is muted was sealed for. */
+/** The sealing context of unsubscribe tokens. */
 export const UNSUBSCRIBE_CONTEXT = "mail unsubscribe";
 
-/** What an invite's mail was sealed for. */
+/** The sealing context of an invite's mail. */
 export const mailContext = (id: string): string => `mail ${id}`;
 
-/** Claims mail that is due, oldest first. What waited for a day is given up. */
+/** Claims due mail, oldest first. Drops mail that waited for a day. */
 export async function claimMail(sql: Sql, limit: number): Promise<ClaimedMail[]> {
   await sql`update mail set state = 'failed', payload = null, sealed = null
     where state = 'pending' and created < now() - make_interval(hours => ${STALE_H})`;
@@ -52,14 +52,14 @@ export async function claimMail(sql: Sql, limit: number): Promise<ClaimedMail[]>
   }));
 }
 
-/** In how many milliseconds the next mail is due; undefined where none waits. */
+/** Milliseconds until the next mail is due; undefined if none waits. */
 export async function nextMail(sql: Sql): Promise<number | undefined> {
   const [row] = await sql<{ ms: number | null }[]>`
     select greatest(0, extract(epoch from min(due) - now()) * 1000)::float8 as ms from mail where state = 'pending'`;
   return row?.ms ?? undefined;
 }
 
-/** Puts a mail to each recipient in the place of one whose recipients had to be found. Who has had many today gets no more. */
+/** Replaces a mail without recipients by one per recipient. Skips recipients who reached the daily limit. */
 export async function expandMail(tx: Tx, mail: ClaimedMail, recipients: readonly string[]): Promise<void> {
   for (const recipient of new Set(recipients.map((each) => each.toLowerCase()))) {
     if ((await sentToday(tx, { recipient })) >= MOST_A_DAY) continue;
@@ -76,10 +76,10 @@ async function sentToday(sql: Queryable, of: { recipient: string } | { orgId: st
   return row?.count ?? 0;
 }
 
-/** A new name for mail that is sealed under it. */
+/** A new mail id, for the sealing context. */
 export const newMailId = (): string => newId("mail");
 
-/** Writes mail to somebody who is invited. Reports whether it will be sent: an organization's share of a day may be used up. */
+/** Stores mail to an invited person. Reports whether it will be sent: the daily limit might be reached. */
 export async function addInviteMail(
   tx: Tx,
   { id, orgId, recipient, sealed }: { id: string; orgId: string; recipient: string; sealed: Buffer },
@@ -90,22 +90,25 @@ export async function addInviteMail(
   return true;
 }
 
-/** Notes what became of mail; nothing of it is kept but that it was. */
+/** Records the final state of mail and deletes its content. */
 export async function endMail(sql: Queryable, id: string, state: "sent" | "failed"): Promise<void> {
   await sql`update mail set state = ${state}, payload = null, sealed = null where id = ${id}`;
 }
 
-/** Has mail tried again later. */
+/** Postpones mail to a later attempt. */
 export async function delayMail(sql: Queryable, id: string, ms: number): Promise<void> {
   await sql`update mail set due = now() + make_interval(secs => ${ms / 1000}) where id = ${id}`;
 }
 
-/** Deletes mail that was sent or given up, or that nobody sends. */
+/** Deletes mail older than `days` days, in any state. */
 export async function pruneMail(sql: Sql, days: number): Promise<void> {
   await sql`delete from mail where created < ${new Date(now() - days * 24 * 3600 * 1000)}`;
 }
 
-/** Active members of an organization in some roles who are told of what is of a workspace, or of none, and want to be told of such an event. */
+/**
+ * Active members with one of the roles who did not mute the event, 50 at most. For an event of a workspace, those with access to it; else only
+ * members of the entire organization.
+ */
 export async function peopleToTell(
   sql: Queryable,
   orgId: string,
@@ -119,11 +122,11 @@ export async function peopleToTell(
   return rows.map(({ email }) => email);
 }
 
-/** That the member of the row did not mute an event. */
+/** A predicate: the row's member did not mute the event. */
 const isWanted = (sql: Queryable, event: string) =>
   sql`not exists (select from mail_preference where member_id = member.id and muted && ${["*", event]})`;
 
-/** The active member whose key it is, and whether that one wants to be told of such an event; undefined for a key of the organization. */
+/** The active member who owns a key, and whether the event is not muted; undefined for a key of the organization. */
 export async function ownerOfKey(
   sql: Queryable,
   keyId: string,
@@ -135,20 +138,20 @@ export async function ownerOfKey(
   return row;
 }
 
-/** The active member of an organization to whom an address belongs. */
+/** The active member of an organization with this e-mail address. */
 export async function memberAt(sql: Queryable, orgId: string, email: string): Promise<string | undefined> {
   const [row] = await sql<{ id: string }[]>`
     select id from member where org_id = ${orgId} and lower(email) = lower(${email}) and status = 'active' order by id limit 1`;
   return row?.id;
 }
 
-/** The events of which a member is told nothing. */
+/** The events that a member muted. */
 export async function mutedOf(sql: Queryable, memberId: string): Promise<string[]> {
   const [row] = await sql<{ muted: string[] }[]>`select muted from mail_preference where member_id = ${memberId}`;
   return row?.muted ?? [];
 }
 
-/** Mutes these events for a member, and no others. Reports whether that changed anything. */
+/** Replaces a member's muted events. Reports whether that changed anything. */
 export async function mute(
   tx: Tx,
   of: { orgId: string; memberId: string },
@@ -162,7 +165,7 @@ export async function mute(
   return count > 0;
 }
 
-/** What a mail about something calls it: the organization, a key, a workspace, an offering's model, a job's key. */
+/** Display names for a mail: of the organization, a key, a workspace, an offering's model, a job's key. */
 export async function namesFor(
   sql: Queryable,
   orgId: string,

@@ -1,58 +1,57 @@
-/** The outbox: events leave the gateway only after the transaction of their cause has been committed, and none is lost. */
+/** The outbox: events leave the gateway only after the transaction of their cause has committed, and none is lost. */
 import { Lock } from "../database/locks.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
 import { type JobKind, type QueuedJob, queueJobs } from "../jobs/jobs.ts";
 import { type QueuedDeliveries, queueDeliveries } from "./webhooks.ts";
 
-/** An event that is to be told. */
+/** An event to publish. */
 export interface EventRecord {
-  /** `evt_…`; the same however often it is told. */
+  /** `evt_…`; the same for every delivery. */
   id: string;
   /** Such as `payment.succeeded`. */
   name: string;
-  /** Whose it is; null for the operator's own. */
+  /** The organization; null for the operator's events. */
   orgId: string | null;
   /** The event message, binary. */
   payload: Uint8Array;
 }
 
-/** An event that waits in the outbox. */
+/** An event in the outbox. */
 export interface OutboxEvent extends EventRecord {
-  /** Orders events; a later one of the same cause has a higher one. */
+  /** The order of events; later events of one cause have higher positions. */
   position: number;
 }
 
-/** Writes events; give it the transaction of their cause. */
+/** Stores events. Call it in the transaction of their cause. */
 export async function appendEvents(tx: Queryable, events: readonly EventRecord[]): Promise<void> {
   for (const { id, name, orgId, payload } of events) {
     await tx`insert into outbox (event_id, name, org_id, payload) values (${id}, ${name}, ${orgId}, ${Buffer.from(payload)})`;
   }
 }
 
-/** The oldest events that were not sent yet, in order. */
+/** The oldest unsent events, in order. */
 export async function unsentEvents(sql: Queryable, limit: number): Promise<OutboxEvent[]> {
   return sql<OutboxEvent[]>`
     select event_id as id, name, org_id, payload, position from outbox where sent_at is null order by position limit ${limit}`;
 }
 
-/** Notes that events were sent. Doing it twice is doing it once. */
+/** Marks events as sent. Idempotent. */
 export async function markSent(sql: Queryable, positions: readonly number[]): Promise<void> {
   await sql`update outbox set sent_at = now() where position = any (${[...positions]}::bigint[]) and sent_at is null`;
 }
 
-/** What was carried, and whether to look again soon: something waits for a transaction that is still open, or another is at it. */
+/** The number of relayed events, and whether to poll again soon: an open transaction holds back events, or another relay is running. */
 interface Carried {
   readonly count: number;
   readonly heldBack: boolean;
-  /** Another is at it. */
+  /** Whether another relay is running. */
   readonly elsewhere: boolean;
 }
 
 /**
- * Hands the oldest unsent events to `carry`, each organization's in order, and notes them as sent once it resolves; when it rejects
- * they stay as they are, and are handed out again, though some may have been told. An event waits while a transaction is open that may
- * have an earlier one of its organization. One caller at a time among all that use the database: nothing is carried while another is
- * at it.
+ * Passes the oldest unsent events to `carry`, each organization's in order, and marks them as sent when it resolves. If it rejects, they stay
+ * unsent and are passed again, although some may have been delivered (at least once). An event waits for open transactions that may have an
+ * earlier event of its organization. Only one relay runs per database.
  */
 export function carryEvents(
   sql: Sql,
@@ -76,10 +75,10 @@ export function carryEvents(
   });
 }
 
-/** How long events are kept after they were told, or where nobody is told. */
+/** The retention of sent events, and of all events without a relay. */
 export const EVENT_DAYS = 7;
 
-/** The events of an organization behind a position, in order; fewer than there are only where `heldBack`: a transaction is open that may have an earlier one. */
+/** An organization's events after a position, in order. `heldBack` if an open transaction that may have an earlier one holds some back. */
 export async function eventsAfter(
   sql: Sql,
   orgId: string,
@@ -93,58 +92,58 @@ export async function eventsAfter(
   return { events, heldBack: more !== undefined };
 }
 
-/** The position behind which the next event of an organization will be; undefined while a transaction is open that may have an earlier one. */
+/** The position after which an organization's next event will be; undefined while an open transaction may have an earlier one. */
 export async function outboxEnd(sql: Sql, orgId: string): Promise<number | undefined> {
   const [row] = await sql<{ last: number | null }[]>`select outbox_end(${orgId}) as last`;
   return row?.last ?? undefined;
 }
 
-/** The position before the events of an organization since a moment in unix seconds, as far as they are kept. */
+/** The position before an organization's events since a time in unix seconds, as far as they are kept. */
 export async function positionBefore(sql: Sql, orgId: string, since: number): Promise<number> {
   const [row] = await sql<{ position: number }[]>`
     select coalesce(max(position), 0) as position from outbox where org_id = ${orgId} and created < ${new Date(since * 1000)}`;
   return row?.position ?? 0;
 }
 
-/** Deletes events that were sent more than `days` days ago; returns how many. */
+/** Deletes events that were sent more than `days` days ago; returns their number. */
 export async function pruneEvents(sql: Sql, days: number): Promise<number> {
   const { count } = await sql`delete from outbox where sent_at < now() - make_interval(days => ${days})`;
   return count;
 }
 
-/** Deletes events that were not relayed in `days` days, for a gateway without a relay; returns how many. */
+/** For a gateway without a relay: deletes unsent events older than `days` days; returns their number. */
 export async function pruneUnsent(sql: Sql, days: number): Promise<number> {
   const { count } =
     await sql`delete from outbox where sent_at is null and created < now() - make_interval(days => ${days})`;
   return count;
 }
 
-// Work that travels as messages of NATS. The rows are the truth: a message says that one waits, and entitles to nothing.
+// Work queued through NATS. The rows are authoritative: a message only reports that one waits, and grants no claim.
 
-/** What waits and is sent now. */
+/** The work to send now. */
 export interface WaitingWork {
   readonly jobs: readonly QueuedJob[];
   readonly deliveries: QueuedDeliveries;
 }
 
-/** What is looked for. */
+/** Which work to look for. */
 interface WorkRound {
-  /** When the stream was made: of what waits an earlier one had the messages. */
+  /** When the stream was created. Messages of an earlier stream are lost. */
   readonly born: string;
   readonly kinds: readonly JobKind[];
-  /** Messages of a round: jobs and deliveries each. */
+  /** The most jobs and the most deliveries per round. */
   readonly limit: number;
-  /** For how many seconds a job and a delivery count as sent. */
+  /** Seconds for which a job and a delivery count as sent. */
   readonly jobS: number;
   readonly deliveryS: number;
   readonly atOneHook: number;
-  /** The webhook that was visited last. */
+  /** The last visited webhook. */
   readonly after: string;
 }
 
 /**
- * Notes what waits and has no message as sent, and answers it: it is to be sent now. Who dies before that delays it. One caller at a time among
- * all that use the database: undefined while another is at it.
+ * Marks waiting work without a message as sent, and returns it to be sent now. A crash before that only delays it. One caller at a time per
+ * database: undefined while another one is running.
  */
 export function beginSending(sql: Sql, round: WorkRound): Promise<WaitingWork | undefined> {
   return tx(sql, async (tx) => {
@@ -159,7 +158,7 @@ export function beginSending(sql: Sql, round: WorkRound): Promise<WaitingWork | 
   });
 }
 
-/** What could not be sent has no message, unless NATS has it all the same: by its name it has it once. */
+/** Unmarks work that could not be sent. If NATS has it after all, its message id prevents a duplicate. */
 export async function noteUnsent(sql: Sql, { jobs, deliveries }: WaitingWork): Promise<void> {
   await sql`
     with back as (
@@ -167,7 +166,7 @@ export async function noteUnsent(sql: Sql, { jobs, deliveries }: WaitingWork): P
     update job set queued_until = null where id = any (${jobs.map(({ id }) => id)}::text[]) and rank < 9`;
 }
 
-/** The stream is another than before: it has the message of nothing that waits. */
+/** The stream was replaced: it has no message of any waiting work. */
 async function forgetMessages(tx: Tx, born: string): Promise<void> {
   await tx`
     update webhook_delivery set queued_until = null where id in (

@@ -1,4 +1,4 @@
-/** Webhooks, and every event on its way to one. A sender claims a delivery for a while. */
+/** Webhooks and their deliveries. A sender claims a delivery for a limited time. */
 
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
@@ -11,7 +11,7 @@ export interface WebhookRecord {
   url: string;
   events: string[];
   description: string;
-  /** Only events of this workspace are sent; undefined: all of the organization's. */
+  /** Only events of this workspace are sent; undefined means all of the organization's. */
   workspaceId: string | undefined;
   enabled: boolean;
   /** Sealed. */
@@ -21,7 +21,7 @@ export interface WebhookRecord {
   created: number;
 }
 
-/** One event on its way to one webhook. Times are unix seconds. */
+/** The delivery of one event to one webhook. Times are unix seconds. */
 export interface DeliveryRecord {
   id: string;
   hookId: string;
@@ -36,27 +36,27 @@ export interface DeliveryRecord {
   delivered: number | undefined;
 }
 
-/** A delivery that is to be tried now. */
+/** A claimed delivery. */
 export interface ClaimedDelivery {
   id: string;
   eventId: string;
   /** The event message, binary. */
   payload: Buffer;
-  /** How often it was tried, this time included. */
+  /** The number of attempts, including this one. */
   tries: number;
   hook: WebhookRecord;
 }
 
-/** Webhooks that an organization may have. */
+/** The most webhooks of an organization. */
 const MOST = 50;
-/** How long a sender has for one try before another may think it dead. */
+/** How long a claim lasts before another sender takes over. */
 const CLAIM_S = 60;
-/** Tries that may be under way to one webhook, so that a slow one holds up no other. */
+/** The most concurrent attempts per webhook, so that a slow one does not block the others. */
 export const MOST_AT_ONE_HOOK = 4;
-/** How long the secret before the newest still signs. */
+/** How long the previous secret still signs. */
 const OLD_SECRET_HOURS = 24;
 
-/** What binds a sealed secret to its place. */
+/** The sealing context of a secret. */
 export const webhookContext = (hookId: string): string => JSON.stringify(["webhook", hookId]);
 
 /** A row of `webhook`. */
@@ -80,7 +80,7 @@ const hookOf = (row: HookRow): WebhookRecord => ({
   created: unixSeconds(row.created),
 });
 
-/** Registers a webhook. Refuses with `too_many` beyond 50 of an organization. */
+/** Creates a webhook. Refuses with `too_many` above 50 per organization. */
 export async function createWebhook(
   tx: Tx,
   hook: Pick<WebhookRecord, "id" | "orgId" | "url" | "events" | "description" | "workspaceId" | "enabled" | "secret">,
@@ -108,7 +108,7 @@ export async function findWebhook(sql: Queryable, orgId: string, id: string): Pr
   return row && hookOf(row);
 }
 
-/** Changes a webhook; undefined fields stay. Enabling it forgets its failures. */
+/** Changes a webhook; undefined fields stay. Enabling it resets its failures. */
 export async function updateWebhook(
   tx: Tx,
   orgId: string,
@@ -125,7 +125,7 @@ export async function updateWebhook(
   return row && hookOf(row);
 }
 
-/** Gives a webhook a new secret; the one before signs too for a day. */
+/** Replaces the secret of a webhook; the previous one also signs for a day. */
 export async function rotateSecret(
   tx: Tx,
   orgId: string,
@@ -138,13 +138,13 @@ export async function rotateSecret(
   return row && hookOf(row);
 }
 
-/** Deletes a webhook with its deliveries; reports whether there was one. */
+/** Deletes a webhook and its deliveries; returns false if it does not exist. */
 export async function deleteWebhook(tx: Tx, orgId: string, id: string): Promise<boolean> {
   const { count } = await tx`delete from webhook where id = ${id} and org_id = ${orgId}`;
   return count > 0;
 }
 
-/** The columns that make a delivery. */
+/** The columns of a delivery. */
 interface DeliveryRow extends Omit<DeliveryRecord, "lastStatus" | "lastError" | "created" | "due" | "delivered"> {
   lastStatus: number | null;
   lastError: string | null;
@@ -165,7 +165,7 @@ const deliveryOf = (row: DeliveryRow): DeliveryRecord => ({
   delivered: row.delivered ? unixSeconds(row.delivered) : undefined,
 });
 
-/** Puts an event on its way to one webhook. */
+/** Queues an event for one webhook. */
 export async function addDelivery(
   sql: Queryable,
   hookId: string,
@@ -179,7 +179,7 @@ export async function addDelivery(
   return deliveryOf(row!);
 }
 
-/** Sends an event of an earlier delivery again. */
+/** Queues the event of an earlier delivery again. */
 export async function redeliver(
   sql: Queryable,
   hookId: string,
@@ -190,7 +190,7 @@ export async function redeliver(
   return known && addDelivery(sql, hookId, { id: known.eventId, name: known.event, payload: known.payload });
 }
 
-/** The deliveries of a webhook, newest first, after `cursor` (one of their names). */
+/** The deliveries of a webhook, newest first, after the id `cursor`. */
 export async function listDeliveries(
   sql: Queryable,
   hookId: string,
@@ -203,7 +203,7 @@ export async function listDeliveries(
   return rows.map(deliveryOf);
 }
 
-/** The delivery that ended last, for each webhook that has one. */
+/** The last ended delivery of each webhook that has one. */
 export async function lastDeliveries(sql: Queryable, hookIds: readonly string[]): Promise<Map<string, DeliveryRecord>> {
   const rows = await sql<DeliveryRow[]>`
     select last.* from unnest(${[...hookIds]}::text[]) as hook(id), lateral (
@@ -211,39 +211,39 @@ export async function lastDeliveries(sql: Queryable, hookIds: readonly string[])
   return new Map(rows.map((row) => [row.hookId, deliveryOf(row)]));
 }
 
-/** A delivery that its receiver took, with the HTTP status that it gave. */
+/** An accepted delivery, with the receiver's HTTP status. */
 export interface TakenDelivery {
   readonly delivery: Pick<ClaimedDelivery, "id"> & { readonly hook: Pick<WebhookRecord, "id"> };
   readonly status: number;
 }
 
-/** What a sender tells and asks in one round. */
+/** The input of one sender round. */
 export interface Round {
-  /** What receivers took since the last round. */
+  /** Deliveries accepted since the last round. */
   readonly taken: readonly TakenDelivery[];
-  /** Claims at most so many. */
+  /** The most deliveries to claim. */
   readonly limit: number;
-  /** How many tries are under way to a webhook, for those that have any. */
+  /** The number of running attempts by webhook, without zeros. */
   readonly busy: ReadonlyMap<string, number>;
-  /** Webhooks are visited in the order of their ids, from the one after this on. */
+  /** Webhooks are visited in the order of their ids, after this one. */
   readonly after: string;
 }
 
-/** What came of a round. */
+/** The result of a round. */
 export interface Claims {
   readonly claimed: ClaimedDelivery[];
-  /** The webhook that was visited last, where there are more behind it. */
+  /** The last visited webhook if more follow. */
   readonly last: string | undefined;
-  /** When the next delivery comes due, in milliseconds from now; undefined when none waits for its time. */
+  /** Milliseconds until the next delivery is due; undefined if none is delayed. */
   readonly nextMs: number | undefined;
 }
 
-/** Webhooks that are visited in one round; those on which something waits, due or not. */
+/** The most webhooks per round, counting those with waiting deliveries, due or not. */
 const MOST_VISITED = 500;
 
 /**
- * Notes what was taken, and claims deliveries whose time has come: of each webhook that is visited a few, those under way counted, and of all
- * these the longest due. Of each webhook only the first that wait are read. What a sender claimed and never told of again is claimed again.
+ * Records accepted deliveries and claims due ones: a few per visited webhook, including running ones, the longest due first. Only the first
+ * waiting deliveries of each webhook are read. Expired claims are claimed again.
  */
 export async function claimDeliveries(sql: Queryable, { taken, limit, busy, after }: Round): Promise<Claims> {
   const ids = taken.map(({ delivery }) => delivery.id);
@@ -311,14 +311,14 @@ const claimedOf = (row: ClaimedRow): ClaimedDelivery => ({
   hook: hookOf({ ...row, oldSecret: row.oldSecretNow }),
 });
 
-/** What became of a delivery that was asked for by its name. */
+/** The result of a claim by id. */
 export interface NamedClaims {
   readonly claimed: ClaimedDelivery[];
-  /** Those that were not claimed: in how many milliseconds they may be; undefined where they have ended, or wait for their webhook. */
+  /** For those not claimed, the milliseconds until they can be; undefined if they ended or wait for their webhook. */
   readonly others: ReadonlyMap<string, number | undefined>;
 }
 
-/** Notes what was taken, and claims the deliveries of these ids whose time has come. */
+/** Records accepted deliveries, and claims the due ones of these ids. */
 export async function claimNamed(
   sql: Queryable,
   { taken, ids }: { taken: readonly TakenDelivery[]; ids: readonly string[] },
@@ -359,42 +359,42 @@ export async function claimNamed(
   };
 }
 
-/** A row of a claim by name. */
+/** A row of a claim by id. */
 interface NamedRow extends ClaimedRow {
   askedId: string;
   waitMs: number | null;
 }
 
-/** A delivery that waits, and what tells this time of sending it from every other. */
+/** A queued delivery, and what distinguishes this message of it from all others. */
 export interface QueuedDelivery {
   readonly id: string;
   readonly hookId: string;
   readonly turn: string;
 }
 
-/** What came of a round over webhooks on which something waits. */
+/** The result of a round over webhooks with waiting deliveries. */
 export interface QueuedDeliveries {
   readonly queued: QueuedDelivery[];
-  /** The webhook that was visited last, where there are more behind it. */
+  /** The last visited webhook if more follow. */
   readonly last: string | undefined;
-  /** More is due at a webhook than has a message at one time. */
+  /** Whether a webhook has more due deliveries than it can have messages. */
   readonly isBehind: boolean;
-  /** When the next delivery comes due, in milliseconds from now; undefined when none waits for its time. */
+  /** Milliseconds until the next delivery is due; undefined if none is delayed. */
   readonly nextMs: number | undefined;
 }
 
-/** What is queued in one round. */
+/** The input of one queueing round. */
 export interface QueueRound {
   readonly limit: number;
-  /** Deliveries of one webhook that are due and have a message at one time: so much of it stands before another's. */
+  /** The most due deliveries of one webhook that have a message: at most these are queued before another webhook's. */
   readonly atOneHook: number;
-  /** For how many seconds they count as queued. */
+  /** Seconds for which they count as queued. */
   readonly forS: number;
-  /** Webhooks are visited in the order of their ids, from the one after this on. */
+  /** Webhooks are visited in the order of their ids, after this one. */
   readonly after: string;
 }
 
-/** Notes, of deliveries that are due and of which NATS has no message, that it has one. Of each webhook only the first that wait are read. */
+/** Marks due deliveries without a NATS message as queued. Only the first waiting ones of each webhook are read. */
 export async function queueDeliveries(sql: Queryable, round: QueueRound): Promise<QueuedDeliveries> {
   const { limit, atOneHook, forS, after } = round;
   const rows = await sql<QueuedRow[]>`
@@ -441,24 +441,24 @@ interface QueuedRow {
   nextMs: number | null;
 }
 
-/** Notes that receivers took deliveries, and claims none. */
+/** Records accepted deliveries, and claims none. */
 export async function noteDelivered(sql: Queryable, taken: readonly TakenDelivery[]): Promise<void> {
   await claimDeliveries(sql, { taken, limit: 0, busy: new Map(), after: "" });
 }
 
-/** How a try failed, and what follows. */
+/** A failed attempt and its consequence. */
 export interface DeliveryFailure {
   status: number | undefined;
   error: string;
-  /** Milliseconds until the next try; undefined gives the delivery up. */
+  /** Milliseconds until the next attempt; undefined fails the delivery. */
   retryMs: number | undefined;
-  /** For how many seconds after that NATS keeps its message; undefined where it has none. */
+  /** Seconds after that for which NATS keeps its message; undefined if it has none. */
   queuedS?: number | undefined;
 }
 
 /**
- * Notes that a try failed. Returns for how many days the webhook has failed without a break; undefined where the try is not the last one any
- * more: its claim ended, another sender has the delivery, and nothing is noted.
+ * Records a failed attempt. Returns for how many days the webhook has failed continuously; undefined if the claim expired and another sender
+ * has the delivery, in which case nothing is recorded.
  */
 export async function noteFailed(
   tx: Tx,
@@ -466,7 +466,7 @@ export async function noteFailed(
   failure: DeliveryFailure,
 ): Promise<number | undefined> {
   const { status, error, retryMs, queuedS } = failure;
-  // The webhook first, as who deletes or disables it does.
+  // Lock the webhook first, like its deletion and disabling.
   const [row] = await tx<{ days: number }[]>`
     update webhook set consecutive_failures = consecutive_failures + 1, failing_since = coalesce(failing_since, now())
     where id = ${hook.id} and exists (
@@ -481,7 +481,7 @@ export async function noteFailed(
   return row?.days;
 }
 
-/** Disables a webhook and gives up what is on its way to it; reports whether that changed anything. */
+/** Disables a webhook and fails its waiting deliveries; reports whether that changed anything. */
 export async function disableWebhook(tx: Tx, id: string): Promise<boolean> {
   const { count } = await tx`update webhook set enabled = false where id = ${id} and enabled`;
   if (count > 0) {
@@ -492,7 +492,7 @@ export async function disableWebhook(tx: Tx, id: string): Promise<boolean> {
   return count > 0;
 }
 
-/** Deletes deliveries that ended more than `days` days ago; returns how many. */
+/** Deletes deliveries that ended more than `days` days ago; returns their number. */
 export async function pruneDeliveries(sql: Queryable, days: number): Promise<number> {
   const { count } = await sql`
     delete from webhook_delivery where state <> 'pending' and created < now() - make_interval(days => ${days})`;
