@@ -86,7 +86,7 @@ export class Claims {
     this.#sql = sql;
   }
 
-  /** Claims a key; see `claimKey`. */
+  /** Claims a key; see `claim`. */
   async claim(claimant: Claimant): Promise<Claim> {
     const claimed = Promise.withResolvers<boolean>();
     if (this.#waiting.push({ claimant, claimed }) === 1) void this.#claimSoon();

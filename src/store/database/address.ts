@@ -1,4 +1,4 @@
-/** The address of a database as libpq writes it: servers, account, encryption. */
+/** Database addresses in libpq's format: servers, account, encryption. */
 import { existsSync, readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { dirname, join } from "node:path";
@@ -8,26 +8,26 @@ import ipaddr from "ipaddr.js";
 /** One server of an address: a host and a port, or a unix socket. */
 export type DatabaseServer = { readonly host: string; readonly port: number } | { readonly path: string };
 
-/** Where a database is, and how it is spoken to. */
+/** Where a database is and how to connect to it. */
 export interface DatabaseAddress {
-  /** At least one. Of several the one that takes writes is used. */
+  /** At least one. If there are several, the writable one is used. */
   readonly servers: readonly DatabaseServer[];
   readonly user: string | undefined;
   readonly password: string | undefined;
   readonly database: string | undefined;
-  /** Reads the certificates again, so that renewed ones are used by the next connection. */
+  /** Reads the certificates again, so that the next connection uses renewed ones. */
   tls(): DatabaseTls;
   /** Seconds. */
   readonly connectTimeoutS: number;
-  /** What the server is told of the session when it begins. */
+  /** Session settings that are sent when a session starts. */
   readonly parameters: Readonly<Record<string, string>>;
-  /** The servers and the database in words, without the account. */
+  /** The servers and the database for messages, without the account. */
   readonly place: string;
-  /** The parameters by which other clients are tuned, and this one is not. */
+  /** Parameters for other clients that have no effect here. */
   readonly withoutEffect: readonly string[];
 }
 
-/** Whether a connection is encrypted: never, where the server can, or always. */
+/** When a connection is encrypted: never, if the server supports it, or always. */
 export type DatabaseTls = false | "prefer" | Pick<ConnectionOptions, (typeof TLS_FIELDS)[number]>;
 const TLS_FIELDS = [
   "rejectUnauthorized",
@@ -44,16 +44,16 @@ const DEFAULT_PORT = 5432;
 const CONNECT_TIMEOUT_S = 10;
 const SSL_MODES = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"] as const;
 type SslMode = (typeof SSL_MODES)[number];
-/** What asks for a server that takes writes; the others of libpq ask for one that a gateway can't use. */
+/** Values that select a writable server; a gateway cannot use libpq's other values. */
 const TAKES_WRITES = new Set(["any", "read-write", "primary"]);
-/** What an address may say of a session. Anything else is told to no server: it may be misspelt. */
+/** Allowed session settings. Other names are rejected, since they might be typing errors. */
 const PARAMETERS = new Set(["application_name", "options"]);
 const FILES = ["sslcert", "sslkey", "sslrootcert"] as const;
 const ALSO = ["host", "port", "user", "password", "dbname", "sslmode", "target_session_attrs", "connect_timeout"];
 
 /**
- * Parameters by which other clients are tuned: the gateway pools connections, times statements out and prepares them in its own way, so nothing
- * is lost where they have no effect. Of Prisma, JDBC, node-postgres, Supabase and libpq.
+ * Parameters for other clients (Prisma, JDBC, node-postgres, Supabase, libpq). The gateway has its own pool, timeouts and prepared statements,
+ * so they are safe to ignore.
  */
 const TUNING: ReadonlySet<string> = new Set(
   `pgbouncer connection_limit pool_timeout pool_size pool_mode max_idle_connection_lifetime max_connection_lifetime statement_cache_size
@@ -65,7 +65,7 @@ const TUNING: ReadonlySet<string> = new Set(
   ),
 );
 
-/** Parameters of which some values change nothing; the sentence says what to do about any other. */
+/** Parameters with some values that are safe to ignore; the text says what to do about any other value. */
 const CHECKED: Readonly<Record<string, readonly [harmless: RegExp, instead: string]>> = {
   schema: [/^public$/, "without schema, or with options=-c%20search_path%3D and its name"],
   currentschema: [/^public$/, "without currentSchema, or with options=-c%20search_path%3D and its name"],
@@ -83,7 +83,7 @@ const CHECKED: Readonly<Record<string, readonly [harmless: RegExp, instead: stri
   sslpassword: [/^/, ""],
 };
 
-/** Parameters that protect a connection in a way that the gateway can't, or name what it doesn't read: what to do instead. */
+/** Parameters that secure a connection in an unsupported way, or refer to unsupported files: what to do instead. */
 const REFUSED: Readonly<Record<string, string>> = {
   require_auth: "without require_auth: set the method in pg_hba.conf, and sslmode=verify-full",
   requirepeer: "without requirepeer: set the permissions of the socket's folder",
@@ -96,7 +96,7 @@ const REFUSED: Readonly<Record<string, string>> = {
   scram_client_key: "with the password in place of scram_client_key",
 };
 
-/** Reads an address, or throws an error whose message says what it must have, in the words of a setting: without the address. */
+/** Parses an address. Errors say what the address must be, as the end of a sentence about the setting, and do not contain it. */
 export function databaseAddress(text: string): DatabaseAddress {
   const plain = plainOf(text);
   if (/^prisma(\+postgres)?:/i.test(plain))
@@ -124,7 +124,7 @@ export function databaseAddress(text: string): DatabaseAddress {
     password: asked.get("password") || decoded(password.join(":")) || undefined,
     database: database || undefined,
     tls: tlsOf(asked, servers),
-    // Without a limit, as libpq reads 0, a server that drops packets would be waited for for ever.
+    // 0 means no limit to libpq: a server that drops packets would block forever.
     connectTimeoutS: connectTimeoutS > 0 ? connectTimeoutS : CONNECT_TIMEOUT_S,
     parameters: Object.fromEntries([...asked].filter(([name]) => PARAMETERS.has(name))),
     place: `${servers.map(placeOf).join(",")}/${database}`,
@@ -132,7 +132,7 @@ export function databaseAddress(text: string): DatabaseAddress {
   };
 }
 
-/** An address without what is around it in documents and files: a command, quotes, a driver's name in its scheme. */
+/** Strips what surrounds an address in documents and files: a command, quotes, a driver name in the scheme. */
 const plainOf = (text: string): string =>
   text
     .trim()
@@ -141,7 +141,7 @@ const plainOf = (text: string): string =>
     .replace(/^jdbc:/i, "")
     .replace(/^(postgres(?:ql)?)(\+\w+)?:/i, (_, scheme: string) => `${scheme.toLowerCase()}:`);
 
-/** The parameters of an address, each of a name that is known here. Names of other clients are in lower case. */
+/** The parameters of an address; each name must be known. Names of other clients are in lower case. */
 function parametersOf(query: string): URLSearchParams {
   const asked = new URLSearchParams();
   for (const [given, value] of new URLSearchParams(query)) {
@@ -160,7 +160,7 @@ function parametersOf(query: string): URLSearchParams {
 const isKnown = (name: string): boolean =>
   PARAMETERS.has(name) || FILES.some((file) => file === name) || ALSO.includes(name);
 
-/** `a`, `a:1,b:2`, `[::1]:5432`, `/run/postgresql`; `ports` is one for all, or one each. */
+/** Parses `a`, `a:1,b:2`, `[::1]:5432`, `/run/postgresql`; `ports` is one for all, or one each. */
 function serversOf(hosts: string, ports: string | null): DatabaseServer[] {
   const given = (ports ?? "").split(",");
   return hosts.split(",").map((each, i) => {
@@ -186,10 +186,10 @@ function decoded(text: string): string {
   }
 }
 
-/** What of TLS an address asks for by whichever parameter, the strongest of them; undefined where it says nothing. */
+/** The strongest TLS mode that any parameter requests; undefined if none does. */
 function modeOf(asked: URLSearchParams): SslMode | undefined {
   const said = asked.get("sslmode") ?? undefined;
-  // Of node-postgres: encrypted, and nothing is checked.
+  // From node-postgres: encrypted without verification.
   const named = said === "no-verify" ? "require" : SSL_MODES.find((each) => each === said);
   if (said !== undefined && named === undefined)
     throw new Error(`an address whose sslmode is one of ${SSL_MODES.join(", ")}`);
@@ -198,13 +198,13 @@ function modeOf(asked: URLSearchParams): SslMode | undefined {
   const isChecked = asked.get("channel_binding") === "require" || asked.get("sslaccept") === "strict";
   if (named === "disable" && (isOn || isChecked))
     throw new Error("an address that does not ask for encryption and say sslmode=disable");
-  // The driver can't bind a login to its channel, which keeps others from standing in between. A certificate that is checked in full does the same.
+  // The driver does not support channel binding, which prevents a man in the middle. Full certificate verification prevents the same.
   if (isChecked) return "verify-full";
   if (isOn && (named === undefined || named === "allow" || named === "prefer")) return "require";
   return named ?? (ssl === "prefer" ? "prefer" : ssl === undefined ? undefined : "disable");
 }
 
-/** Whether a server is reached over the internet: by a name with a dot that is no private one, or by an address that is not private. */
+/** Whether a server is on the internet: a public IP address, or a name with a dot that is not a private one. */
 function isPublic(server: DatabaseServer): boolean {
   if ("path" in server) return false;
   const { host } = server;
@@ -215,8 +215,8 @@ function isPublic(server: DatabaseServer): boolean {
 }
 
 /**
- * What libpq makes of the same parameters. Without any, a server on the internet is asked for encryption, as libpq asks every server; one beside the
- * gateway is not.
+ * The TLS options, as libpq derives them. Without parameters, encryption is preferred for servers on the internet, where libpq prefers it for
+ * every server.
  */
 function tlsOf(asked: URLSearchParams, servers: readonly DatabaseServer[]): () => DatabaseTls {
   const [cert, key, root] = FILES.map((name) => asked.get(name) ?? undefined);
@@ -240,7 +240,7 @@ function tlsOf(asked: URLSearchParams, servers: readonly DatabaseServer[]): () =
   };
 }
 
-/** Node speaks no version below 1.2, so that an older minimum says nothing. */
+/** Node.js has no version below 1.2, so an older minimum has no effect. */
 function versionsOf(asked: URLSearchParams): Pick<ConnectionOptions, "minVersion" | "maxVersion"> {
   const [min, max] = ["min", "max"].map((end) => /1\.[23]$/.exec(asked.get(`ssl_${end}_protocol_version`) ?? "")?.[0]);
   return {
@@ -249,7 +249,7 @@ function versionsOf(asked: URLSearchParams): Pick<ConnectionOptions, "minVersion
   };
 }
 
-/** As libpq does, `require` with a root certificate looks at the chain. */
+/** As in libpq, `require` with a root certificate verifies the chain. */
 function judging(mode: SslMode, hasRoot: boolean): ConnectionOptions {
   if (mode === "verify-full") return {};
   return mode === "verify-ca" || hasRoot
@@ -257,15 +257,15 @@ function judging(mode: SslMode, hasRoot: boolean): ConnectionOptions {
     : { rejectUnauthorized: false };
 }
 
-/** Which server of each address was last known to take writes, where there are several. */
+/** The server of each address that was last known as writable, for addresses with several. */
 const chosen = new Map<string, number>();
 
-/** The server of an address to try now. */
+/** The server of an address to connect to now. */
 export function serverNow(url: string, { servers }: DatabaseAddress): DatabaseServer {
   return servers[(chosen.get(url) ?? 0) % servers.length]!;
 }
 
-/** A server of an address was not there, or takes no writes: the next one is tried from now on, unless that was decided already. */
+/** Reports that a server is unreachable or read-only: the next one is used from now on, unless that was decided already. */
 export function passOver(url: string, address: DatabaseAddress, server: DatabaseServer): void {
   const { servers } = address;
   if (servers.length === 1 || serverNow(url, address) !== server) return;

@@ -1,44 +1,43 @@
-/** How this gateway opens connections to PostgreSQL: the driver with our types, limits and address forms. */
+/** The PostgreSQL driver with our types, limits and address formats. */
 import { createConnection, type Socket } from "node:net";
 import postgres from "postgres";
 import { everySpan, ioClock, setWall } from "../../clock.ts";
 import { databaseAddress, passOver, serverNow } from "./address.ts";
 
-/** The driver's pool. It doesn't survive a lost connection: see `connect`. */
+/** The driver's pool. It does not survive a lost connection; see `connect`. */
 export type Client = postgres.Sql;
 
 /**
- * What can be done with a pool as with a transaction: run statements. bigint and numeric come as numbers, exact or
- * not at all. A column `org_id` of a result is `orgId` of its row, and a row that is written by `sql(row)` is named likewise; digits
- * make no part of a name (`uptime_30d` comes as `uptime30d` and can't be written so). Arrays of the common types are arrays; one of
- * numbers or texts may be written as `${values}::bigint[]`, any other needs `sql.array(values, type)`.
+ * Runs statements, on a pool or in a transaction. bigint and numeric values are numbers; inexact ones reject. A result column `org_id` is
+ * `orgId` in its row, and `sql(row)` converts names back. Digits are not separated (`uptime_30d` is read as `uptime30d` and cannot be written
+ * that way). Arrays of common types are arrays; write an array of numbers or texts as `${values}::bigint[]`, any other with
+ * `sql.array(values, type)`.
  */
 export type Queryable = postgres.ISql;
 
 /**
- * No statement of a gateway takes this long, and no transaction waits for anything but its own statements: one whose process stands
- * still must not hold its locks for longer than others have patience.
+ * Timeouts of statements and idle transactions. No statement takes this long, and no transaction waits for anything but its own statements,
+ * so a stalled process loses its locks before others time out.
  */
 export const LIMITS_MS = { statement_timeout: 30_000, idle_in_transaction_session_timeout: 15_000 };
 
-/** The error of a statement to a database that stands still. */
+/** The error of a statement while the database is stalled. */
 const SILENT = "The database does not answer";
 
-// How values of the database become values of the program, and back. The driver could ask the server for its array
-// types on each new connection, but a connection that is lost during that question ends the process: they are listed
-// here.
+// Conversion of database values. The driver could query the server's array types on each new connection, but a
+// connection lost during that query crashes the process, so they are listed here.
 
-/** A number beyond 2^53 rejects rather than lose its last digits: it may be money. */
+/** Rejects a number above 2^53 instead of rounding it: it may be money. */
 const wholeNumber = (text: string): number => {
   const value = Number(text);
   if (!Number.isSafeInteger(value)) throw new RangeError(`${text} from the database exceeds the safe integer range`);
   return value;
 };
 
-/** Sums of whole numbers are numeric too, so whole values are held to the same bound. */
+/** Sums of integers are numeric too, so integers have the same bound. */
 const numeric = (text: string): number => (/^-?\d+$/.test(text) ? wholeNumber(text) : Number(text));
 
-/** How one type is read and written. The driver hands over whatever a statement was given. */
+/** How to parse and serialize one type. The driver passes any value that a statement was given. */
 interface Codec {
   parse(text: string): unknown;
   serialize(value: unknown): string;
@@ -55,7 +54,7 @@ const TIME: Codec = {
   serialize: (value) => (value instanceof Date ? value.toISOString() : String(value)),
 };
 
-/** The numbers of a type and of its array type, as PostgreSQL has had them from its beginning (pg_type.dat). */
+/** The fixed OIDs of a type and its array type (pg_type.dat). */
 const ARRAYS: readonly { element: number; array: number; codec: Codec }[] = [
   { element: 16, array: 1000, codec: BOOLEAN },
   { element: 20, array: 1016, codec: EXACT },
@@ -71,11 +70,11 @@ const ARRAYS: readonly { element: number; array: number; codec: Codec }[] = [
   { element: 3802, array: 3807, codec: JSON_TEXT },
 ];
 
-/** A quoted element with its escapes, or a bare one. */
+/** A quoted element with its escapes, or an unquoted one. */
 const ELEMENT = /"((?:[^"\\]|\\.)*)"|([^,{}"]+)/gs;
 
 function parseArray(text: string, { parse }: Codec): unknown[] {
-  // Bounds come first where they don't begin at 1.
+  // Bounds precede arrays that do not start at 1.
   const elements = text.slice(text.indexOf("{"));
   if (elements.startsWith("{{")) throw new RangeError("nested arrays from the database are not supported");
   return Array.from(elements.matchAll(ELEMENT), ([, quoted, bare]) => {
@@ -95,8 +94,7 @@ function writeArray(values: unknown, { serialize }: Codec): string {
 const driverType = (oid: number, codec: Codec) => ({ to: oid, from: [oid], ...codec });
 
 /**
- * The types that the driver doesn't have by itself, or reads as text: bigint, numeric, and arrays of the common
- * types.
+ * Types that the driver lacks or reads as text: bigint, numeric, and arrays of the common types.
  */
 const TYPES = Object.fromEntries([
   ["int8", driverType(20, EXACT)],
@@ -110,7 +108,7 @@ const TYPES = Object.fromEntries([
   ]),
 ]);
 
-/** For each type its array type, by their numbers, as `sql.array(values, type)` looks it up. */
+/** The array type of each type, by OID, as `sql.array(values, type)` looks it up. */
 const ARRAY_TYPES: Readonly<Record<number, number>> = Object.fromEntries(
   ARRAYS.map(({ element, array }) => [element, array]),
 );
@@ -118,46 +116,44 @@ const ARRAY_TYPES: Readonly<Record<number, number>> = Object.fromEntries(
 const DRIVER_OPTIONS = {
   types: TYPES,
   fetch_types: false,
-  // A connection ends only when it is lost or when its client is ended.
+  // A connection ends only when it is lost or when its client ends.
   max_lifetime: null,
   onnotice: () => {},
-  // Columns and what is written by `sql(row)` alone: what is inside of JSON keeps its names.
+  // Only columns and rows written by `sql(row)`: names inside JSON stay unchanged.
   transform: { column: { from: postgres.toCamel, to: postgres.fromCamel } },
 };
 
-/** How a client differs from the next. */
+/** Options of a client. */
 export interface ClientOptions {
   max: number;
-  /** Statements are planned once and for all, whatever they are given: for connections that run a few of them, by keys, very often. */
+  /** Plan statements only once, regardless of parameters: for connections that run few statements, by key, very often. */
   plansOnce?: boolean;
-  /** Called once, when the first of its connections is lost or can't be made. End the client then. */
+  /** Called once, when its first connection is lost or cannot be made. The caller must then end the client. */
   onLost?: () => void;
-  /** Called for each notification of a channel that this client listens to. */
+  /** Called for each notification of a subscribed channel. */
   onNotify?: (channel: string, payload: string) => void;
-  /** While it is silent no connection is made: a frozen server's system accepts them, and they wait there. */
+  /** While it is silent, no connection is made: a frozen server's kernel accepts connections that then hang. */
   pulse?: Pulse | undefined;
-  /** Statements may take as long as they like, as those of migrations do. */
+  /** No statement timeout, for migrations. */
   unbounded?: boolean | undefined;
   /**
-   * A pooler may give each transaction another session of the server: none is told anything when it begins, and no statement is
-   * prepared under a name. A transaction has to set its own limits (`POOLED_LIMITS`).
+   * A pooler can assign each transaction another server session, so session settings and named prepared statements are disabled. Each
+   * transaction must set its own limits (`POOLED_LIMITS`).
    */
   pooled?: boolean | undefined;
 }
 
-/** What sets the limits of one transaction. */
+/** Sets the limits of one transaction. */
 export const POOLED_LIMITS = Object.entries(LIMITS_MS)
   .map(([name, ms]) => `set local ${name} = ${ms}`)
   .join("; ");
 
 /**
- * A client of the database at `url` (`address.ts`). Connections are made when they are needed, until one of them is lost: from then
- * on it makes no other. All of them are to one server of the address; when that is not there or takes no writes, clients that are
- * opened later try the next one.
+ * A client of the database at `url` (`address.ts`). Connections are made on demand until one is lost; after that, the client makes no new
+ * ones. All connect to the same server of the address. If that is unreachable or read-only, later clients try the next server.
  *
- * The driver itself goes on for ever, and wrongly. It runs the rest of a transaction on the next connection, outside
- * of any; it stops using a connection whose end met a statement on its way out; and it calls a server that hangs up
- * at once again and again, without an end.
+ * The driver's own reconnection is unsafe. It runs the rest of a transaction on the next connection, outside of any transaction; it stops
+ * using a connection that ends while a statement is being sent; and it retries a server that closes connections at once without end.
  */
 export function openClient(url: string, options: ClientOptions): Client {
   const { max, plansOnce, onLost, onNotify, pulse, unbounded, pooled } = options;
@@ -166,7 +162,7 @@ export function openClient(url: string, options: ClientOptions): Client {
   const tls = "path" in server ? false : address.tls();
   const sockets = new Set<Socket>();
   let isLost = false;
-  /** The server answered, and said that it takes writes; what stands behind a pooler says nothing of itself. */
+  /** The server responded and is writable; behind a pooler that is unknown. */
   let isGood = false;
   const lose = (): void => {
     if (isLost) return;
@@ -174,7 +170,7 @@ export function openClient(url: string, options: ClientOptions): Client {
     forgetPulse?.();
     if (!isGood || pulse?.silent) passOver(url, address, server);
     onLost?.();
-    // Of a server that stands still nothing is heard any more, not even the end of a connection.
+    // A stalled server sends nothing any more, not even the end of a connection.
     if (pulse?.silent) for (const socket of sockets) socket.destroy();
   };
   const forgetPulse = pulse?.onSilence(lose);
@@ -189,18 +185,18 @@ export function openClient(url: string, options: ClientOptions): Client {
       sockets.delete(socket);
       lose();
     });
-    // The driver asks a TLS server for the certificate of this name.
+    // The driver verifies a TLS server's certificate against this name.
     return Object.assign(socket, { host: "path" in server ? undefined : server.host });
   };
   const client = postgres({
     max,
     ...DRIVER_OPTIONS,
-    // For the driver's errors alone: `call` knows where to.
+    // Used only in the driver's error messages; `call` has the address.
     ...("path" in server ? { host: "localhost", path: server.path } : { host: server.host, port: server.port }),
     ...(address.user !== undefined && { user: address.user }),
     ...(address.password !== undefined && { pass: address.password }),
     ...(address.database !== undefined && { database: address.database }),
-    // Of several servers the driver leaves one that is a standby before it sends it a statement.
+    // With several servers, the driver disconnects from a standby before it sends a statement.
     ...(address.servers.length > 1 && { target_session_attrs: "primary" as const }),
     ssl: tls,
     connect_timeout: address.connectTimeoutS,
@@ -215,12 +211,12 @@ export function openClient(url: string, options: ClientOptions): Client {
     },
     ...{ socket: call, onclose: lose, ...(onNotify && { onnotify: onNotify }) },
   });
-  // Where the driver's `array` looks for the type of an array.
+  // The driver's `array` looks up array types here.
   Object.assign(client.options, { shared: { retries: 0, typeArrayMap: ARRAY_TYPES } });
   return client;
 }
 
-/** The server ends what takes 30 seconds. A connection that owes an answer for longer is one that nobody serves. */
+/** The server ends statements after 30 seconds. A connection without a response for longer is not being served. */
 const OWED_MS = LIMITS_MS.statement_timeout + 5_000;
 
 /**
@@ -261,22 +257,22 @@ function letGoOfAnswers(socket: Socket): void {
   });
 }
 
-/** Whether what the server sent ends with its `ReadyForQuery`: the letter Z, a length of five, and one byte more. */
+/** Whether the received data ends with `ReadyForQuery`: the letter Z, a length of five, and one more byte. */
 const isReadyForQuery = (bytes: Buffer): boolean =>
   bytes.length >= 6 && bytes[bytes.length - 6] === 0x5a && bytes.readUInt32BE(bytes.length - 5) === 5;
 
-// Whether the database answers: asked all the time on one connection, so that no statement waits long for a server that stands still.
+// The heartbeat: one connection queries the database continuously, so that no statement waits long for a stalled server.
 
-/** Without an answer for this long, in milliseconds, the database counts as silent. */
+/** Milliseconds without a response after which the database counts as silent. */
 const SILENCE_MS = 3_000;
-/** How often silence is measured. */
+/** The interval of the silence check. */
 const LOOK_MS = 250;
 
 /**
- * The pulse of one database. The connection that listens to its notifications asks it for its time twice a second (`listen.ts`) and reports each
- * answer. A server that is frozen, or behind a network that swallows everything, closes no connection: statements would wait for it
- * without an end, and its own `statement_timeout` does not run. After three seconds of silence clients of the database give up what
- * waits, count their connections as lost, and refuse at once until it answers again. Before the first answer nothing counts as silent.
+ * The heartbeat of one database. The listening connection queries its time twice a second (`notifications.ts`) and reports each response. A
+ * frozen server, or one behind a network that drops everything, closes no connection: statements would wait forever, and its
+ * `statement_timeout` does not run. After three seconds of silence, clients reject waiting statements, drop their connections, and refuse
+ * new statements until the database responds again. Before the first response, it does not count as silent.
  */
 export class Pulse {
   readonly #listeners = new Set<() => void>();
@@ -289,12 +285,12 @@ export class Pulse {
     this.#stop = everySpan(LOOK_MS, (spanMs) => this.#look(spanMs), ioClock);
   }
 
-  /** Whether the database has not answered for a while. */
+  /** Whether the database is silent. */
   get silent(): boolean {
     return this.#silent;
   }
 
-  /** The database answered with its time in unix milliseconds; the question left and the answer came at these steady moments. */
+  /** Reports a response with the database's unix milliseconds, and the monotonic times of the query and the response. */
   answered(wallMs: number, askedAt: number, answeredAt: number): void {
     setWall(wallMs, askedAt, answeredAt);
     this.#heard = true;
@@ -302,13 +298,13 @@ export class Pulse {
     this.#silent = false;
   }
 
-  /** Calls `run` whenever the database falls silent, until the returned function is called. */
+  /** Calls `run` whenever the database becomes silent, until the returned function is called. */
   onSilence(run: () => void): () => void {
     this.#listeners.add(run);
     return () => this.#listeners.delete(run);
   }
 
-  /** Measures no more. */
+  /** Stops the silence check. */
   close(): void {
     this.#stop();
   }
@@ -318,18 +314,17 @@ export class Pulse {
     this.#silentForMs += spanMs;
     if (this.#silentForMs < SILENCE_MS) return;
     this.#silent = true;
-    // Who gives up a client opens the next one, which listens too.
+    // A handler that drops a client opens a new one, which registers too.
     for (const run of [...this.#listeners]) run();
   }
 }
 
 /**
- * The store can't be used now. The message is one line for the operator, without secrets; no caller sees
- * it.
+ * The store is unavailable. The message is one line for the operator, without secrets; callers never see it.
  */
 export class StoreUnavailable extends Error {
   override readonly name = "StoreUnavailable";
-  /** Waiting does not help: somebody has to mend the setup. */
+  /** Waiting does not help: the operator must fix the setup. */
   readonly lasting: boolean;
 
   constructor(message: string, { lasting = false, ...options }: ErrorOptions & { lasting?: boolean } = {}) {
@@ -338,24 +333,22 @@ export class StoreUnavailable extends Error {
   }
 }
 
-/** Whether an error tells of a database that may be there later, so that who starts waits for it. */
+/** Whether an error can resolve itself, so that a start waits for the database. */
 export const mayPass = (error: unknown): boolean =>
   isOutage(error) && !(error instanceof StoreUnavailable && error.lasting);
 
-/** Errors of the driver and of the network that mean that the statement found no working server, by their code. */
+/** Codes of driver and network errors that mean that no working server was reached. */
 const NETWORK =
   /^(?:CONNECTION_(?:CLOSED|DESTROYED|ENDED)|CONNECT_TIMEOUT|E(?:CONN\w+|PIPE|NOTFOUND|AI_AGAIN|TIMEDOUT))$/;
 /**
- * PostgreSQL's classes for connections (08), exhausted resources (53), its own end and statements that took too long (57), locks that
- * did not come free (55P03), transactions that it ended because they stood still (25P03, 25P04) or stood in each other's way (40), a
- * standby (25006), its disk (58).
+ * PostgreSQL's error classes for connections (08), exhausted resources (53), shutdown and timeouts (57), unavailable locks (55P03), idle
+ * transaction timeouts (25P03, 25P04), serialization failures and deadlocks (40), a standby (25006), system errors (58).
  */
 const SERVER = /^(?:08|53|57|55P03|25P0[34]|40|25006|58)/;
 
 /**
- * Whether an error of a statement or a transaction tells of a database that can't be used now, and not of the
- * statement: the same may succeed later. What was sent may have been done or not, when the connection was lost
- * meanwhile.
+ * Whether an error means that the database is unavailable, rather than that the statement is wrong: the same statement can succeed later. If
+ * the connection was lost, it is unknown whether the statement took effect.
  */
 export function isOutage(error: unknown): boolean {
   if (error instanceof StoreUnavailable) return true;
@@ -365,20 +358,20 @@ export function isOutage(error: unknown): boolean {
   return noSocket || NETWORK.test(code) || SERVER.test(code);
 }
 
-/** PostgreSQL's codes for pages that can't be read (XX), and for tables, columns and functions that the schema has and the database lacks. */
+/** PostgreSQL's codes for corrupted data (XX), and for missing tables, columns and functions. */
 const DAMAGE = /^(?:XX00[012]|42P01|42703|42883)$/;
 
 /** Reports whether an error means that the store has lost or corrupted data, which neither waiting nor a restart repairs. */
 export const isDamaged = (error: unknown): error is Error =>
   error instanceof Error && "code" in error && DAMAGE.test(String(error.code));
 
-/** Whether the server refused the connection because it is starting or ending: nothing was done. */
+/** Whether the server refused the connection because it is starting or shutting down: nothing was done. */
 export const isStarting = (error: unknown): boolean =>
   error instanceof Error && "code" in error && error.code === "57P03";
 
-/** PostgreSQL's code for text that it cannot hold. */
+/** PostgreSQL's code for text that it cannot store. */
 const UNSTORABLE_TEXT = "22021";
 
-/** Whether a statement failed for what is in a text of it: strings hold U+0000, which PostgreSQL does not. */
+/** Whether a statement failed because of U+0000 in a string, which PostgreSQL cannot store. */
 export const isUnstorableText = (error: unknown): boolean =>
   error instanceof Error && "code" in error && error.code === UNSTORABLE_TEXT;

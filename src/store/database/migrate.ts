@@ -1,4 +1,4 @@
-/** Brings a database to the schema that this code expects: the baseline on an empty database, then migrations. */
+/** Migrates a database to the current schema: the baseline on an empty database, then migrations. */
 
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
@@ -7,35 +7,35 @@ import { isOutage, StoreUnavailable } from "./client.ts";
 import { Lock } from "./locks.ts";
 import { type Sql, type Tx, tx } from "./tx.ts";
 
-/** SQL that is applied once, in a transaction of its own. */
+/** SQL that is applied once, in its own transaction. */
 interface Migration {
   name: string;
   text: string;
   sha256: string;
 }
 
-/** Where the SQL stands. */
+/** Where the SQL files are. */
 export interface SchemaFolders {
-  /** The baseline: `NN_subject.sql`, applied as one in the order of their names. */
+  /** The baseline: `NN_subject.sql`, applied together in name order. */
   schema: string;
-  /** What came after it: `NNNN_what_it_does.sql`. */
+  /** Migrations after the baseline: `NNNN_what_it_does.sql`. */
   migrations: string;
 }
 
 const STORE = join(import.meta.dirname, "..");
 const FOLDERS: SchemaFolders = { schema: join(STORE, "schema"), migrations: join(STORE, "migrations") };
-/** The baseline's name among migrations, before all others. */
+/** The baseline's migration name, which sorts before all others. */
 const BASELINE = "0000_baseline";
 const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
 const LOCK_WAIT = "120s";
 
-/** What to do about a database that can't be upgraded. */
+/** The advice for a database that cannot be upgraded. */
 const START_ANEW = "can't be upgraded: choose an empty database, or in the embedded default another DATA_DIR";
 
 /**
- * Applies the baseline and the migrations that the database doesn't have yet, in their order, each in a transaction of its own; any
- * number of processes may do so at once. Returns the names of those it applied. Throws `StoreUnavailable` when the database is of an
- * unreleased version, when an applied file has changed, when a new one would come before an applied one, or when one fails.
+ * Applies the missing baseline and migrations in order, each in its own transaction. Any number of processes can run it at once. Returns the
+ * names of the applied ones. Throws `StoreUnavailable` if the database is from an unreleased version, if an applied file has changed, if a new
+ * migration precedes an applied one, or if one fails.
  */
 export async function migrate(sql: Sql, folders: SchemaFolders = FOLDERS): Promise<string[]> {
   const migrations = [await readBaseline(folders.schema), ...(await readMigrations(folders.migrations))];
@@ -80,7 +80,7 @@ const migrationOf = (name: string, text: string): Migration => ({
   sha256: createHash("sha256").update(text).digest("hex"),
 });
 
-/** Applies one migration, unless that has been done; whether it did. */
+/** Applies one migration unless it is applied already; returns whether it did. */
 async function apply(tx: Tx, { name, text, sha256 }: Migration): Promise<boolean> {
   await tx.unsafe(`set local lock_timeout = '${LOCK_WAIT}'; set local statement_timeout = 0`);
   await tx`select pg_advisory_xact_lock(${Lock.MIGRATION})`;
@@ -97,7 +97,7 @@ async function apply(tx: Tx, { name, text, sha256 }: Migration): Promise<boolean
   return true;
 }
 
-/** Why a migration can't be applied to a database; `sha256` is that of the text that was applied under its name, `last` the newest name. */
+/** Why a migration cannot be applied; `sha256` is the hash of the text applied under its name, `last` the newest name. */
 function problemOf(name: string, { sha256, last }: { sha256: string | null; last: string | null }): string | undefined {
   if (name === BASELINE) {
     if (sha256 !== null)

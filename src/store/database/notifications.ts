@@ -1,4 +1,4 @@
-/** What the database tells every replica: one connection, shared by all who listen. */
+/** Database notifications to every replica, on one connection that all listeners share. */
 
 import { inTime, ioClock, sleep } from "../../clock.ts";
 import { databaseAddress, passOver, serverNow } from "./address.ts";
@@ -31,7 +31,7 @@ const CHANNELS = [
   "relay_message",
 ] as const;
 
-/** What there is to hear of; each is notified in the transaction of its cause. */
+/** The notification channels; each is notified in the transaction of its cause. */
 export type NotificationChannel = (typeof CHANNELS)[number];
 
 interface Ear {
@@ -58,7 +58,7 @@ export class Notifications {
     });
   }
 
-  /** Begins to listen to the database at `url`; resolves once it does. `pulse` is told whether the database answers. */
+  /** Starts listening to the database at `url`; resolves once it does. `pulse` receives the database's heartbeats. */
   static async open(url: string, pulse?: Pulse): Promise<Notifications> {
     const joined = Promise.withResolvers<void>();
     const notifications = new Notifications(url, pulse, joined.resolve);
@@ -66,7 +66,7 @@ export class Notifications {
     return notifications;
   }
 
-  /** Tells `hear` of every notification, and `joined` whenever some may have been missed; the returned function ends that. */
+  /** Calls `hear` for every notification, and `joined` whenever some may have been missed. Returns a function that stops both. */
   on(channel: NotificationChannel, hear: (payload: string) => void, joined: () => void = () => {}): () => void {
     const ear = { hear, joined };
     const ears = this.#ears.get(channel)!;
@@ -80,32 +80,32 @@ export class Notifications {
   }
 }
 
-/** Tells all who listen to a channel, in at most 7,900 bytes of text. Most are told by triggers, in the transaction of the cause. */
+/** Notifies all listeners of a channel, with at most 7,900 bytes of text. Triggers send most notifications. */
 export async function notify(sql: Queryable, channel: NotificationChannel, payload: string): Promise<void> {
   await sql`select pg_notify(${channel}, ${payload})`;
 }
 
-// Hearing what other connections notify.
+// The listening connection.
 
-/** What to listen to, and whom to tell. */
+/** The channels and handlers of a listener. */
 interface Listening {
   channels: readonly string[];
   onNotify: (channel: string, payload: string) => void;
   /**
-   * Called whenever listening begins, the first time as after a loss: what was notified before then may be missed.
+   * Called whenever listening starts, at first and after a lost connection: earlier notifications may have been missed.
    */
   onJoin: () => void;
-  /** Told of the database's answers, for which it is asked all the time. */
+  /** Receives the responses of the continuous heartbeat query. */
   pulse?: Pulse | undefined;
 }
 
 const REJOIN_MS = 100;
-/** How often the database is asked for its time. */
+/** The heartbeat interval. */
 const ASK_MS = 500;
-/** A connection that owes its answer for longer is given up: the server may long be back, by another way. */
+/** A connection without a response for longer is closed: the server may be reachable again on another path. */
 const GIVEN_UP_MS = 10_000;
 
-/** Listens on a connection of its own, made again whenever it is lost, until the returned function is called. */
+/** Listens on its own connection, which is replaced whenever it is lost, until the returned function is called. */
 export function listen(url: string, { channels, onNotify, onJoin, pulse }: Listening): () => Promise<void> {
   const leaving = new AbortController();
   const { signal } = leaving;
@@ -121,7 +121,7 @@ export function listen(url: string, { channels, onNotify, onJoin, pulse }: Liste
         onJoin();
         await Promise.race([over.promise, pulse === undefined ? over.promise : feel(client, pulse, signal)]);
       } catch {
-        // Not there yet, or silent: the next round tries again, and another server where there is one.
+        // Unreachable or silent: the next round retries, on another server if there is one.
         passOver(url, address, server);
       }
       await client.end({ timeout: 0 });
@@ -135,7 +135,7 @@ export function listen(url: string, { channels, onNotify, onJoin, pulse }: Liste
   };
 }
 
-/** Asks a database for its time, again and again; rejects when it owes an answer for too long, resolves when `signal` is aborted. */
+/** Queries the database's time repeatedly; rejects if a response is late, resolves when `signal` aborts. */
 async function feel(client: Client, pulse: Pulse, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
     const askedAt = ioClock.steady();

@@ -1,5 +1,5 @@
 /**
- * The two ways to speak to the database: single statements on a pool, and transactions on a connection of their own.
+ * Database access: single statements on a pool, and transactions on their own connections.
  */
 import postgres from "postgres";
 import { ioClock } from "../../clock.ts";
@@ -17,40 +17,40 @@ import {
 
 export type { Queryable } from "./client.ts";
 
-/** A pool for single statements, each its own transaction; `tx` opens longer ones. */
+/** A pool for single statements, each its own transaction; use `tx` for longer ones. */
 export type Sql = Queryable & {
-  /** Closes all connections: single statements get a second to end, open transactions are rolled back. */
+  /** Closes all connections. Single statements have a second to end; open transactions are rolled back. */
   end(): Promise<void>;
 };
 
 declare const inTransaction: unique symbol;
 
-/** An open transaction. A function that takes one can't be called outside of a transaction by mistake. */
+/** An open transaction. The type prevents calling a function that needs one outside of a transaction. */
 export type Tx = Queryable & { readonly [inTransaction]: true };
 
-/** How a client of the database differs from the next. */
+/** Options of a database client. */
 interface ConnectOptions {
   max: number;
-  /** Statements are planned once and for all: see `ClientOptions`. */
+  /** Plan statements only once; see `ClientOptions`. */
   plansOnce?: boolean;
-  /** Tells when the database stands still. Without it a statement waits for as long as the server owes its answer. */
+  /** Detects a stalled database. Without it, a statement waits until the server responds. */
   pulse?: Pulse;
-  /** Statements may take as long as they like: see `ClientOptions`. */
+  /** No statement timeout; see `ClientOptions`. */
   unbounded?: boolean;
-  /** A pooler stands before the database: see `ClientOptions`. */
+  /** A pooler is in front of the database; see `ClientOptions`. */
   pooled?: boolean;
 }
 
-/** Seconds that single statements get to end when their pool is closed. */
+/** Seconds that single statements have to end when their pool closes. */
 const GRACE = 1;
 
 const connectionsOf = new WeakMap<Sql, TransactionConnections>();
 
 /**
- * Opens a client of the database at `url`, with at most `max` connections for single statements and as many for
- * transactions. A statement that loses its connection rejects, and the next one gets a new connection: the driver's
- * own pool can lose the use of a connection for ever when the server dies, so it is replaced whole. While `pulse` is silent
- * every statement rejects with `StoreUnavailable`, also those that were sent; whether these were carried out is not known then.
+ * Opens a client of the database at `url`, with at most `max` connections for single statements and as many for transactions. A statement
+ * that loses its connection rejects, and the next one gets a new connection. The driver's pool can permanently lose a connection when the
+ * server dies, so it is replaced entirely. While `pulse` is silent, all statements reject with `StoreUnavailable`. For statements that were
+ * sent already, the outcome is unknown.
  */
 export function connect(url: string, { max, plansOnce = false, pulse, unbounded, pooled }: ConnectOptions): Sql {
   const connections = new TransactionConnections(url, max, { pulse, unbounded, pooled });
@@ -84,16 +84,15 @@ export function connect(url: string, { max, plansOnce = false, pulse, unbounded,
 }
 
 /**
- * What the server says when a transaction has to be run again from its beginning: serialization failure, deadlock.
+ * Error codes after which a transaction must be retried from its start: serialization failure, deadlock.
  */
 const RUN_AGAIN = new Set(["40001", "40P01"]);
 const ATTEMPTS = 5;
 
 /**
- * Runs `work` in a transaction and commits it: when the promise resolves, the outcome is durable; when it rejects,
- * nothing of it is kept, except that a connection lost during the commit leaves the outcome unknown. `work` is run
- * again, up to five times in all, when the server breaks a deadlock or a serialization conflict by ending it, so it
- * must touch nothing but its transaction. Inside, every statement goes through the given `tx`.
+ * Runs `work` in a transaction and commits it. If the promise resolves, the result is durable. If it rejects, nothing is kept, except that
+ * the outcome is unknown if the connection was lost during the commit. After a deadlock or serialization failure, `work` runs again, up to
+ * five times in total, so it must have no effects outside its transaction. All its statements must use the given `tx`.
  */
 export async function tx<T>(sql: Sql, work: (tx: Tx) => Promise<T>): Promise<T> {
   const connections = connectionsOf.get(sql);
@@ -118,7 +117,7 @@ async function runOnce<T>(connection: TransactionConnection, work: (tx: Tx) => P
     const result = await connection.unlessLost(work(whileOpen(connection.client, () => open)));
     open = false;
     const { command } = await connection.client.unsafe("commit");
-    // A commit after a failed statement is answered with a rollback and no error.
+    // The server answers a commit after a failed statement with a rollback and no error.
     if (command !== "COMMIT") throw new Error("The transaction was rolled back: one of its statements failed");
     return result;
   } catch (error) {
@@ -129,7 +128,7 @@ async function runOnce<T>(connection: TransactionConnection, work: (tx: Tx) => P
   }
 }
 
-/** The connection for as long as the transaction is open; later its statements would land in somebody else's. */
+/** The connection while the transaction is open. Later statements would run in another transaction. */
 function whileOpen(client: Client, isOpen: () => boolean): Tx {
   const check = (): void => {
     if (!isOpen()) throw new Error("The transaction has ended");
@@ -144,16 +143,16 @@ function whileOpen(client: Client, isOpen: () => boolean): Tx {
       return Reflect.get(target, name);
     },
   });
-  // The mark exists for the compiler alone, and this is the one place where it is true.
+  // The brand exists only for the compiler; this is the only place that sets it.
   return guarded as Tx;
 }
 
-/** The settings that name a database. */
+/** The settings that contain a database address. */
 type AddressSetting = "DATABASE_URL" | "LIMBER_DATABASE_DIRECT_URL";
 
 /**
- * Throws `StoreUnavailable`, in one line without any secret, unless the database at `url` answers and takes writes; `lasting`
- * where waiting for it does not help. Unless it is `pooled`, a pooler that stands before it is refused: no notification would come through.
+ * Throws a one-line `StoreUnavailable` without secrets unless the database at `url` is reachable and writable; `lasting` if waiting does not
+ * help. Unless `pooled`, rejects a pooler, because it does not pass notifications through.
  */
 export async function databaseReachable(
   url: string,
@@ -161,7 +160,7 @@ export async function databaseReachable(
 ): Promise<void> {
   const address = addressOf(url, setting);
   let problem: Problem | undefined;
-  // Each server of an address is tried once: the one that takes writes may be the last.
+  // Try each server of an address once: the writable one may be the last.
   for (const _ of address.servers) {
     problem = await problemAt(url, pooled);
     if (problem === undefined) return;
@@ -170,10 +169,10 @@ export async function databaseReachable(
   throw new StoreUnavailable(`${setting} ${address.place}: ${why === POOLER ? poolerAt(setting) : why}`, { lasting });
 }
 
-/** Throws `StoreUnavailable` unless a pooler's address and the direct one lead to one database. */
+/** Throws `StoreUnavailable` unless the pooler's address and the direct one refer to the same database. */
 export async function sameDatabase(pooledUrl: string, directUrl: string): Promise<void> {
   const clients = [openClient(pooledUrl, { max: 1, pooled: true }), openClient(directUrl, { max: 1 })];
-  // Who may not look at the server's control data is believed.
+  // If the account cannot read the server's control data, skip the check.
   const named = await Promise.all(
     clients.map((client) =>
       client<{ name: string }[]>`
@@ -229,7 +228,7 @@ async function problemAt(url: string, pooled: boolean): Promise<Problem | undefi
   return problem;
 }
 
-/** What PgBouncer says of a setting that it is told at the begin of a session. */
+/** PgBouncer's errors for an unsupported session setting. */
 const isRefusedParameter = (cause: unknown): boolean =>
   codeOf(cause) === "08P01" && cause instanceof Error && cause.message.includes("startup parameter");
 
@@ -244,7 +243,7 @@ const UNKNOWN_SIGNERS = [
 const UNKNOWN_SIGNER =
   "its certificate is signed by an unknown authority; set sslrootcert to the root certificate that the provider publishes";
 
-/** Who is refused, or asks for a database that is not there, is refused later too: user, password or name are wrong. */
+/** Codes that persist: the user, password or database name is wrong. */
 const LASTING = new Set(["28P01", "28000", "3D000", "ERR_TLS_CERT_ALTNAME_INVALID", ...UNKNOWN_SIGNERS]);
 
 const WHY_UNREACHABLE: Readonly<Record<string, string>> = {
@@ -273,19 +272,19 @@ function whyUnreachable(cause: unknown): string {
 
 const codeOf = (cause: unknown): string => (cause instanceof Error && "code" in cause ? String(cause.code) : "");
 
-// Connections for transactions: each is lent to one transaction at a time, and thrown away when it is lost.
+// Connections for transactions: each serves one transaction at a time, and is discarded when it is lost.
 
 /** One connection. */
 interface TransactionConnection {
   readonly client: Client;
-  /** What begins a transaction on it. */
+  /** Starts a transaction on it. */
   readonly begin: string;
-  /** What `work` resolves to; rejects as soon as the connection is lost. Nothing of it is kept when it is over. */
+  /** Resolves with the result of `work`; rejects as soon as the connection is lost. Keeps nothing after the end. */
   unlessLost<T>(work: Promise<T>): Promise<T>;
   isLost(): boolean;
 }
 
-/** How connections differ from others. */
+/** Options of connections. */
 type ConnectionOptions = Pick<ClientOptions, "pulse" | "unbounded" | "pooled">;
 
 interface ConnectionWaiter {
@@ -293,15 +292,15 @@ interface ConnectionWaiter {
   leave(reason: Error): void;
 }
 
-/** How long a transaction waits for a connection. */
+/** How long a transaction waits for a free connection. */
 const WAIT_MS = 10_000;
 const CLOSED = "The database client is closed";
 
 /**
  * At most `max` connections to the database at `url`.
  *
- * The driver lends connections of its pool itself, but when a lent one is lost it throws where nobody can catch it,
- * or never answers. A client that has one connection in all its life can do neither.
+ * The driver can reserve connections of its pool, but if a reserved one is lost, it throws an uncatchable error or never responds. Clients
+ * with exactly one connection in their lifetime do neither.
  */
 class TransactionConnections {
   readonly #url: string;
@@ -318,20 +317,20 @@ class TransactionConnections {
     this.#options = options;
   }
 
-  /** Lends a connection, waiting for one when all are lent; rejects when none comes back in time. */
+  /** Returns a free connection, waiting if there is none; rejects if none becomes free in time. */
   async take(): Promise<TransactionConnection> {
     if (this.#closed) throw new StoreUnavailable(CLOSED);
     return this.#free() ?? this.#wait();
   }
 
-  /** Takes a connection back whose transaction is over. */
+  /** Takes back a connection after its transaction. */
   give(connection: TransactionConnection): void {
     if (!connection.isLost()) this.#idle.push(connection);
     const free = this.#waiting.length > 0 ? this.#free() : undefined;
     if (free) this.#waiting.shift()!.take(free);
   }
 
-  /** Closes every connection. A transaction that is still under way is rolled back. */
+  /** Closes every connection. Open transactions are rolled back. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const waiter of this.#waiting.splice(0)) waiter.leave(new StoreUnavailable(CLOSED));
@@ -363,7 +362,7 @@ class TransactionConnections {
   }
 
   #open(): TransactionConnection {
-    // A race with one promise that lives as long as the connection would keep the outcome of every transaction as long.
+    // A race with a promise that lives as long as the connection would keep every transaction's result in memory as long.
     const held = new Set<(reason: Error) => void>();
     let isLost = false;
     const lost = (): Error => new StoreUnavailable("The database connection was lost");
@@ -383,7 +382,7 @@ class TransactionConnections {
         work.then(resolve, reject).finally(() => held.delete(reject));
       });
     const client = openClient(this.#url, { ...this.#options, max: 1, onLost });
-    // In one message, so that a pooler's transaction costs no round trip more.
+    // In one message, so that a transaction through a pooler needs no additional round trip.
     const begin = this.#options.pooled && !this.#options.unbounded ? `begin; ${POOLED_LIMITS}` : "begin";
     const connection: TransactionConnection = { client, begin, unlessLost, isLost: () => isLost };
     this.#all.add(connection);
@@ -391,5 +390,5 @@ class TransactionConnections {
   }
 }
 
-/** The unix time of a moment, in whole seconds. */
+/** A date in whole unix seconds. */
 export const unixSeconds = (moment: Date): number => Math.floor(moment.getTime() / 1000);

@@ -1,4 +1,4 @@
-/** The log: calls as they ended, and acts of administration as the audit log has them. Amounts are micro-dollars. */
+/** The request log and the administrative actions of the audit log. Amounts are micro-dollars. */
 import { type Queryable, type Sql, unixSeconds } from "../database/tx.ts";
 
 /** A call of the log. */
@@ -9,9 +9,9 @@ export interface CallLog {
   contract: string;
   keyId: string;
   workspaceId: string | null;
-  /** The member whose key it is. */
+  /** The member who owns its key. */
   userId: string | null;
-  /** The batch that it is an item of; empty for none. */
+  /** The batch of which it is an item; empty if none. */
   batchId: string;
   model: string;
   provider: string;
@@ -31,11 +31,11 @@ export interface CallLog {
   inputBytes: number | null;
   sessionId: string | null;
   robotId: string | null;
-  /** The rest, as it was written at settlement. */
+  /** The other fields, as written at settlement. */
   log: CallDetails | null;
 }
 
-/** What a settlement writes beside its columns. */
+/** What a settlement stores in addition to its columns. */
 interface CallDetails {
   model_requested?: string;
   trace_id?: string;
@@ -49,13 +49,13 @@ interface CallDetails {
   region?: string;
   precision?: string;
   fallback_used?: boolean;
-  /** The name of the digest of its plan, and the order of the plan. */
+  /** The id of its plan's digest, and the order of the plan. */
   plan?: string;
   ranks?: string;
   attempts?: { offering_id: string; status?: string; reason?: string; latency_ms: number; count?: number }[];
 }
 
-/** An act of administration. */
+/** An administrative action. */
 export interface ActLog {
   id: string;
   ts: number;
@@ -65,9 +65,9 @@ export interface ActLog {
   requestId: string | null;
 }
 
-/** Which records; all filters that are given must hold. */
+/** A query; all given filters must match. */
 export interface LogFilter {
-  /** A contract of calls, `batch` or `preview`; all but previews when absent. */
+  /** A contract, `batch` or `preview`; all but previews if absent. */
   kind?: string | undefined;
   requestId?: string | undefined;
   status?: string | undefined;
@@ -79,12 +79,12 @@ export interface LogFilter {
   workspaceId?: string | undefined;
   /** Unix seconds. */
   since?: number | undefined;
-  /** The name of the last record of the page before. */
+  /** The last id of the previous page. */
   cursor?: string | undefined;
   limit: number;
 }
 
-/** Calls of an organization, newest first. Names of requests are in the order of their making. */
+/** Lists an organization's calls, newest first. Request ids sort by creation time. */
 export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Promise<CallLog[]> {
   const { workspaceId, since, cursor, limit } = filter;
   const rows = await sql<CallRow[]>`
@@ -104,7 +104,7 @@ export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Pro
   }));
 }
 
-/** Items of batches are of no other kind, and previews only where they are asked for. */
+/** Batch items have only the kind `batch`; previews are listed only on request. */
 function ofKind(sql: Sql, kind: string | undefined) {
   if (kind === undefined) return sql`and contract <> 'preview'`;
   if (kind === "batch") return sql`and (contract = 'batch' or batch_id <> '')`;
@@ -126,7 +126,7 @@ interface CallRow extends Omit<CallLog, "ts" | "log"> {
   log: string | null;
 }
 
-/** What was written at settlement, with the attempt that only its time was kept of. */
+/** The details written at settlement, including a single attempt of which only the duration is stored. */
 function detailsOf(log: string | null, attemptMs: number | null, offeringId: string): CallDetails | null {
   const details: CallDetails | null = log === null ? null : JSON.parse(log);
   if (attemptMs === null) return details;
@@ -134,19 +134,19 @@ function detailsOf(log: string | null, attemptMs: number | null, offeringId: str
   return { ...details, attempts };
 }
 
-/** What the audit log calls what is done to supply and to money, by how it begins; all else is administration. */
+/** The prefixes of audit actions on supply and on money; all others are administration. */
 const PREFIXES = {
   supply: ["offering.", "provider.", "circuit."],
   payment: ["payment.", "credits.", "commitment."],
 } as const;
 
-/** Which acts; all filters that are given must hold. */
+/** A query; all given filters must match. */
 interface ActFilter extends Pick<LogFilter, "requestId" | "workspaceId" | "since" | "cursor" | "limit"> {
   kind: "supply" | "payment" | "admin";
   id?: string | undefined;
 }
 
-/** Acts of administration of an organization, or of the keys of one of its workspaces, newest first. */
+/** Lists administrative actions in an organization, or by the keys of one of its workspaces, newest first. */
 export async function listActs(
   sql: Sql,
   orgId: string,
@@ -166,12 +166,12 @@ export async function listActs(
   return rows.map(({ created, ...row }) => ({ ...row, ts: unixSeconds(created) }));
 }
 
-/** Rows that are stripped at one time. */
+/** The most rows that are stripped at once. */
 const STRIPPED = 5_000;
 
 /**
- * Deletes what calls that are older than their organization keeps logs for said beside what they cost: sessions, attempts, the caller's
- * words. An organization that was deleted keeps none. What was deducted for them stays. Returns how many were stripped.
+ * Strips call records that are older than their organization's log retention down to their costs, without sessions, attempts and caller
+ * texts. A deleted organization retains none. Charges stay. Returns the number of stripped records.
  */
 export async function forgetLogs(sql: Queryable): Promise<number> {
   for (let all = 0; ; ) {
@@ -188,18 +188,18 @@ export async function forgetLogs(sql: Queryable): Promise<number> {
   }
 }
 
-// Digests of plans, which records of the log name.
+// Plan digests, to which log records refer.
 
-/** A digest, as JSON, with its name. */
+/** A digest, as JSON, with its id. */
 interface DigestRecord {
   id: string;
   digest: object;
 }
 
-/** Keeps digests; of those that are known, that they are still used. */
+/** Stores digests, and marks known ones as still in use. */
 export async function keepDigests(sql: Sql, digests: readonly DigestRecord[]): Promise<void> {
   const rows = digests.map(({ id, digest }) => ({ id, digest: JSON.stringify(digest) }));
-  // In one order, so that two replicas never wait for each other in a ring.
+  // The same order everywhere prevents deadlocks.
   rows.sort((a, b) => (a.id < b.id ? -1 : 1));
   await sql`
     insert into plan_digest (id, digest)
@@ -207,13 +207,13 @@ export async function keepDigests(sql: Sql, digests: readonly DigestRecord[]): P
     on conflict (id) do update set used = excluded.used where plan_digest.used < excluded.used`;
 }
 
-/** A digest; undefined where it was forgotten, or is not written yet. */
+/** A digest; undefined if it expired or is not written yet. */
 export async function findDigest(sql: Queryable, id: string): Promise<object | undefined> {
   const [row] = await sql<{ digest: object }[]>`select digest from plan_digest where id = ${id}`;
   return row?.digest;
 }
 
-/** Deletes digests that no log can name any more; returns how many. */
+/** Deletes digests that no log record can refer to; returns their number. */
 export async function pruneDigests(sql: Queryable): Promise<number> {
   const { count } = await sql`
     delete from plan_digest

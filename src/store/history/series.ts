@@ -1,23 +1,23 @@
-/** What calls came to over time: rollups by minute and by hour, and what is not in them yet. Amounts are micro-dollars. */
+/** Time series of calls: rollups by minute and hour, plus what is not rolled up yet. Amounts are micro-dollars. */
 import { Lock } from "../database/locks.ts";
 import { type Queryable, type Sql, tx } from "../database/tx.ts";
 
-/** How long steps shorter than an hour are kept, and the others, in seconds. */
+/** The retention of steps shorter than an hour, and of others, in seconds. */
 export const MINUTES_KEPT_S = 2 * 86_400;
 const HOURS_KEPT_S = 400 * 86_400;
 
-/** What makes a series of its own; undefined: everything is one. */
+/** The grouping of series; undefined is one series for everything. */
 export type SeriesBy = "model" | "provider" | "key" | "workspace" | "robot" | "contract" | undefined;
 
-/** What to read; all filters that are given must hold. */
+/** A query; all given filters must match. */
 interface SeriesQuery {
-  /** Unix seconds, both at a multiple of `stepS`. */
+  /** Unix seconds, both multiples of `stepS`. */
   readonly since: number;
   readonly until: number;
   /** Whole minutes. */
   readonly stepS: number;
   readonly by: SeriesBy;
-  /** Series at most; the rest is one more. */
+  /** The most series; all others are combined into one more. */
   readonly limit: number;
   readonly model?: string | undefined;
   readonly provider?: string | undefined;
@@ -29,18 +29,18 @@ interface SeriesQuery {
 
 /** One step of one series. */
 export interface SeriesRow {
-  /** Null: all that has no series of its own. */
+  /** Null for the combined other series. */
   name: string | null;
   /** Unix seconds. */
   at: number;
   calls: number;
   failed: number;
   costMicro: number;
-  /** Counts by `f:` and the word of a refusal, `h:` and the word of a hold, `l:` and a bucket of latencies. */
+  /** Counters: `f:` and a refusal reason, `h:` and a hold reason, `l:` and a latency bucket. */
   parts: Readonly<Record<string, number>>;
 }
 
-/** Adds up what calls came to since it was last done. As often as called, each call is counted once. */
+/** Rolls up new calls. Counts each call once, however often it runs. */
 export async function addUpSeries(sql: Sql): Promise<void> {
   for (let isMore = true; isMore; ) {
     const [row] = await sql<{ more: boolean }[]>`select series_add_up() as more`;
@@ -48,7 +48,7 @@ export async function addUpSeries(sql: Sql): Promise<void> {
   }
 }
 
-/** The steps of an organization's series in which there was a call, the earliest first. All that is on record is in them. */
+/** The non-empty steps of an organization's series, earliest first, including calls that are not rolled up yet. */
 export async function readSeries(sql: Sql, orgId: string, query: SeriesQuery): Promise<SeriesRow[]> {
   const { since, until, stepS, by, limit, model, provider, keyId, workspaceId, robotId, contract } = query;
   const isByHour = stepS % 3600 === 0;
@@ -92,7 +92,7 @@ export async function readSeries(sql: Sql, orgId: string, query: SeriesQuery): P
     from figure left join top using (name) group by top.name, at order by at`;
 }
 
-/** Deletes what is kept no longer at `now`, in unix milliseconds, and names of robots with the logs that they came from; returns how many rows. */
+/** Deletes expired steps at `now` (unix milliseconds), and robot names along with their logs; returns the number of rows. */
 export async function pruneSeries(sql: Queryable, now: number): Promise<number> {
   const minute = Math.floor(now / 60_000 - MINUTES_KEPT_S / 60);
   const minutes = await sql`delete from series_minute where minute < ${minute}`;
@@ -106,42 +106,42 @@ export async function pruneSeries(sql: Queryable, now: number): Promise<number> 
   return minutes.count + lines.count + robots.count;
 }
 
-// How offerings did over time: minutes of every replica, hours and uptimes of all of them together.
+// Offering statistics over time: minutes of each replica, hours and uptimes of all together.
 
-/** What one replica counted of one offering in one minute so far. */
+/** One replica's counts of one offering in the current minute. */
 export interface MinuteRecord {
   /** Minutes since 1970. */
   minute: number;
   offeringId: string;
   calls: number;
   failures: number;
-  /** Milliseconds in which its breaker kept calls away. */
+  /** Milliseconds with an open breaker. */
   restedMs: number;
   /** Warm latencies by bucket. */
   latency: number[];
 }
 
-/** How reliable an offering was, as shares of 1. */
+/** The reliability of an offering, as shares of 1. */
 interface UptimeRecord {
   offeringId: string;
   last5m: number | undefined;
   last1d: number | undefined;
   last30d: number;
-  /** Calls of the 30 days. */
+  /** Calls in 30 days. */
   calls: number;
   /** Hours since the first call. */
   hours: number;
 }
 
-/** Latencies of an offering in the last minutes, of all replicas together. */
+/** Recent latencies of an offering on all replicas. */
 interface LatencyRecord {
   offeringId: string;
-  /** The last minute that it was called in. */
+  /** The minute of its last call. */
   minute: number;
   latency: number[];
 }
 
-/** Writes what a replica counted; writing it again, or later and more of it, leaves what was written last. */
+/** Stores a replica's counts. Idempotent: a later write of the same minute replaces the earlier one. */
 export async function putMinutes(sql: Sql, replica: string, records: readonly MinuteRecord[]): Promise<void> {
   if (records.length === 0) return;
   const rows = records.map(({ minute, offeringId, calls, failures, restedMs, latency }) => ({
@@ -162,13 +162,13 @@ export async function putMinutes(sql: Sql, replica: string, records: readonly Mi
       calls = excluded.calls, failures = excluded.failures, rested_ms = excluded.rested_ms, latency = excluded.latency`;
 }
 
-/** Minutes that arrive later than this many hours are not rolled up any more. */
+/** Minutes that arrive later than this many hours are not rolled up. */
 const HOURS_OPEN = 2;
 const DAYS = 30;
 
 /**
- * Makes the hours and the uptimes again from the minutes up to `minute`. One caller at a time among all replicas; returns
- * false while another is at it.
+ * Recomputes hours and uptimes from the minutes up to `minute`. One caller at a time among all replicas; returns false while another one is
+ * running.
  */
 export function rollUp(sql: Sql, minute: number): Promise<boolean> {
   return tx(sql, async (tx) => {
@@ -232,7 +232,7 @@ interface UptimeRow {
   since: number | null;
 }
 
-/** The uptimes as they were last rolled up; `hour` is the present one, counted as the roll-up counts. */
+/** The uptimes of the last rollup; `hour` is the current one, in the rollup's unit. */
 export async function loadUptimes(sql: Sql, hour: number): Promise<UptimeRecord[]> {
   const rows = await sql<UptimeRow[]>`
     select *, (select min(hour) from offering_hour as h where h.offering_id = u.offering_id) as since
@@ -247,7 +247,7 @@ export async function loadUptimes(sql: Sql, hour: number): Promise<UptimeRecord[
   }));
 }
 
-/** The latencies since `minute`, for a replica that begins and has seen nothing itself. */
+/** The latencies since `minute`, for a replica that has just started. */
 export async function loadLatencies(sql: Sql, minute: number): Promise<LatencyRecord[]> {
   const rows = await sql<{ offeringId: string; minute: number; buckets: number[]; counts: number[] }[]>`
     with samples as (
@@ -270,7 +270,7 @@ const MINUTES_KEPT = 2 * 24 * 60;
 /** Two days more than the longest window. */
 const HOURS_KEPT = 32 * 24;
 
-/** Deletes what no window reaches any more at `minute`; returns how many rows. */
+/** Deletes rows before every window at `minute`; returns their number. */
 export async function pruneRollups(sql: Sql, minute: number): Promise<number> {
   const minutes = await sql`delete from offering_minute where minute < ${minute - MINUTES_KEPT}`;
   const hours = await sql`delete from offering_hour where hour < ${Math.floor(minute / 60) - HOURS_KEPT}`;
@@ -281,7 +281,7 @@ export async function pruneRollups(sql: Sql, minute: number): Promise<number> {
   return minutes.count + hours.count + troubles.count + moves.count;
 }
 
-// How offerings did by day, for their owners: attempts, latencies, and what went wrong. Days are in UTC, such as `2026-11-23`.
+// Daily offering statistics for their owners: attempts, latencies, failures. Days are in UTC, such as `2026-11-23`.
 
 /** The attempts of one day. */
 export interface AttemptDay {
@@ -291,11 +291,11 @@ export interface AttemptDay {
   restedMs: number;
   /** Warm latencies by bucket of the router's sketch. */
   latency: number[];
-  /** Share of attempts that succeeded, times the share of the time in which the breaker let them through. */
+  /** The success rate of attempts, multiplied by the share of time without an open breaker. */
   uptime: number | null;
 }
 
-/** The attempts at an offering from a day on. `hour`, in hours since 1970, is the running one. */
+/** The attempts on an offering from a day on. `hour`, in hours since 1970, is the current one. */
 export async function attemptDays(sql: Sql, offeringId: string, since: string, hour: number): Promise<AttemptDay[]> {
   return sql<AttemptDay[]>`
     with known as (
@@ -314,18 +314,18 @@ export async function attemptDays(sql: Sql, offeringId: string, since: string, h
     from known group by day`;
 }
 
-/** Something that goes wrong, so many times on one day. */
+/** A failure kind with its count on one day. */
 export interface TroubleRecord {
   offeringId: string;
   day: string;
-  /** The word of a failure, or `hold`. */
+  /** The failure's code, or `hold`. */
   kind: string;
   count: number;
-  /** What was last said of it. */
+  /** The latest detail. */
   said: string | null;
 }
 
-/** Adds what a replica counted. */
+/** Adds a replica's counts. */
 export async function addTroubles(sql: Sql, records: readonly TroubleRecord[]): Promise<void> {
   if (records.length === 0) return;
   const rows = records.map(({ offeringId, day, kind, count, said }) => ({
@@ -344,7 +344,7 @@ export async function addTroubles(sql: Sql, records: readonly TroubleRecord[]): 
       count = offering_trouble.count + excluded.count, said = coalesce(excluded.said, offering_trouble.said)`;
 }
 
-/** What went wrong at an offering from a day on. */
+/** The failures of an offering from a day on. */
 export async function troublesOf(sql: Sql, offeringId: string, since: string): Promise<TroubleRecord[]> {
   return sql<TroubleRecord[]>`
     select offering_id, day::text, kind, count, said from offering_trouble

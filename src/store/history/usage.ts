@@ -1,10 +1,10 @@
-/** The usage list: what became of requests, newest first, and what they cost. Amounts are micro-dollars. */
+/** The usage list: ended requests and their costs, newest first. Amounts are micro-dollars. */
 import { type Sql, unixSeconds } from "../database/tx.ts";
 
 /** One line of the usage list. */
 export interface UsageRow {
   requestId: string;
-  /** When it was put on record, in unix seconds. */
+  /** When it was recorded, in unix seconds. */
   created: number;
   keyId: string;
   contract: string;
@@ -16,15 +16,15 @@ export interface UsageRow {
   wakeUpMicro: number;
   hedgeCostMicro: number | null;
   simulated: boolean;
-  /** Served with the organization's own key at the provider. */
+  /** Whether it was served with the organization's own provider key. */
   byok: boolean;
-  /** `unmetered`: dispatched by a gateway that died; not charged. */
+  /** `unmetered`: dispatched by a gateway process that died; not charged. */
   status: "settled" | "unmetered";
   /** The workspace of its key. */
   workspaceId: string | null;
 }
 
-/** Which requests to list; all filters that are given must hold. */
+/** A query; all given filters must match. */
 interface UsageFilter {
   keyId?: string | undefined;
   workspaceId?: string | undefined;
@@ -41,7 +41,7 @@ interface UsageDatabaseRow extends Omit<UsageRow, "created"> {
   created: Date;
 }
 
-/** The requests of an organization that were charged or can't be, the newest first, from before the request `cursor`. */
+/** Lists an organization's charged and unmetered requests, newest first, before the request `cursor`. */
 export async function listUsage(
   sql: Sql,
   orgId: string,
@@ -71,7 +71,7 @@ function selected(sql: Sql, orgId: string, filter: UsageFilter) {
 
 const usageOf = (row: UsageDatabaseRow): UsageRow => ({ ...row, created: unixSeconds(row.created) });
 
-/** How many requests an organization was charged for, and how much in all; without a filter none of them is read. */
+/** The number of an organization's charged requests and their total; without a filter, it reads no single request. */
 export async function usageTotals(
   sql: Sql,
   orgId: string,
@@ -89,7 +89,7 @@ export async function usageTotals(
   return { requests: row?.requests ?? 0, costMicro: row?.cost ?? 0 };
 }
 
-/** What calls with an organization's own provider keys were charged, in all or by one key. Where there never was such a key, nothing is read. */
+/** Charges for calls with an organization's own provider keys, in total or of one key. Reads nothing if there never was such a key. */
 export async function ownKeySpending(sql: Sql, orgId: string, keyId?: string): Promise<number> {
   const [row] = await sql<{ micro: number }[]>`
     select coalesce(sum(cost_micro), 0) as micro from request
@@ -98,7 +98,7 @@ export async function ownKeySpending(sql: Sql, orgId: string, keyId?: string): P
   return row?.micro ?? 0;
 }
 
-// Gross margin: what calls were charged, and what serving them cost by a model of the infrastructure. Amounts are micro-dollars.
+// Gross margin: charges for calls, minus their modeled infrastructure costs. Amounts are micro-dollars.
 
 /** One line of the report. */
 export interface MarginRow {
@@ -111,23 +111,23 @@ export interface MarginRow {
   idleMicro: number;
   assumedScaledown: number;
   unmetered: number;
-  /** What the ledger says that they were charged. */
+  /** Charges according to the ledger. */
   ledgerMicro: number;
 }
 
-/** What to report on. */
+/** The scope of the report. */
 interface MarginQuery {
   orgId: string | undefined;
   limit: number;
   since: Date;
   until: Date | undefined;
-  /** How long an offering stays warm that doesn't say. */
+  /** The default time for which an offering stays warm. */
   assumedScaledownS: number;
-  /** What a second of some hardware costs, in nano-dollars, for offerings that don't say. */
+  /** Costs of hardware per second in nano-dollars, for offerings that declare none. */
   secondOf(hardware: string): number;
 }
 
-/** Lines by organization and by model, the largest revenue first, and one for all of it. */
+/** Lines by organization and by model, highest revenue first, and the total. */
 interface MarginReport {
   organisations: MarginRow[];
   models: MarginRow[];
@@ -147,8 +147,8 @@ const NOTHING: MarginRow = {
 };
 
 /**
- * Reads the report. A request keeps its offering busy for as long as it took, and warm until the next request of anybody, or
- * until it scales down. Placeholders cost nothing to serve, nor do calls on a caller's own provider key.
+ * Computes the report. A request keeps its offering busy for its duration, and warm until the next request of any caller or until it scales
+ * down. Placeholders and calls with the caller's own provider key have no infrastructure costs.
  */
 export async function readMargin(sql: Sql, query: MarginQuery): Promise<MarginReport> {
   const { orgId, limit, since, until, assumedScaledownS } = query;

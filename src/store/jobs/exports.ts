@@ -1,22 +1,22 @@
-/** What an export of an organization has, and where it is written. */
+/** The contents of an organization's export, and its storage. */
 import { type Queryable, type Sql, tx } from "../database/tx.ts";
 import type { JobsOf } from "./jobs.ts";
 
-/** A file of an export: which rows, and of each which columns. Secrets, their hashes and what is sealed are named nowhere. */
+/** A file of an export: its rows and columns. It never includes secrets, their hashes or sealed data. */
 export interface ExportFile {
   readonly file: string;
   readonly table: string;
   readonly columns: readonly string[];
-  /** Columns of moments, which are written as unix seconds. */
+  /** Timestamp columns, exported as unix seconds. */
   readonly times?: readonly string[];
-  /** Columns of JSON that is kept as text. */
+  /** Columns with JSON stored as text. */
   readonly texts?: readonly string[];
-  /** Which rows, where not by the column `org_id`: an expression of SQL in which `$1` is the organization. */
+  /** The row filter if it is not the column `org_id`: an SQL expression in which `$1` is the organization. */
   readonly where?: string;
   readonly order: string;
 }
 
-/** Everything of an organization, in the order in which it is written. */
+/** All files of an export, in order. */
 export const EXPORT_FILES: readonly ExportFile[] = [
   {
     file: "organisation.jsonl",
@@ -407,11 +407,11 @@ export const EXPORT_FILES: readonly ExportFile[] = [
   },
 ];
 
-/** Rows that are read at one time, and the letters from which on a part is written. */
+/** Rows per query, and the number of characters after which a part is written. */
 const AT_ONCE = 200;
 const PART_LETTERS = 1 << 20;
 
-/** The lines of a file in parts of about a million letters, as they stand at one moment. */
+/** The lines of a file in parts of about a million characters, as of one moment. */
 export async function eachPart(
   sql: Sql,
   orgId: string,
@@ -423,7 +423,7 @@ export async function eachPart(
     ...times.map((name) => `extract(epoch from "${name}")::float8 as "${name}"`),
     ...texts.map((name) => `"${name}"::jsonb as "${name}"`),
   ];
-  // Names of this file alone, none of a caller's.
+  // Names come only from this file, never from a caller.
   const query = `select jsonb_strip_nulls(to_jsonb(picked))::text as line from (
     select ${picked.join(", ")} from ${table} where ${where} order by ${order}) as picked`;
   await tx(sql, async (tx) => {
@@ -445,12 +445,12 @@ export async function eachPart(
   });
 }
 
-/** Begins a file again: what a worker that died wrote of it goes. */
+/** Starts a file over: deletes what a dead worker wrote of it. */
 export async function clearParts(sql: Queryable, jobId: string, item: number): Promise<void> {
   await sql`delete from export_part where job_id = ${jobId} and item = ${item}`;
 }
 
-/** Writes a part of a file; nothing where the job is not there any more. */
+/** Writes a part of a file; does nothing if the job was deleted. */
 export async function putPart(
   sql: Queryable,
   { jobId, item, part, lines }: { jobId: string; item: number; part: number; lines: string },
@@ -460,14 +460,14 @@ export async function putPart(
     select id, ${item}, ${part}, ${lines} from job where id = ${jobId}`;
 }
 
-/** A part of a file; undefined past the last. */
+/** A part of a file; undefined after the last. */
 export async function findPart(sql: Queryable, jobId: string, item: number, part: number): Promise<string | undefined> {
   const [row] = await sql<{ lines: string }[]>`
     select lines from export_part where job_id = ${jobId} and item = ${item} and part = ${part}`;
   return row?.lines;
 }
 
-/** The export of an organization that has not ended; two that are asked for at one time wait for each other here. */
+/** The unfinished export of an organization. Concurrent requests for an export are serialized here. */
 export async function openExport(sql: Queryable, { orgId }: JobsOf): Promise<string | undefined> {
   await sql`select from org where id = ${orgId} for update`;
   const [row] = await sql<{ id: string }[]>`

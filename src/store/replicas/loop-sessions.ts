@@ -1,29 +1,29 @@
-/** Where the control loops of sessions ended, for streams that resume them. */
+/** The final state of control loop sessions, for streams that resume them. */
 import type { Queryable, Sql, Tx } from "../database/tx.ts";
 
-/** The last chunk of a session that was charged. */
+/** The last charged chunk of a session. */
 interface LastChunk {
   step: number;
-  /** Binary `limber.v1.LoopChunk`; sealed where the organization retains no data. */
+  /** Binary `limber.v1.LoopChunk`; sealed for zero data retention. */
   chunk: Uint8Array;
   sealed: boolean;
   /** How long ago the stream ended, in milliseconds. */
   agoMs: number;
 }
 
-/** What is known of the stream that had a session before. */
+/** The state of the stream that held the session before. */
 export interface Before {
-  /** False while it still runs, on whatever replica, or died there. */
+  /** False while it is running on any replica, or if it died. */
   ended: boolean;
-  /** Number of the episode that it is in, or was in when it ended. */
+  /** The current or last episode number. */
   episode: number;
   last: LastChunk | undefined;
 }
 
-/** What the last chunk of a session is sealed for. */
+/** The sealing context of a session's last chunk. */
 export const loopSessionContext = (session: string): string => JSON.stringify(["loop_session", session]);
 
-/** How long the end of a stream is of use: the life of a pin. */
+/** How long the final state of a stream is useful: the lifetime of a pin. */
 const LIFE = "15 minutes";
 
 /**
@@ -49,7 +49,7 @@ export async function takeLoopSession(
   return row && beforeOf(row);
 }
 
-/** What is known by now of a session that this stream has taken. */
+/** The current state of a session that this stream holds. */
 export async function lookAtLoopSession(sql: Sql, session: string): Promise<Before | undefined> {
   const [row] = await sql<BeforeRow[]>`
     select ended, episode, step, chunk, sealed, extract(epoch from now() - ended) * 1000 as ago_ms from loop_session
@@ -57,7 +57,7 @@ export async function lookAtLoopSession(sql: Sql, session: string): Promise<Befo
   return row && beforeOf(row);
 }
 
-/** The stream that has a session. */
+/** The stream that holds a session. */
 export async function holderOfLoopSession(sql: Sql, session: string): Promise<string | undefined> {
   const [row] = await sql<{ stream: string }[]>`select stream from loop_session where session = ${session}`;
   return row?.stream;
@@ -89,7 +89,7 @@ export async function endLoopSession(
     where session = ${session} and (stream = ${stream} or (ended is null and episode = ${episode}))`;
 }
 
-/** Deletes sessions that nobody can resume any more: what has not ended for a month died with its replica. */
+/** Deletes sessions that cannot be resumed any more: one that has not ended for a month died with its replica. */
 export async function pruneLoopSessions(sql: Sql): Promise<void> {
   await sql`
     delete from loop_session where created < now() - interval '1 hour'
@@ -111,15 +111,15 @@ const beforeOf = ({ ended, episode, step, chunk, sealed, agoMs }: BeforeRow): Be
   last: step === null || chunk === null ? undefined : { step, chunk, sealed, agoMs },
 });
 
-// What sessions are pinned to, for replicas that have not served them yet.
+// The pins of sessions, for replicas that have not served them yet.
 
 /** The pin of one session. */
 export interface PinRecord {
-  /** Names the session, in hexadecimal. */
+  /** The session's hash, in hexadecimal. */
   session: string;
   model: string;
   provider: string;
-  /** Unix milliseconds of the last call that is known. */
+  /** Unix milliseconds of the last known call. */
   atMs: number;
 }
 
@@ -132,7 +132,7 @@ interface PinRow {
 
 const pinOf = ({ session, model, provider, at }: PinRow): PinRecord => ({ session, model, provider, atMs: at });
 
-/** The pin of a session, however old. */
+/** The pin of a session, regardless of age. */
 export async function findPin(sql: Queryable, session: string): Promise<PinRecord | undefined> {
   const [row] = await sql<PinRow[]>`
     select encode(session, 'hex') as session, model, provider, at from session_pin
@@ -141,10 +141,10 @@ export async function findPin(sql: Queryable, session: string): Promise<PinRecor
 }
 
 /**
- * Writes pins, one per session, and answers those that stood there before. Other replicas hear of each that is another one now.
+ * Stores pins, one per session, and returns the previous ones. Other replicas are notified of each changed pin.
  */
 export async function putPins(tx: Tx, pins: readonly PinRecord[]): Promise<PinRecord[]> {
-  // In one order, so that two replicas that write the same sessions wait for each other and don't lock each other up.
+  // The same order on all replicas prevents deadlocks.
   const ordered = [...pins].sort((a, b) => (a.session < b.session ? -1 : 1));
   const lines = JSON.stringify(
     ordered.map(({ session, model, provider, atMs }) => ({ session, model, provider, at: atMs })),
@@ -169,7 +169,7 @@ export async function putPins(tx: Tx, pins: readonly PinRecord[]): Promise<PinRe
   return before.map(pinOf);
 }
 
-/** Deletes the pins of sessions that were last heard of before `atMs`; returns how many. */
+/** Deletes the pins of sessions whose last call was before `atMs`; returns their number. */
 export async function prunePins(sql: Queryable, atMs: number): Promise<number> {
   const { count } = await sql`delete from session_pin where at < ${atMs}`;
   return count;

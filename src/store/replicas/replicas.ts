@@ -1,25 +1,25 @@
-/** Which processes live: each has a credit leaser, whose life it renews every few seconds. */
+/** Live replicas, cold starts, circuits, server leases and outbound streams: state that all replicas share. */
 import { type Queryable, type Tx, unixSeconds } from "../database/tx.ts";
 
-/** How many there are. */
+/** The number of live replicas: each renews its credit leaser every few seconds. */
 export async function countReplicas(sql: Queryable): Promise<number> {
   const [row] = await sql<{ count: number }[]>`
     select count(distinct replica)::int as count from leaser where fenced_at is null and alive_until > now()`;
   return row?.count ?? 0;
 }
 
-/** Their names. */
+/** The names of live replicas. */
 export async function livingReplicas(sql: Queryable): Promise<string[]> {
   const rows = await sql<{ replica: string }[]>`
     select distinct replica from leaser where fenced_at is null and alive_until > now()`;
   return rows.map(({ replica }) => replica);
 }
 
-// Until when offerings are awake as far as money goes: a cold start is paid once among all replicas.
+// Cold starts: until when an offering counts as warm for charges. A cold start is charged once among all replicas.
 
 /**
- * Claims a cold start for one attempt, for `holdMs` at most. False where another attempt has it, or where the offering was awake a
- * moment ago: then this attempt pays for no wake-up.
+ * Claims a cold start for one attempt, for at most `holdMs`. Returns false if another attempt has it or the offering was just warm: then this
+ * attempt is not charged for a cold start.
  */
 export async function claimWake(
   sql: Queryable,
@@ -34,7 +34,7 @@ export async function claimWake(
   return rows.length > 0;
 }
 
-/** Notes that the attempt that claimed the cold start was answered: the offering stays awake for `warmMs` from now on. */
+/** Records that the claiming attempt succeeded: the offering stays warm for `warmMs` from now. */
 export async function keepAwake(
   sql: Queryable,
   { offeringId, waker, warmMs }: { offeringId: string; waker: string; warmMs: number },
@@ -44,7 +44,7 @@ export async function keepAwake(
     where offering_id = ${offeringId} and waker = ${waker}`;
 }
 
-/** Gives a claim back whose attempt was not answered: the next attempt pays. */
+/** Releases the claim of a failed attempt: the next attempt is charged. */
 export async function giveWakeBack(
   sql: Queryable,
   { offeringId, waker }: { offeringId: string; waker: string },
@@ -52,7 +52,7 @@ export async function giveWakeBack(
   await sql`delete from awake_offering where offering_id = ${offeringId} and waker = ${waker}`;
 }
 
-/** Notes that the gateway itself has woken an offering, which stays awake for `warmMs` from now on. */
+/** Records that the gateway itself warmed up an offering, which stays warm for `warmMs` from now. */
 export async function notedAwake(
   sql: Queryable,
   { offeringId, warmMs }: { offeringId: string; warmMs: number },
@@ -63,20 +63,20 @@ export async function notedAwake(
     on conflict (offering_id) do update set until = greatest(known.until, excluded.until)`;
 }
 
-// Circuits as all replicas know them: opened by failures, or in an operator's hand.
+// Circuit breakers shared by all replicas: opened by failures or by the operator.
 
-/** An offering whose circuit changed. */
+/** An offering whose breaker changed. */
 interface CircuitRecord {
-  /** Whose offering it is. */
+  /** The organization of the offering. */
   orgId: string;
   model: string;
   provider: string;
 }
 
-/** A circuit that nobody closed for so long was left behind by a replica that died. */
+/** A breaker that stays open this long belongs to a dead replica. */
 const LEFT_BEHIND = "1 hour";
 
-/** Notes that a replica's breaker opened or closed. Undefined where another replica was first, or the offering is gone. */
+/** Records that a replica's breaker opened or closed. Undefined if another replica was first, or the offering was deleted. */
 export async function moveCircuit(tx: Tx, offeringId: string, isOpen: boolean): Promise<CircuitRecord | undefined> {
   const moved = isOpen
     ? await tx`
@@ -89,13 +89,13 @@ export async function moveCircuit(tx: Tx, offeringId: string, isOpen: boolean): 
   return offeringOf(tx, offeringId);
 }
 
-/** What becomes of a breaker. */
+/** The state changes of a breaker. */
 export type CircuitMove = "opened" | "closed" | "forced_open" | "forced_closed" | "freed";
 
 const noteMove = (tx: Tx, offeringId: string, move: CircuitMove) =>
   tx`insert into circuit_change (offering_id, move) select id, ${move} from offering where id = ${offeringId}`;
 
-/** The last changes of an offering's breaker since a moment, the newest first. */
+/** The last changes of an offering's breaker since a time, newest first. */
 export async function circuitMoves(
   sql: Queryable,
   offeringId: string,
@@ -113,7 +113,7 @@ async function offeringOf(tx: Tx, offeringId: string): Promise<CircuitRecord | u
   return row;
 }
 
-/** Puts an operator's hand on a circuit, or takes it off. Undefined when there is no such offering. */
+/** Sets or removes the operator's override of a breaker. Undefined if the offering does not exist. */
 export async function forceCircuit(
   tx: Tx,
   offeringId: string,
@@ -126,14 +126,14 @@ export async function forceCircuit(
   return offeringOf(tx, offeringId);
 }
 
-/** The circuits that an operator has a hand on. */
+/** The breakers that the operator overrides. */
 export async function forcedCircuits(sql: Queryable): Promise<ReadonlyMap<string, "open" | "closed">> {
   const rows = await sql<{ offeringId: string; forced: "open" | "closed" }[]>`
     select offering_id, forced from circuit where forced is not null`;
   return new Map(rows.map(({ offeringId, forced }) => [offeringId, forced]));
 }
 
-// Leases of servers that serve one robot at a time, among all replicas.
+// Leases, shared by all replicas, of servers that serve one robot at a time.
 
 interface ServerLeaseRow {
   epoch: number | null;
@@ -143,7 +143,7 @@ interface ServerLeaseRow {
   over: boolean | null;
 }
 
-/** A server that was taken, and what is known of it. */
+/** A leased server and its known state. */
 interface ServerTaken {
   epoch: number;
   session: string | undefined;
@@ -151,7 +151,7 @@ interface ServerTaken {
 }
 
 /**
- * Takes a server for one call of a session, for `runMs` at most. `running`: a call of that session, or of none, has it. `busy`: another
+ * Leases a server for one call of a session, for at most `runMs`. `running`: a call of the same session, or of none, has it. `busy`: another
  * session has it.
  */
 export async function takeServer(
@@ -174,12 +174,12 @@ export async function takeServer(
     from (select) as one left join taken on true left join before on true`;
   const { epoch, beforeEpoch, beforeSession, beforeSetup, over } = row!; // the select of nothing has one row
   if (epoch === null) return over || beforeSession === session || !beforeSession ? "running" : "busy";
-  // Somebody came in between: what is set up there is not known.
+  // Another session had it in between, so its setup is unknown.
   if (beforeEpoch !== epoch - 1) return { epoch, session: undefined, setup: undefined };
   return { epoch, session: beforeSession ?? undefined, setup: beforeSetup ?? undefined };
 }
 
-/** Gives a server back, which its session keeps for `keepMs`; does nothing where somebody took it meanwhile. */
+/** Releases a server, which stays reserved for its session for `keepMs`; does nothing if another session leased it meanwhile. */
 export async function releaseServer(
   sql: Queryable,
   { server, epoch, keepMs, setup }: { server: string; epoch: number; keepMs: number; setup: string | undefined },
@@ -190,23 +190,23 @@ export async function releaseServer(
     where server = ${server} and epoch = ${epoch}`;
 }
 
-/** Deletes servers that were not leased for a day. */
+/** Deletes servers without a lease for a day. */
 export async function pruneServerLeases(sql: Queryable): Promise<void> {
   await sql`delete from server_lease where until < now() - interval '1 day'`;
 }
 
-// Which replica holds the stream of which provider's server, and what replicas say to each other about it.
+// Outbound provider streams: which replica holds which one, and the messages between replicas about them.
 
-/** How long a replica that is not heard of still counts as holding its streams. */
+/** How long a silent replica still counts as holding its streams. */
 const LIFE_S = 15;
 
-/** One stream, held elsewhere. */
+/** A stream held by another replica. */
 interface OutboundConnectionRecord {
   readonly provider: string;
   readonly replica: string;
 }
 
-/** Says that a replica holds the streams of these providers and of no others, and that it lives. */
+/** Records a heartbeat, and the complete list of providers whose streams a replica holds. */
 export async function keepConnections(sql: Queryable, replica: string, providers: readonly string[]): Promise<void> {
   const names = JSON.stringify(providers);
   await sql`
@@ -221,26 +221,26 @@ export async function keepConnections(sql: Queryable, replica: string, providers
     on conflict (provider, replica) do update set alive_until = excluded.alive_until`;
 }
 
-/** The streams that living replicas other than this one hold, the newest of each provider first. */
+/** The streams that other live replicas hold, newest of each provider first. */
 export async function connectionsElsewhere(sql: Queryable, replica: string): Promise<OutboundConnectionRecord[]> {
   return sql<OutboundConnectionRecord[]>`
     select provider, replica from outbound_connection where replica <> ${replica} and alive_until > now() order by since desc, replica`;
 }
 
-/** A word from one replica to another about a call. */
+/** A message from one replica to another about a call. */
 export interface RelayMessage {
   readonly toReplica: string;
   readonly fromReplica: string;
   readonly line: string;
   readonly provider: string;
-  /** A question to the server, its reply, or that there will be none. */
+  /** A request to the server, its response, or a notice that there will be none. */
   readonly kind: "ask" | "reply" | "failed";
-  /** How long the call that is asked for may take, in milliseconds. */
+  /** The timeout of the requested call in milliseconds. */
   readonly budgetMs: number | null;
   readonly body: Buffer;
 }
 
-/** Sends messages; those of one sender arrive in the order in which they were sent. */
+/** Sends messages; those of one sender arrive in order. */
 export async function sendRelayMessages(sql: Queryable, messages: readonly RelayMessage[]): Promise<void> {
   const columns = ["toReplica", "fromReplica", "line", "provider", "kind", "budgetMs", "body"] as const;
   await sql`insert into relay_message ${sql(messages, columns)}`;
@@ -254,7 +254,7 @@ export async function takeRelayMessages(sql: Queryable, replica: string, limit: 
     ) select to_replica, from_replica, line, provider, kind, budget_ms, body from taken order by id`;
 }
 
-/** Deletes streams of replicas that are gone, and what was said to them. */
+/** Deletes the streams of dead replicas, and messages to them. */
 export async function pruneOutboundConnections(sql: Queryable): Promise<void> {
   await sql`delete from outbound_connection where alive_until < now() - interval '1 minute'`;
   await sql`delete from relay_message where sent_at < now() - interval '10 minutes'`;

@@ -1,4 +1,4 @@
-/** The catalog of models, scenarios and literature: imported whole or not at all, read back as one. */
+/** The catalog of models, scenarios and literature: imported atomically, read as one version. */
 
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
@@ -8,10 +8,10 @@ import { Lock } from "../database/locks.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
 import { asBefore, letGo } from "./supply.ts";
 
-/** What the catalog knows of a model beyond what routing needs. */
+/** Catalog facts of a model that routing does not need. */
 export interface CatalogEntry {
   slug: string;
-  /** The maker's name as people write it. */
+  /** The maker's display name. */
   owner: string;
   year: number;
   servableCandidate: boolean;
@@ -24,7 +24,7 @@ export interface CatalogEntry {
   sources: string[];
 }
 
-/** The catalog as of one import. */
+/** One version of the catalog. */
 export interface Catalog {
   /** SHA-256 of the files; empty before the first import. */
   readonly version: string;
@@ -36,24 +36,24 @@ export interface Catalog {
   readonly taxonomy: Taxonomy | undefined;
 }
 
-/** What an import did. */
+/** The result of an import. */
 interface Imported {
   readonly version: string;
-  /** False when the database had these very files already. */
+  /** False if the database already had these files. */
   readonly changed: boolean;
 }
 
-/** Told how far an import is: `models 500 of 1444`. */
+/** Receives the progress of an import: `models 500 of 1444`. */
 type Progress = (table: string, done: number, of: number) => void;
 
 const BATCH = 500;
-/** Rows that are read between two looks at the event loop: a whole answer may come in one turn of it. */
+/** Rows to process before yielding to the event loop: a complete response can arrive in one turn of it. */
 const AT_ONCE = 100;
 
 /**
- * Makes the database's catalog that of the files in `directory`, in one transaction; nothing is done where it is that
- * already. Catalog facts of known models are replaced, what their providers say beyond them stays, and a model that
- * left the catalog stays while it has offerings. Rejects with a `CatalogFault` that names each bad row.
+ * Imports the catalog files in `directory` in one transaction; does nothing if the database already has them. Replaces the catalog facts of
+ * known models, keeps what their providers added, and keeps models that left the catalog while they have offerings. Rejects with a
+ * `CatalogFault` that names each bad row.
  */
 export async function importCatalog(sql: Sql, directory: string, progress: Progress = () => {}): Promise<Imported> {
   const files = await readCatalogFiles(directory);
@@ -153,7 +153,7 @@ const putLiterature = (tx: Tx, batch: string) => tx`
     slug text, title text, kind text, year integer, domain text, arxiv text, repo text, sources text[]
   )`;
 
-/** The catalog of a database that none was imported to. */
+/** The empty catalog, before the first import. */
 export const NO_CATALOG: Catalog = {
   version: "",
   entries: new Map(),
@@ -162,7 +162,7 @@ export const NO_CATALOG: Catalog = {
   taxonomy: undefined,
 };
 
-/** The catalog that the database has now; `known` itself where it is still that one, and an entry of it that says the same. */
+/** The current catalog; returns `known` if it is unchanged, and reuses its equal entries. */
 export async function loadCatalog(sql: Sql, known: Catalog = NO_CATALOG): Promise<Catalog> {
   if (((await versionOf(sql)) ?? "") === known.version) return known;
   return tx(sql, async (tx) => {
@@ -190,7 +190,7 @@ export async function loadCatalog(sql: Sql, known: Catalog = NO_CATALOG): Promis
   });
 }
 
-/** All rows in their order; one that says what the row of its place said before is that. */
+/** All rows in order, reusing unchanged ones. */
 async function gathered<T>(batches: AsyncIterable<T[]>, before: readonly T[]): Promise<T[]> {
   const rows: T[] = [];
   for await (const batch of batches) {
@@ -201,9 +201,9 @@ async function gathered<T>(batches: AsyncIterable<T[]>, before: readonly T[]): P
   return rows;
 }
 
-// The catalog's files: one JSON object per line, each field of each row checked, every fault named by file and line.
+// The catalog's files: one JSON object per line. Every field is checked; every fault names its file and line.
 
-/** A model as its line states it. `null` stands for a fact that is not known. */
+/** A model's line. `null` means unknown. */
 interface ModelLine {
   slug: string;
   name: string;
@@ -228,7 +228,7 @@ interface ModelLine {
   sources: string[];
 }
 
-/** A scenario as its line states it. */
+/** A scenario's line. */
 export interface ScenarioLine {
   slug: string;
   name: string;
@@ -243,7 +243,7 @@ export interface ScenarioLine {
   sources: string[];
 }
 
-/** A piece of literature as its line states it. */
+/** A publication's line. */
 export interface LiteratureLine {
   slug: string;
   title: string;
@@ -255,16 +255,16 @@ export interface LiteratureLine {
   sources: string[];
 }
 
-/** A word of a vocabulary and what it means. */
+/** A word of a vocabulary and its meaning. */
 interface Term {
   id: string;
   meaning: string;
 }
 
-/** How the numbers of an action space are laid out. */
+/** The layout of an action space. */
 interface SpaceLayout {
   id: string;
-  /** Null where each offering declares its own. */
+  /** Null if each offering declares its own. */
   dims: number | null;
   dims_rule?: string;
   units: string;
@@ -274,7 +274,7 @@ interface SpaceLayout {
   note: string;
 }
 
-/** The words that rows are made of. */
+/** The vocabularies of rows. */
 export interface Taxonomy {
   domains: Term[];
   kinds: Term[];
@@ -289,14 +289,14 @@ export interface Taxonomy {
   literature_kinds: Term[];
 }
 
-/** The files as they were read; their rows are not looked at yet. */
+/** The files before their rows are checked. */
 interface CatalogFiles {
-  /** SHA-256 of all of them: the same bytes are the same catalog. */
+  /** SHA-256 of all files. */
   readonly version: string;
   readonly texts: Readonly<Record<FileName, string>>;
 }
 
-/** The catalog that the files hold. */
+/** The parsed catalog. */
 interface CatalogRows {
   models: ModelLine[];
   scenarios: ScenarioLine[];
@@ -308,13 +308,13 @@ type FileName = (typeof FILES)[number];
 
 const FILES = ["models.jsonl", "scenarios.jsonl", "literature.jsonl", "taxonomy.json"] as const;
 
-/** Changes whenever the same files would come out differently. */
+/** Incremented whenever the same files would be parsed differently. */
 const FORMAT = "1";
 
-/** More than these would only hide the first. */
+/** The most reported faults. */
 const MOST_FAULTS = 20;
 
-/** A catalog that cannot be taken over. Its text names every fault by file and line, one a line. */
+/** A catalog that cannot be imported. The message has one line per fault, with file and line number. */
 export class CatalogFault extends Error {
   constructor(faults: readonly string[]) {
     const more = faults.length > MOST_FAULTS ? [`and ${faults.length - MOST_FAULTS} more`] : [];
@@ -323,7 +323,7 @@ export class CatalogFault extends Error {
   }
 }
 
-/** Reads the files of `directory`. Rejects with a `CatalogFault` that names the one that cannot be read. */
+/** Reads the files of `directory`. Rejects with a `CatalogFault` that names the unreadable one. */
 async function readCatalogFiles(directory: string): Promise<CatalogFiles> {
   const hash = createHash("sha256").update(FORMAT);
   const texts = {} as Record<FileName, string>; // whole after the loop
@@ -337,13 +337,13 @@ async function readCatalogFiles(directory: string): Promise<CatalogFiles> {
   return { version: hash.digest("hex"), texts };
 }
 
-/** Takes the rows out of the files. Throws a `CatalogFault` with everything that is wrong with any of them. */
+/** Parses the rows of the files. Throws a `CatalogFault` with all faults. */
 function parseCatalog({ texts }: CatalogFiles): CatalogRows {
   const faults: string[] = [];
   const taxonomy = parseTaxonomy(texts["taxonomy.json"]);
   const words = vocabularies(taxonomy);
   const rows = {
-    // Sound: `parseLines` puts nothing into a row but what the check of each of its fields let through.
+    // Sound: `parseLines` checks every field of a row.
     models: parseLines("models.jsonl", texts, modelFields(words), faults) as unknown as ModelLine[],
     scenarios: parseLines("scenarios.jsonl", texts, scenarioFields(words), faults) as unknown as ScenarioLine[],
     literature: parseLines("literature.jsonl", texts, LITERATURE_FIELDS, faults) as unknown as LiteratureLine[],
@@ -352,10 +352,10 @@ function parseCatalog({ texts }: CatalogFiles): CatalogRows {
   return { ...rows, taxonomy };
 }
 
-/** What a field must be: undefined when the value is, else the rest of the sentence "<field> must be …". */
+/** Checks a field. Returns undefined if it is valid, else the rest of the sentence "<field> must be …". */
 type CatalogCheck = (value: unknown) => string | undefined;
 
-/** A row's fields; those after `optional` may be left out, and are null then. */
+/** The fields of a row; those in `optional` can be absent and are then null. */
 interface CatalogFields {
   readonly required: Readonly<Record<string, CatalogCheck>>;
   readonly optional: Readonly<Record<string, CatalogCheck>>;
@@ -390,17 +390,17 @@ const SLUG = matching(/^[a-z0-9][a-z0-9._-]*\/[a-z0-9][a-z0-9._-]*$/, "owner/nam
 const ADDRESS = matching(/^https:\/\/\S+$/, "https://…");
 const ARXIV = matching(/^\d{4}\.\d{4,5}$|^[a-z-]+\/\d{7}$/, "2401.01234");
 
-/** Closed vocabularies: the ones of the specification, which the schema has as enums. */
+/** Closed vocabularies, which are enums in the schema. */
 const DOMAINS = ["embodied", "driving", "game", "science", "general"];
 const KINDS = ["world-model", "policy", "reasoning"];
 const CONTRACTS = ["predict", "act", "ground", "evaluate"];
 const BODIES = ["arm", "humanoid", "quadruped", "mobile-base", "vehicle", "virtual-agent", "agnostic", "none"];
 const ERAS = ["current", "classic"];
-/** `servable` is what live supply makes of a model, and never a fact of the catalog. */
+/** Excludes `servable`, which results from live supply and is never a catalog fact. */
 const TIERS = ["integration", "catalog"];
 const LITERATURE_KINDS = ["survey", "position", "theory", "tutorial"];
 
-/** Open vocabularies: the ones that the catalog's own taxonomy lists. */
+/** Open vocabularies, which the catalog's taxonomy lists. */
 type CatalogWords = Readonly<Record<"families" | "spaces" | "protocols" | "topics", readonly string[]>>;
 
 const modelFields = ({ families, spaces, protocols }: CatalogWords): CatalogFields => ({

@@ -1,4 +1,4 @@
-/** Reads supply again and again: what the database says has changed since the last time, and nothing else. */
+/** Reads supply incrementally: each read loads only what has changed in the database since the previous one. */
 import { pause } from "../../slices.ts";
 import { type Sql, type Tx, tx } from "../database/tx.ts";
 import {
@@ -17,17 +17,17 @@ import {
   type SupplyRecord,
 } from "./supply.ts";
 
-/** Rows that are read between two looks at the event loop. */
+/** Rows to process before yielding to the event loop. */
 const AT_ONCE = 100;
 
-/** Keys that one question names: more of them would take longer to write down than a turn of the event loop may. */
+/** The most keys per query: serializing more could take longer than an event loop turn should. */
 const KEYS_AT_ONCE = 1_000;
 
-/** Rows are divided into so many buckets by the hash of their key: of one in which nothing changed a single line is read. */
+/** The number of hash buckets of rows. For a bucket without changes, only one line is read. */
 const BUCKETS = 256;
 const BUCKETS_AT_ONCE = 16;
 
-/** What stands for a row's content: the transaction that wrote it, which the database keeps with every row. */
+/** The version of a row: the transaction that wrote it, which PostgreSQL stores with every row. */
 interface Versioned {
   readonly key: string;
   readonly version: string;
@@ -38,7 +38,7 @@ interface Known<T> {
   readonly record: T;
 }
 
-/** The rows of one bucket, and what stands for the versions of them all. */
+/** The rows of one bucket, and a digest of their versions. */
 interface Bucket<T> {
   readonly digest: string;
   readonly rows: ReadonlyMap<string, Known<T>>;
@@ -47,7 +47,7 @@ interface Bucket<T> {
 type Buckets<T> = ReadonlyMap<number, Bucket<T>>;
 type Batches<Row> = AsyncIterable<Row[]>;
 
-/** The supply of one database. A record that says what it said the time before is the same object, and is never changed. */
+/** The supply of one database. Unchanged records are the same objects and are never mutated. */
 export class SupplyReader {
   readonly #sql: Sql;
   #models: Buckets<ModelRecord> = new Map();
@@ -58,7 +58,7 @@ export class SupplyReader {
     this.#sql = sql;
   }
 
-  /** All supply as of one moment in no order, removed offerings left out. One read at a time. */
+  /** All supply as of one moment, unordered, without removed offerings. One read at a time. */
   async read(): Promise<SupplyRecord> {
     const rows = await tx(this.#sql, async (tx) => {
       await tx`set transaction isolation level repeatable read, read only`;
@@ -92,7 +92,7 @@ export class SupplyReader {
 
 const modelVersions = (tx: Tx) => tx`select slug as key, xmin::text as version from model`;
 
-/** An offering's record holds what its provider says of itself, whether it owns its model's name, and by which keys its checkpoint may be signed, too. */
+/** An offering's version also covers its provider's fields, the ownership of its model's name, and its signing keys. */
 const version = (tx: Tx) =>
   tx`offering.xmin::text || ' ' || provider.xmin::text || ' ' || coalesce(model_owner.xmin::text, '')
     || case when offering.checkpoint is null then '' else coalesce((select string_agg(id, ' ' order by id) from maker_key
@@ -107,7 +107,7 @@ const offeringVersions = (tx: Tx) => tx`
 
 const bucket = (tx: Tx) => tx`hashtext(key) & ${BUCKETS - 1}::integer`;
 
-/** What is known brought up to date: what is gone is left out, and what changed is read. */
+/** Updates the known rows: removes deleted ones, and loads changed ones. */
 async function newest<T>(
   tx: Tx,
   known: Buckets<T>,
@@ -143,21 +143,21 @@ async function newest<T>(
       for (const { key, version, record } of batch) {
         const bucket = bucketOf.get(key)!;
         const before = known.get(bucket)?.rows.get(key)?.record;
-        // A row that is written again with the same content keeps its record.
+        // A row that is rewritten with the same content keeps its record.
         found.get(bucket)!.set(key, { version, record: asBefore(before, record) });
       }
       letGo(batch);
       await pause();
     }
   }
-  // Each that was not known has been read, as of the same moment.
+  // Every unknown row has been loaded, as of the same moment.
   const rowsOf = (bucket: number) => found.get(bucket) as Map<string, Known<T>> | undefined;
   return new Map(
     digests.map(({ bucket, digest }) => [bucket, { digest, rows: rowsOf(bucket) ?? known.get(bucket)!.rows }] as const),
   );
 }
 
-/** What is made of each row; the rows are let go. */
+/** Converts each row; the list is emptied. */
 function madeOf<Row, T>(rows: Row[], make: (row: Row) => T): T[] {
   const made = rows.map(make);
   letGo(rows);

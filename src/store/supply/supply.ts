@@ -9,7 +9,7 @@ import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.t
 export interface ProviderRecord {
   id: string;
   orgId: string;
-  /** The word that stands for it in `provider.only` and in paths. */
+  /** The name in `provider.only` and in paths. */
   name: string;
   displayName: string;
   contactEmail: string | null;
@@ -17,14 +17,14 @@ export interface ProviderRecord {
   regions: string[];
   retainsFrames: boolean;
   standing: ProviderStanding;
-  /** Why the operator said so. */
+  /** The reason for the trust level. */
   standingNote: string;
   /** Unix seconds. */
   reviewedAt: number | null;
   created: number;
 }
 
-/** What the operator says of a provider. */
+/** The operator's decision on a provider. */
 type ProviderStanding = "community" | "verified" | "rejected";
 
 /** A model of the catalog, served or not. */
@@ -33,7 +33,7 @@ export interface ModelRecord {
   slug: string;
   name: string;
   summary: string;
-  /** What it can't do. */
+  /** Its limitations. */
   limits: string;
   kind: "world-model" | "policy" | "reasoning";
   domain: "embodied" | "driving" | "game" | "science" | "general";
@@ -45,14 +45,14 @@ export interface ModelRecord {
   actionSpaces: string[];
   embodiments: string[];
   featured: boolean;
-  /** Since when it is announced that it will go, and when it goes, in unix seconds; never written with the rest. */
+  /** When its deprecation was announced, and its sunset, in unix seconds; not written with the other fields. */
   deprecatedAt?: number | undefined;
   sunsetAt?: number | undefined;
-  /** The organization that declared it, where the catalog does not have it. */
+  /** The organization that declared it; undefined if it is in the catalog. */
   declaredBy?: string | undefined;
 }
 
-/** Where an offering stands in its life. */
+/** The status of an offering. */
 export type OfferingStatus =
   | "pending"
   | "verifying"
@@ -97,53 +97,53 @@ export interface OfferingDeclaration {
   timeoutS: number;
   coldTimeoutS: number | null;
   costNanoPerSecond: number | null;
-  /** Null: a window is assumed. */
+  /** Null assumes a default. */
   scaledownS: number | null;
   parameters: string[];
   note: string;
   /** ProtoJSON of `SafetyBounds`. */
   bounds: object | null;
-  /** What it reads, as ProtoJSON of `InputContract`; null: nothing is said. */
+  /** Its inputs, as ProtoJSON of `InputContract`; null if undeclared. */
   input: object | null;
-  /** What its actions mean, each as ProtoJSON of `ActionMeaning`; null: nothing is said. */
+  /** The meaning of each action, as ProtoJSON of `ActionMeaning`; null if undeclared. */
   actions: object[] | null;
-  /** ProtoJSON of `SignedCheckpoint`; null: none is declared. */
+  /** ProtoJSON of `SignedCheckpoint`; null if undeclared. */
   checkpoint: { readonly digest: string; readonly signature: string } | null;
-  /** Whether it retains frames; null: as its provider says of itself. */
+  /** Whether it retains frames; null uses the provider's declaration. */
   ownRetention: boolean | null;
-  /** Columns that were left out, which its server may fill. */
+  /** Undeclared columns that its server can fill. */
   undeclared: string[];
 }
 
 /** An offering. */
 export interface OfferingRecord extends OfferingDeclaration {
   id: string;
-  /** The provider's name and habits, which routing looks at with every offering. */
+  /** Fields of the provider that routing reads with every offering. */
   provider: string;
   providerRegions: string[];
   retainsFrames: boolean;
   standing: ProviderStanding;
-  /** Its organization owns the name of its model's owner. */
+  /** Whether its organization owns the owner name of its model. */
   ownsName: boolean;
-  /** The keys of the owner of its model's name, as PEM, where it declares a checkpoint; else null. */
+  /** The signing keys of the model's owner name, as PEM, if it declares a checkpoint; else null. */
   makerKeys: string[] | null;
   status: OfferingStatus;
-  /** The last report of the probe, as ProtoJSON. */
+  /** The last probe report, as ProtoJSON. */
   report: object | null;
-  /** Steps of the chunk that its server always answers; null where it answers as many as it is asked for, or was not probed. */
+  /** The chunk length if its server always returns the same one; null if the length varies or was not probed. */
   chunkSteps: number | null;
-  /** How often the probe failed since it last passed. */
+  /** Consecutive failed probes. */
   probeFailures: number;
   /** Unix seconds. */
   created: number;
   verifiedAt: number | null;
 }
 
-/** A provider's secret opens only for the provider and address that it was given for. */
+/** The sealing context of a provider's secret: it opens only for the same provider and address. */
 export const offeringContext = ({ providerId, endpoint }: Pick<OfferingRecord, "providerId" | "endpoint">): string =>
   `offering ${providerId} ${endpoint}`;
 
-/** Everything that a routing snapshot is made from, as of one moment. */
+/** The data of a routing snapshot, as of one moment. */
 export interface SupplyRecord {
   providers: ProviderRecord[];
   models: ModelRecord[];
@@ -178,7 +178,7 @@ export async function createProvider(sql: Queryable, provider: NewProvider): Pro
   return providerOf(made);
 }
 
-/** Finds a provider by the word that stands for it. */
+/** Finds a provider by name. */
 export async function findProvider(sql: Queryable, name: string): Promise<ProviderRecord | undefined> {
   const [row] = await sql<ProviderRow[]>`select * from provider where name = ${name}`;
   return row && providerOf(row);
@@ -190,7 +190,7 @@ export async function namesOfProviders(sql: Queryable, orgId: string): Promise<s
   return rows.map(({ name }) => name);
 }
 
-/** Says what the operator says of a provider; undefined if there is none. */
+/** Sets the operator's decision on a provider; undefined if it does not exist. */
 export async function reviewProvider(
   tx: Tx,
   name: string,
@@ -201,10 +201,10 @@ export async function reviewProvider(
   return row && providerOf(row);
 }
 
-/** The part of a model's slug that is its owner's. */
+/** The owner part of a model's slug. */
 const ownerOf = (slug: string): string => slug.split("/", 1)[0]!;
 
-/** Gives a model's owner's name to an organization whose offering of it passed, where it is nobody's and not of the catalog. */
+/** Assigns a model's owner name to an organization whose offering passed, unless it is assigned already or is in the catalog. */
 export async function claimOwner(tx: Tx, slug: string, orgId: string): Promise<void> {
   const owner = ownerOf(slug);
   await tx`
@@ -213,10 +213,10 @@ export async function claimOwner(tx: Tx, slug: string, orgId: string): Promise<v
     on conflict (owner) do nothing`;
 }
 
-/** Gives an owner's name to an organization, also where another one had it, or to nobody; returns who had it. */
+/** Assigns an owner name to an organization, also if another one has it, or to none; returns the previous organization. */
 export async function setOwner(tx: Tx, owner: string, orgId: string | undefined): Promise<string | undefined> {
   const [before] = await tx<{ orgId: string }[]>`select org_id from model_owner where owner = ${owner} for update`;
-  // The keys of who had it sign nothing for who has it now.
+  // Keys of the previous owner must not sign for the new one.
   if (before && before.orgId !== orgId) await tx`delete from maker_key where owner = ${owner}`;
   if (orgId === undefined) await tx`delete from model_owner where owner = ${owner}`;
   else
@@ -247,7 +247,7 @@ const modelRow = ({ deprecatedAt: _, sunsetAt: __, declaredBy, ...model }: Model
   declaredBy: declaredBy ?? null,
 });
 
-/** Writes models of the catalog; those that were there before are replaced. */
+/** Inserts or replaces models of the catalog. */
 export async function putModels(sql: Queryable, models: readonly ModelRecord[]): Promise<void> {
   for (const model of models) {
     const { slug, ...facts } = modelRow({ ...model, declaredBy: undefined });
@@ -255,14 +255,14 @@ export async function putModels(sql: Queryable, models: readonly ModelRecord[]):
   }
 }
 
-/** Makes a model known that somebody serves and the catalog doesn't have; one that is known is left as it is. */
+/** Adds a served model that the catalog lacks; a known model stays unchanged. */
 export async function addModel(sql: Queryable, model: ModelRecord): Promise<void> {
   await sql`insert into model ${sql(modelRow(model))} on conflict (slug) do nothing`;
 }
 
 /**
- * Makes a declared model that of the first offering of it that passes its probe: what others declared before, and did not prove, is
- * forgotten. Nothing where another offering has passed, or where the catalog has the model.
+ * Assigns a declared model to the organization whose offering of it first passes its probe, and replaces unproven declarations of others.
+ * Does nothing if another offering has passed, or if the catalog has the model.
  */
 export async function claimModel(
   sql: Queryable,
@@ -282,8 +282,8 @@ export interface OfferingRow extends Omit<OfferingRecord, "created" | "verifiedA
 }
 
 /**
- * An offering from its row. Written out, and not spread: a hundred thousand of them may be read at once, and a spread of so many fields takes
- * 10 to 15 us more for each. The row has columns that the record does not.
+ * An offering from its row. The fields are written out because a hundred thousand offerings can be read at once, and a spread costs 10 to
+ * 15 us more for each. The row has more columns than the record.
  */
 export const offeringOf = (row: OfferingRow): OfferingRecord => ({
   id: row.id,
@@ -338,7 +338,7 @@ export const offeringOf = (row: OfferingRow): OfferingRecord => ({
   verifiedAt: row.verifiedAt && unixSeconds(row.verifiedAt),
 });
 
-/** Writes an offering, pending, of a provider and a model that are there. */
+/** Creates a pending offering of an existing provider and model. */
 export async function createOffering(sql: Queryable, offering: OfferingDeclaration): Promise<OfferingRecord> {
   const { profile, authSecret, uptime30d, bounds, input, actions, checkpoint, ownRetention, ...declared } = offering;
   const row = {
@@ -358,13 +358,13 @@ export async function createOffering(sql: Queryable, offering: OfferingDeclarati
   return (await findOffering(sql, row.id))!;
 }
 
-/** Finds an offering, whatever its status. */
+/** Finds an offering in any status. */
 export async function findOffering(sql: Queryable, id: string): Promise<OfferingRecord | undefined> {
   const [row] = await sql<OfferingRow[]>`${offerings(sql)} where offering.id = ${id}`;
   return row && offeringOf(row);
 }
 
-/** Every offering with what its provider says of itself; goes on with `where`. */
+/** Every offering with its provider's fields; append a `where` clause. */
 export const offerings = (sql: Queryable) => sql`
   select offering.*, offering.retains_frames as own_retention, provider.name as provider,
     provider.regions as provider_regions, coalesce(offering.retains_frames, provider.retains_frames) as retains_frames,
@@ -375,8 +375,8 @@ export const offerings = (sql: Queryable) => sql`
     left join model_owner on model_owner.owner = split_part(offering.model, '/', 1) and model_owner.org_id = offering.org_id`;
 
 /**
- * Moves an offering to a status, with a probe's report if there is one, provided that it is in one of `from`. Returns the
- * offering, or undefined when it wasn't there in such a status.
+ * Moves an offering from a status in `from` to another one, and stores a probe report if given. Returns the offering; undefined if it is not
+ * in such a status.
  */
 export async function setOfferingStatus(
   sql: Queryable,
@@ -390,10 +390,10 @@ export async function setOfferingStatus(
   return count === 0 ? undefined : findOffering(sql, id);
 }
 
-/** What the driver takes for JSON. ProtoJSON holds nothing else. */
+/** Converts to the JSON type of the driver. ProtoJSON has no other values. */
 const jsonOf = (value: object): Parameters<Queryable["json"]>[0] => JSON.parse(JSON.stringify(value));
 
-// The life of providers and offerings: lists, changes, probes by schedule, withdrawal.
+// Providers and offerings: lists, changes, scheduled probes, withdrawal.
 
 /** Providers of an organization by name, after the name `after`. */
 export async function listProviders(
@@ -405,12 +405,12 @@ export async function listProviders(
   return rows.map(providerOf);
 }
 
-/** What may change of a provider, by column. */
+/** The fields of a provider to change, by column. */
 type ProviderChanges = Partial<
   Pick<ProviderRow, "displayName" | "contactEmail" | "homepage" | "regions" | "retainsFrames">
 >;
 
-/** Changes a provider that is there. */
+/** Changes an existing provider. */
 export async function updateProvider(sql: Queryable, id: string, changes: ProviderChanges): Promise<ProviderRecord> {
   const [row] =
     Object.keys(changes).length === 0
@@ -419,21 +419,21 @@ export async function updateProvider(sql: Queryable, id: string, changes: Provid
   return providerOf(row!);
 }
 
-/** Which offerings to list. */
+/** A page of offerings. */
 interface OfferingQuery {
-  /** Those of this organization; of all when undefined. */
+  /** Only those of this organization; undefined means all. */
   orgId: string | undefined;
-  /** And what everybody may call. */
+  /** Also publicly available offerings. */
   andPublic: boolean;
   provider: string | undefined;
   model: string | undefined;
   status: OfferingStatus | undefined;
-  /** Only those declared before the one of this name. */
+  /** Only those declared before this id. */
   before: string | undefined;
   limit: number;
 }
 
-/** Offerings, the newest first; removed ones only where that state is asked for. */
+/** Offerings, newest first; removed ones only if that status is requested. */
 export async function listOfferings(
   sql: Queryable,
   { orgId, andPublic, provider, model, status, before, limit }: OfferingQuery,
@@ -455,20 +455,20 @@ export type CostBasis = Partial<
   Pick<OfferingRow, "hardware" | "costNanoPerSecond" | "scaledownS" | "timeoutS" | "coldTimeoutS">
 >;
 
-/** Changes the cost basis of an offering that is there. */
+/** Changes the cost basis of an existing offering. */
 export async function updateCostBasis(sql: Queryable, id: string, changes: CostBasis): Promise<OfferingRecord> {
   if (Object.keys(changes).length > 0) await sql`update offering set ${sql(changes)} where id = ${id}`;
   const [row] = await sql<OfferingRow[]>`${offerings(sql)} where offering.id = ${id}`;
   return offeringOf(row!);
 }
 
-/** Deletes an offering for good where it is in one of `from`. Reports whether it was. */
+/** Deletes an offering permanently if its status is in `from`; returns whether it did. */
 export async function deleteOffering(sql: Queryable, id: string, from: readonly OfferingStatus[]): Promise<boolean> {
   const { count } = await sql`delete from offering where id = ${id} and status in ${sql([...from])}`;
   return count > 0;
 }
 
-/** Calls that were promised to an offering and whose end is not on record, on any replica: a page of promises stays until all of its calls ended. */
+/** The number of calls in flight on an offering, on all replicas. A page of intents stays until all of its calls have ended. */
 export async function inFlightOn(sql: Queryable, id: string): Promise<number> {
   const [row] = await sql<{ count: number }[]>`
     with page as (select promised::json as promised from intent),
@@ -483,7 +483,7 @@ export async function inFlightOn(sql: Queryable, id: string): Promise<number> {
   return row?.count ?? 0;
 }
 
-/** Offerings that are draining; `over` when the time of their longest call has passed. */
+/** Draining offerings; `over` once the longest possible call has ended. */
 export async function withdrawnUntil(sql: Sql): Promise<(OfferingRecord & { over: boolean })[]> {
   const rows = await sql<(OfferingRow & { over: boolean })[]>`
     select o.*, withdrawn_at is null
@@ -492,19 +492,19 @@ export async function withdrawnUntil(sql: Sql): Promise<(OfferingRecord & { over
   return rows.map((row) => ({ ...offeringOf(row), over: row.over }));
 }
 
-/** What a probe found. */
+/** The outcome of a probe. */
 interface ProbeOutcome {
   from: readonly OfferingStatus[];
   to: OfferingStatus;
   failures: number;
   report: object;
-  /** Steps of the chunk that its server always answers; null where it has no such length, undefined where that was not found out. */
+  /** The chunk length if its server always returns the same one; null if it varies, undefined if that is unknown. */
   chunkSteps: number | null | undefined;
-  /** When to probe it again, in seconds; undefined for never. */
+  /** Seconds until the next probe; undefined for never. */
   dueInS: number | undefined;
 }
 
-/** Moves an offering to where a probe puts it, provided that it is in one of `from`. Undefined when it is not any more. */
+/** Applies a probe's outcome to an offering whose status is in `from`; undefined if it is not. */
 export async function settleProbe(
   sql: Queryable,
   id: string,
@@ -522,25 +522,25 @@ export async function settleProbe(
   return row && offeringOf(row);
 }
 
-/** Keeps what a probe that runs has found so far; nothing where the offering is gone. */
+/** Stores the interim report of a running probe; does nothing if the offering was deleted. */
 export async function tellProgress(sql: Queryable, id: string, report: object): Promise<void> {
   await sql`
     insert into probe_progress (offering_id, report) select id, ${sql.json(JSON.parse(JSON.stringify(report)))} from offering where id = ${id}
     on conflict (offering_id) do update set report = excluded.report, at = now()`;
 }
 
-/** What the probe that runs has found so far, as ProtoJSON; undefined where none runs. */
+/** The interim report of a running probe, as ProtoJSON; undefined if none is running. */
 export async function progressOf(sql: Queryable, id: string): Promise<object | undefined> {
   const [row] = await sql<{ report: object }[]>`select report from probe_progress where offering_id = ${id}`;
   return row?.report;
 }
 
-/** Deletes what a probe had found so far: it has ended. */
+/** Deletes the interim report of a probe that has ended. */
 export async function endProgress(sql: Queryable, id: string): Promise<void> {
   await sql`delete from probe_progress where offering_id = ${id}`;
 }
 
-/** Takes one offering whose probe is due, so that no other worker probes it for `leaseS` seconds. Undefined when none is. */
+/** Claims one offering whose probe is due, for `leaseS` seconds. Undefined if none is due. */
 export async function takeProbe(sql: Sql, leaseS: number): Promise<OfferingRecord | undefined> {
   const [taken] = await sql<{ id: string }[]>`
     update offering set probe_until = now() + ${leaseS} * interval '1 second' where id = (
@@ -553,7 +553,7 @@ export async function takeProbe(sql: Sql, leaseS: number): Promise<OfferingRecor
   return row && offeringOf(row);
 }
 
-/** Notes that an offering had no time for a probe. Returns how many in a row, while no call was answered in the last `servedWithinMin` minutes. */
+/** Records a probe that an offering was too busy for. Returns how many in a row, without any call served in `servedWithinMin` minutes. */
 export async function noteBusyProbe(sql: Queryable, id: string, servedWithinMin: number): Promise<number> {
   const [row] = await sql<{ probeBusy: number }[]>`
     update offering set probe_busy = case when exists (
@@ -564,14 +564,14 @@ export async function noteBusyProbe(sql: Queryable, id: string, servedWithinMin:
   return row?.probeBusy ?? 0;
 }
 
-/** Puts off a probe that could not be made. */
+/** Postpones a probe that could not run. */
 export async function putOffProbe(sql: Queryable, id: string, byS: number): Promise<void> {
   await sql`update offering set probe_until = null, probe_due = now() + ${byS} * interval '1 second' where id = ${id}`;
 }
 
-// What servers say of themselves, where nobody declared it.
+// Undeclared columns that servers describe themselves.
 
-/** Columns of an offering that its server may fill, where its declaration left them out. */
+/** Columns of an offering that its server can fill if they are undeclared. */
 export interface Described {
   readonly dt_ms?: number;
   readonly max_horizon?: number;
@@ -583,7 +583,7 @@ export interface Described {
   readonly actions?: readonly object[];
 }
 
-/** Fills columns of an offering that was never live; undefined where it is not one any more. */
+/** Fills columns of an offering that was never live; undefined if it was. */
 export async function fillOffering(
   sql: Queryable,
   id: string,
@@ -599,7 +599,7 @@ export async function fillOffering(
   return count === 0 ? undefined : findOffering(sql, id);
 }
 
-/** Fills what is said of a model, where nothing is, the catalog has no entry of it, and no other organization ever offered it. */
+/** Fills missing facts of a model, if the catalog lacks it and no other organization ever offered it. */
 export async function fillModel(
   sql: Queryable,
   { model, orgId }: Pick<OfferingRecord, "model" | "orgId">,
@@ -612,7 +612,7 @@ export async function fillModel(
       and not exists (select from offering where offering.model = model.slug and org_id <> ${orgId})`;
 }
 
-// The keys by which owners of models' names sign checkpoints.
+// The keys by which owners of model names sign checkpoints.
 
 /** One key. */
 export interface MakerKeyRecord {
@@ -630,19 +630,19 @@ type MakerKeyRow = Omit<MakerKeyRecord, "created"> & { created: Date };
 
 const recordOf = (row: MakerKeyRow): MakerKeyRecord => ({ ...row, created: unixSeconds(row.created) });
 
-/** The organization that owns a name; undefined where nobody does. With `lock` it owns it until the transaction ends. */
+/** The organization that owns a name; undefined if none does. With `lock`, the owner cannot change until the transaction ends. */
 export async function ownerOrg(sql: Queryable, owner: string, { lock = false } = {}): Promise<string | undefined> {
   const [row] = await sql<{ orgId: string }[]>`
     select org_id from model_owner where owner = ${owner} ${lock ? sql`for update` : sql``}`;
   return row?.orgId;
 }
 
-/** The keys of a name, the oldest first. */
+/** The signing keys of a name, oldest first. */
 export async function makerKeys(sql: Queryable, owner: string): Promise<MakerKeyRecord[]> {
   return (await sql<MakerKeyRow[]>`select * from maker_key where owner = ${owner} order by id`).map(recordOf);
 }
 
-/** Adds a key; one that is there already stays as it is, and is answered. */
+/** Adds a signing key; returns an existing equal one unchanged. */
 export async function addMakerKey(tx: Tx, key: Omit<MakerKeyRecord, "id" | "created">): Promise<MakerKeyRecord> {
   const [row] = await tx<MakerKeyRow[]>`
     insert into maker_key ${tx({ id: newId("mkk"), ...key })}
@@ -650,19 +650,19 @@ export async function addMakerKey(tx: Tx, key: Omit<MakerKeyRecord, "id" | "crea
   return recordOf(row!);
 }
 
-/** Takes a key away; false if there is none of this id. */
+/** Deletes a signing key; returns false if it does not exist. */
 export async function deleteMakerKey(tx: Tx, owner: string, id: string): Promise<boolean> {
   return (await tx`delete from maker_key where owner = ${owner} and id = ${id}`).count > 0;
 }
 
-// What is read again and says the same is what was read before.
+// Reuse of unchanged values.
 
-/** `before` where `now` says the same, so that what was made of it need not be made again. */
+/** Returns `before` if it equals `now`, so that values derived from it stay valid. */
 export const asBefore = <T>(before: T | undefined, now: T): T => (isDeepStrictEqual(before, now) ? (before as T) : now);
 
 /**
- * Empties a list of rows that were read. A list that is held across a wait keeps all that is in it, and what the collector meets twice it
- * takes for old: it would stay until the next full collection.
+ * Empties a list of rows that were processed. A list held across an await keeps all of its rows, and objects that survive two minor
+ * collections stay until the next full one.
  */
 export const letGo = (rows: unknown[]): void => {
   rows.length = 0;
