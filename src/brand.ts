@@ -1,40 +1,40 @@
-/** The names that a fork would change, each written once. */
+/** The product names that a fork changes, each defined once. */
 
 /** The product's name, lower case, as it appears in log lines and realm strings. */
 export const BRAND = "limber";
 
-/** What every router alias starts with. */
+/** The prefix of every router alias. */
 export const ALIAS_PREFIX = "service/";
 
-/** The header that carries the operator's token. */
+/** The header with the operator's token. */
 export const ADMIN_HEADER = "x-service-admin-token";
 
 /** The domain of `google.rpc.ErrorInfo` in every refusal over gRPC and Connect. */
 export const ERROR_DOMAIN = "limber.dev";
 
-/** What every API key starts with, so that secret scanners can find one. */
+/** The prefix of every API key, which lets secret scanners find one. */
 export const KEY_PREFIX = "lmb_sk_";
 
-/** What every invite of a member starts with. */
+/** The prefix of every member invite. */
 export const INVITE_PREFIX = "lmb_inv_";
 
-/** What every OAuth code starts with. */
+/** The prefix of every OAuth code. */
 export const CODE_PREFIX = "lmb_code_";
 
-/** What the secret of every OAuth client starts with. */
+/** The prefix of every OAuth client secret. */
 export const CLIENT_SECRET_PREFIX = "lmb_cs_";
 
-/** What the secret of every session starts with. */
+/** The prefix of every session secret. */
 export const SESSION_PREFIX = "lmb_ses_";
 
-/** What the token of every one-time sign-in link starts with. */
+/** The prefix of every one-time sign-in token. */
 export const SIGN_IN_PREFIX = "lmb_in_";
 
-/** The name of the session's cookie, ahead of which `__Host-` stands wherever the connection is encrypted. */
+/** The name of the session cookie; `__Host-` precedes it on encrypted connections. */
 export const SESSION_COOKIE = "limber_session";
 
-/** The name of the cookie by which a sign-in that comes back from an identity provider is known again. */
+/** The name of the cookie that identifies a sign-in on its return from an identity provider. */
 export const SIGN_IN_COOKIE = "limber_sign_in";
 
-/** The version of the interface description. */
+/** The version of the API description. */
 export const API_VERSION = "0.1.0";

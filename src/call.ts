@@ -1,4 +1,4 @@
-/** What a service function knows of the call that it answers, whatever transport it came in by. */
+/** The context of a call for service functions, independent of the transport. */
 
 import type {
   DescMethodBiDiStreaming,
@@ -13,120 +13,120 @@ import type { Signal } from "./cancellation.ts";
 import { steadyNow } from "./clock.ts";
 import { Reason, type Refusal, refuse } from "./errors.ts";
 
-/** How far a caller is served, as a number that compares: less is narrower. */
+/** Trust levels as comparable numbers: lower is narrower. */
 export const Reach = {
   OWN: 0,
   VERIFIED: 1,
-  /** Own and verified supply, and a model of its maker's own where the caller names it, or a provider that the caller names. */
+  /** Own and verified supply, a maker's own model if the caller names it, and any provider that the caller names. */
   NAMED: 2,
   COMMUNITY: 3,
 } as const;
 /** One of them. */
 export type Reach = (typeof Reach)[keyof typeof Reach];
 
-/** An API key as services see it: the payer, and what the key may do. */
+/** An API key for services: the payer and its permissions. */
 export interface KeyPrincipal {
   kind: "key";
   keyId: string;
   orgId: string;
   role: string;
-  /** The member whose key it is; undefined for an organization key. */
+  /** The member who owns the key; undefined for an organization key. */
   userId?: string | undefined;
-  /** The sign-in by which a person calls; undefined for a caller with an API key. */
+  /** The browser session of a signed-in user; undefined for a caller with an API key. */
   session?: { readonly id: string; readonly browser: string } | undefined;
-  /** All that the key may do within its role, by permission; undefined: all that the role may. */
+  /** The key's permissions within its role; undefined means all of the role's. */
   permissions?: readonly string[] | undefined;
-  /** How far each permission reaches where the keys that this one descends from narrow it: `all`, or the user whose own things it reaches. */
+  /** The reach of each permission that ancestor keys narrow: `all`, or the user whose own resources it covers. */
   held?: ReadonlyMap<string, string> | undefined;
-  /** The keys that it descends from, whose budgets count too; undefined: none. */
+  /** Its ancestors, whose budgets also count; undefined if none. */
   ancestors?: readonly string[] | undefined;
-  /** The robot that the key is for; undefined where it is for none in particular. */
+  /** The robot that the key is bound to; undefined if none. */
   robotId?: string | undefined;
-  /** Contracts that the key may call; all when empty. */
+  /** Contracts that the key can call; empty means all. */
   scopes: readonly string[];
-  /** Models that the key may use, `owner/*` for all of an owner; every model when empty. */
+  /** Models that the key can use, `owner/*` for all of an owner; empty means all. */
   models: readonly string[];
-  /** A hardware key is never served placeholder output. */
+  /** A hardware key never gets placeholder output. */
   environment: "hardware" | "simulation";
-  /** Whose supply may serve at most, by the settings and by the keys of its line. */
+  /** The lowest trust level of offerings, by the settings and by the key and its ancestors. */
   reach: Reach;
-  /** Only checkpoints that their makers signed may serve, by the settings and by the keys of its line. */
+  /** Whether only signed checkpoints are allowed, by the settings and by the key and its ancestors. */
   requireSigned: boolean;
-  /** What no action that it is given may exceed; undefined where nothing is said. */
+  /** Upper bounds on every returned action; undefined if none are set. */
   bounds?: SafetyBounds | undefined;
-  /** The workspace whose budget counts too; undefined: none. */
+  /** The workspace whose budget also counts; undefined if none. */
   workspaceId: string | undefined;
   /** The settings of the organization and the workspace. */
   settings: OrgSettings;
 }
 
-/** Whose call it is. */
+/** The caller of a call. */
 export type Principal = KeyPrincipal | { kind: "admin" } | { kind: "public" };
 
-/** A claim on an idempotency key: the settlement that answers the call keeps the answer under it. */
+/** A claim on an idempotency key: the settlement of the call stores the response under it. */
 export interface IdempotencyClaim {
   orgId: string;
-  /** The workspace of the key that calls; undefined: none. */
+  /** The workspace of the calling key; undefined if none. */
   workspaceId: string | undefined;
   key: string;
-  /** Names this claim among those that ever held the key, so that a fenced owner writes nothing. */
+  /** Identifies this claim among all on the key, so that a fenced owner writes nothing. */
   claimId: string;
-  /** Seals the answer before it is kept; undefined where it is kept as it is. */
+  /** Seals the response before it is stored; undefined if it is stored unsealed. */
   readonly seal?: ((answer: Uint8Array) => Uint8Array) | undefined;
   /** Set once credit is held for the call: from then on only the record of its end keeps or frees the key. */
   promised: boolean;
 }
 
-/** The answer to an earlier call with the same idempotency key. */
+/** The response to an earlier call with the same idempotency key. */
 export interface EarlierAnswer {
-  /** Of the RPC's own response. */
+  /** The RPC's own response message. */
   readonly message: Message;
-  /** Milliseconds from the arrival of that call to `readAt`, a moment of the steady clock. */
+  /** Milliseconds from the arrival of that call to `readAt`, a time on the monotonic clock. */
   readonly ageMs: number;
   readonly readAt: number;
 }
 
-/** What becomes known of a call on its way, for the log: the transport begins it, and the gate and the bill add to it. */
+/** Facts of a call for the log: the transport creates it, and the gate and billing add to it. */
 export interface CallTrail {
-  /** Whose call it is, once the key is known, whether it is let in or not. */
+  /** The caller, once the key is known, whether or not the call is admitted. */
   principal?: KeyPrincipal;
   /** The request, once it is parsed. */
   request?: Message;
   /** The caller's `traceparent` header. */
   traceparent?: string;
-  /** Bytes of the request's body. */
+  /** The size of the request body in bytes. */
   inputBytes?: number;
-  /** The batch that it is an item of. */
+  /** The batch of which it is an item. */
   batchId?: string;
-  /** What the log keeps of its plan, or of why there is none: the name of a digest, and the order. */
+  /** The stored plan, or why there is none: the id of a digest, and the order. */
   plan?: { readonly id: string; readonly ranks: string };
-  /** Only the bill records the end of the call. */
+  /** Whether only billing records the end of the call. */
   isBilled?: boolean;
 }
 
-/** What a request tells of the browser that sent it, and what is kept there. */
+/** What a request reveals about its browser, and the cookies there. */
 export interface BrowserHead {
-  /** By which it knows the gateway, such as `https://gateway.example`; undefined where the `Host` header is missing. */
+  /** The gateway's origin, such as `https://gateway.example`; undefined if the `Host` header is missing. */
   readonly origin: string | undefined;
-  /** Whether a page of the gateway's own sent the request; undefined where nothing tells, as with callers that are no browsers. */
+  /** Whether one of the gateway's own pages sent the request; undefined if unknown, as with callers that are not browsers. */
   readonly isOwn: boolean | undefined;
-  /** Whether it is given cookies at all: over an encrypted connection, or on loopback. */
+  /** Whether cookies are allowed: on encrypted connections and on loopback. */
   readonly canKeep: boolean;
-  /** The secret of the session that it is signed in by. */
+  /** The secret of its session. */
   readonly session: string | undefined;
-  /** Cookies that the answer sets, each as a value of `Set-Cookie`. */
+  /** Cookies of the response, each a value of `Set-Cookie`. */
   readonly cookies: string[];
-  /** What is kept under a name; undefined where nothing is. */
+  /** The value of a cookie; undefined if it is not set. */
   kept(name: string): string | undefined;
-  /** Has it keep a text for so many seconds; 0 ends it. */
+  /** Sets a cookie for so many seconds; 0 deletes it. */
   keep(name: string, value: string, forS: number): void;
 }
 
-/** Counts the steps of a control loop against the rate limit of its key. */
+/** Counts the steps of a control loop against its key's rate limit. */
 export interface StepLimit {
-  /** Takes a step if one is available; false if the call has to wait or there is none. */
+  /** Takes a step if one is available in memory; else returns false. */
   tryStep(): boolean;
-  /** Takes a step, from the database if none is available here; rejects with the 429 if there is none. */
+  /** Takes a step, from the database if needed; rejects with the 429 if none is left. */
   waitStep(): Promise<void>;
 }
 
@@ -134,41 +134,41 @@ export interface StepLimit {
 export interface Call {
   requestId: string;
   principal: Principal;
-  /** Aborted when the caller leaves, when time runs out, or when the gateway closes. */
+  /** Aborted when the caller disconnects, on timeout, or when the gateway shuts down. */
   signal: Signal;
-  /** When it arrived, on the steady clock in milliseconds; what it waited for before it was served counts against its time. */
+  /** When it arrived, on the monotonic clock in milliseconds; time in queues counts against its timeout. */
   arrivedAt?: number | undefined;
-  /** When the caller's own deadline ends (`grpc-timeout`, `connect-timeout-ms`), on the steady clock in milliseconds. */
+  /** The caller's deadline (`grpc-timeout`, `connect-timeout-ms`), on the monotonic clock in milliseconds. */
   deadline: number | undefined;
-  /** The caller's `traceparent` header, unread. */
+  /** The caller's `traceparent` header, not parsed. */
   traceparent?: string | undefined;
-  /** The host, with its port, by which the caller reached the gateway, as the request names it; undefined where it names none. */
+  /** The host and port from the request, by which the caller reached the gateway; undefined if absent. */
   host?: string | undefined;
-  /** The answer should wait for nothing that it can do without: the event loop is late, and so would be whatever comes after a wait. */
+  /** Whether to skip optional waits: the event loop is late, and would be after each wait. */
   isUrgent?: boolean | undefined;
   trail?: CallTrail | undefined;
-  /** Of a control loop: its steps, which count against the key's rate limit. Undefined where nothing counts them. */
+  /** The step limiter of a control loop; undefined if steps are not limited. */
   steps?: StepLimit | undefined;
-  /** Told while the call waits for an upstream, which is no load of this process. */
+  /** Notified while the call waits for an upstream, which is no load on this process. */
   work?: { away(): void; back(): void } | undefined;
-  /** Present when the call carries an idempotency key. */
+  /** Set if the call has an idempotency key. */
   idempotency: IdempotencyClaim | undefined;
-  /** Encodes the answer as the transport will send it; throws where it can't. Called before the answer is charged. */
+  /** Encodes the response for the transport, and throws if that fails. Called before the response is charged. */
   encode?: ((answer: Message) => unknown) | undefined;
-  /** Present when the call repeats one that was answered: it is checked like a new one, and neither run nor charged. */
+  /** Set if the call repeats an earlier one: it is checked like a new one, but neither run nor charged. */
   earlier?: EarlierAnswer | undefined;
-  /** Called when a service answers what it answered before. */
+  /** Called when a service replays an earlier response. */
   replayed?(): void;
-  /** Called by a stream's service that is about to wait for its first message: the answer begins, and is refused no more. */
+  /** Called by a streaming service that waits for its first message: the response starts, so errors no longer change its status. */
   begin?: (() => void) | undefined;
-  /** The browser that calls; undefined for callers that show a key, and over transports that browsers don't use. */
+  /** The calling browser; undefined for callers with a key, and on transports that browsers do not use. */
   browser?: BrowserHead | undefined;
 }
 
-/** Without a deadline an inference takes this long at most, in milliseconds. Source: decisions, section 17.5. */
+/** The default timeout of an inference, in milliseconds. Source: decisions, section 17.5. */
 const LONGEST_MS = 120_000;
 
-/** How long a call may still wait, in milliseconds: by its transport's deadline, by its own `deadline_ms`, and 120 seconds at most. */
+/** The remaining time of a call in milliseconds: by its transport's deadline and its `deadline_ms`, at most 120 s. */
 export function leftOf({ arrivedAt, deadline }: Pick<Call, "arrivedAt" | "deadline">, request: object): number {
   const at = steadyNow();
   const { deadlineMs = LONGEST_MS } =
@@ -176,17 +176,17 @@ export function leftOf({ arrivedAt, deadline }: Pick<Call, "arrivedAt" | "deadli
   return Math.min((arrivedAt ?? at) + Math.min(deadlineMs, LONGEST_MS), deadline ?? Number.POSITIVE_INFINITY) - at;
 }
 
-/** The refusal of a call whose deadline passed before an answer. */
+/** The refusal of a call whose deadline passed before a response. */
 export const tooLate = (): Refusal =>
   refuse(Reason.DEADLINE_EXCEEDED, "the deadline passed before a provider answered; nothing was charged");
 
-/** The key that calls, and those that it descends from: what one of them made, it may have again. */
+/** The calling key and its ancestors: each can read what any of them created. */
 export const lineOf = ({ keyId, ancestors = [] }: Pick<KeyPrincipal, "keyId" | "ancestors">): [string, ...string[]] => [
   keyId,
   ...ancestors,
 ];
 
-/** The caller's key, for the services that only a key may call. */
+/** The caller's key, for services that require one. */
 export function keyOf(call: Call): KeyPrincipal {
   if (call.principal.kind !== "key")
     throw new Error("this RPC requires ACCESS_KEY, so its principal must be a key");
@@ -205,19 +205,19 @@ export const byCall = ({ principal, requestId }: Call): { actor: string; request
 const actorOf = ({ keyId, userId, session }: KeyPrincipal): string =>
   session !== undefined && userId !== undefined ? userId : keyId;
 
-/** Messages that several callers are sent. */
+/** Messages that are sent to several callers. */
 const sharedMessages = new WeakSet<object>();
 
-/** Marks a message that several callers are sent: it changes no more, so that transports may write it once for all. */
+/** Marks a message that is sent to several callers. It must not change any more, so transports can encode it once. */
 export function shared<T extends object>(message: T): T {
   sharedMessages.add(message);
   return message;
 }
 
-/** Whether a message was marked so. */
+/** Whether a message is marked as shared. */
 export const isShared = (message: object): boolean => sharedMessages.has(message);
 
-/** A service as plain functions: one per RPC, named as the schema names them. The compiler asks for each. */
+/** A service as plain functions, one per RPC with its name in the schema. The compiler checks completeness. */
 export type Implementation<S extends DescService> = {
   [M in keyof S["method"]]: S["method"][M] extends DescMethodUnary<infer I, infer O>
     ? (request: MessageShape<I>, call: Call) => Promise<MessageShape<O>>
@@ -228,59 +228,59 @@ export type Implementation<S extends DescService> = {
         : never;
 };
 
-/** The caller's side of a conversation, as its service sees it. */
+/** The caller's side of a bidirectional stream, for its service. */
 export interface StreamWriter<O> {
-  /** Sends a message; nothing after the end. */
+  /** Sends a message; does nothing after the end. */
   say(message: O): void;
-  /** What was said before is not read yet: who goes on talking fills memory. */
+  /** Whether earlier messages are still unread: sending more fills memory. */
   readonly behind: boolean;
-  /** Ends the conversation, well or with a refusal; further calls do nothing. */
+  /** Ends the stream, successfully or with a refusal; further calls do nothing. */
   end(refusal?: unknown): void;
 }
 
-/** The service's side of a conversation, as the transports see it. A refusal that it throws ends the conversation. */
+/** The service's side of a bidirectional stream, for transports. A refusal that it throws ends the stream. */
 export interface StreamHandler<I> {
-  /** Takes a message of the caller; `sound` where it is known to keep every rule of the schema. */
+  /** Receives a message; `sound` if it is known to satisfy every rule of the schema. */
   hear(message: I, sound?: boolean): void;
-  /** The caller has read on. */
+  /** The caller has read pending messages. */
   room(): void;
-  /** The caller says no more. */
+  /** The caller has closed its side. */
   close(): void;
-  /** The caller may not go on: what there is to say is said, then it ends with this refusal. */
+  /** The stream must end: the service sends what is pending, then ends with this refusal. */
   cut(refusal: Refusal): void;
 }
 
-/** Whose supply may serve at most: each includes those before it. */
+/** The trust levels of supply, each including the previous ones. */
 export type SupplyTrust = "own" | "verified" | "named" | "community";
 
-/** The settings that hold for a call. */
+/** The settings of a call. */
 export interface OrgSettings {
-  /** How long logs are kept. */
+  /** The log retention. */
   readonly retentionDays: number;
-  /** Zero data retention: no provider that retains frames, and nothing of what callers send on record. */
+  /** Zero data retention: no provider that retains frames, and no stored caller data. */
   readonly zdr: boolean;
-  /** Whether answers may be shared through caches. */
+  /** Whether responses can be shared through caches. */
   readonly cacheSharing: boolean;
-  /** When the organization's own keys at providers are used. */
+  /** When the organization's own provider keys are used. */
   readonly byokMode: ByokMode;
-  /** The preset of requests that name none. */
+  /** The default preset. */
   readonly defaultPreset: string | undefined;
-  /** Regions that may serve; undefined: all. An empty list admits none. */
+  /** Regions that can serve; undefined means all, an empty list none. */
   readonly allowedRegions: readonly string[] | undefined;
-  /** The largest share of calls that may be hedged. */
+  /** The largest share of hedged calls. */
   readonly maxHedgeRatio: number;
-  /** Whose supply may serve at most. */
+  /** The lowest trust level of offerings. */
   readonly trust: SupplyTrust;
-  /** Only checkpoints that their makers signed may serve. */
+  /** Whether only signed checkpoints are allowed. */
   readonly requireSigned: boolean;
-  /** Whether members may consent to applications that registered themselves. The organization's alone. */
+  /** Whether members can consent to self-registered applications. An organization setting only. */
   readonly selfRegisteredApps: AppPolicy;
-  /** People who are signed in may make keys for hardware. The operator's alone. */
+  /** Whether signed-in users can create hardware keys. Only the operator sets it. */
   readonly hardwareKeys: boolean;
 }
 
-/** Whether something may be used. */
+/** A permission for a feature. */
 export type AppPolicy = "allow" | "deny";
 
-/** When a key is used. */
+/** When the organization's own provider key is used. */
 export type ByokMode = "off" | "fallback" | "prefer" | "require";

@@ -1,31 +1,31 @@
 /**
- * How work is called off, and waiting that this ends: AbortSignal's interface at a hundredth of its price, for what every call makes. An
- * AbortSignal is a `Signal`; where a library insists on its own kind, `nativeOf` makes one.
+ * Cancellation: AbortSignal's interface at a hundredth of its cost, since every call creates one. An AbortSignal is a `Signal`; for libraries
+ * that need the native type, `nativeOf` creates one.
  */
 
-/** Who hears that work is called off: a function, or what every call has anyway, so that none is made for it. */
+/** A cancellation handler: a function, or an object that every call has anyway, which saves an allocation. */
 export type AbortListener = (() => void) | { handleEvent(): void };
 
-/** What is listened to: the part of AbortSignal that the gateway uses. */
+/** The part of AbortSignal that the gateway uses. */
 export interface Signal {
   readonly aborted: boolean;
-  /** Why; undefined until then. */
+  /** The reason; undefined until it is aborted. */
   readonly reason: unknown;
   addEventListener(type: "abort", run: AbortListener, options?: { once?: boolean }): void;
   removeEventListener(type: "abort", run: AbortListener): void;
-  /** Throws the reason of a signal that is aborted. */
+  /** Throws the reason of an aborted signal. */
   throwIfAborted(): void;
 }
 
-/** Calls work off, once. It is its own signal. */
+/** Cancels work, once. It is its own signal. */
 export class Cancel implements Signal {
   aborted = false;
   reason: unknown = undefined;
-  /** Most have one listener at a time; further ones wait in the list. */
+  /** Most signals have one listener at a time; further ones are in the list. */
   #first: AbortListener | undefined;
   #others: AbortListener[] | undefined;
 
-  /** Tells everyone who listens; later calls do nothing. */
+  /** Notifies all listeners; later calls do nothing. */
   abort(reason: unknown): void {
     if (this.aborted) return;
     this.aborted = true;
@@ -37,7 +37,7 @@ export class Cancel implements Signal {
     if (others) for (const run of others) tell(run);
   }
 
-  /** As of AbortSignal: nobody is called twice, nor once it is too late. */
+  /** As in AbortSignal: no listener is called twice, or added after the abort. */
   addEventListener(_type: "abort", run: AbortListener): void {
     if (this.aborted || this.#first === run || this.#others?.includes(run)) return;
     if (this.#first === undefined) this.#first = run;
@@ -60,7 +60,7 @@ function tell(run: AbortListener): void {
   else run.handleEvent();
 }
 
-/** The signal as the platform's own kind. */
+/** The signal as a native AbortSignal. */
 export function nativeOf(signal: Signal): AbortSignal {
   if (signal instanceof AbortSignal) return signal;
   const native = new AbortController();
@@ -69,21 +69,21 @@ export function nativeOf(signal: Signal): AbortSignal {
   return native.signal;
 }
 
-/** Items that come one at a time, and that a reader may leave at any moment: `return` waits for nothing. */
+/** An async iterator that can be closed at any time: `return` waits for nothing. */
 export interface Items<T> extends AsyncIterableIterator<T, undefined, undefined> {
   return(): Promise<IteratorReturnResult<undefined>>;
 }
 
-/** The items of `source` until the signal is aborted, which then throws its reason: a reader that waits is woken by nothing else. */
+/** The items of `source` until the signal aborts, which then throws its reason, even if the source does not react. */
 export const untilAbort = <T>(source: AsyncIterable<T>, signal: Signal): Items<T> => new UntilAbort(source, signal);
 
-/** No generator, and one listener for all items: each that is read through another costs every frame of a stream its part. */
+/** Not a generator, and one listener for all items: both would cost time for every frame of a stream. */
 class UntilAbort<T> implements Items<T> {
   readonly #source: AsyncIterator<T>;
   readonly #signal: Signal;
   #listens = false;
   #over = false;
-  /** Ends the wait of the reader. */
+  /** Rejects the pending read. */
   #interrupt: ((reason: unknown) => void) | undefined;
 
   constructor(source: AsyncIterable<T>, signal: Signal) {
@@ -126,13 +126,13 @@ class UntilAbort<T> implements Items<T> {
 
   readonly #aborted = (): void => {
     const interrupt = this.#interrupt;
-    // A reader that does not wait gets the reason when it asks for the next item.
+    // A reader that is not waiting gets the reason at its next read.
     if (interrupt === undefined) return;
     this.#leave();
     interrupt(this.#signal.reason);
   };
 
-  /** Not awaited: a source that does not hear of the signal would hold its reader for ever. */
+  /** Not awaited: a source that ignores the signal would block the reader forever. */
   #leave(): void {
     if (this.#over) return;
     this.#rest();

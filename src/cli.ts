@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-/** The command `limber`: `npx limber start`, and the rest of its commands. Each reads its own options. */
+/** The command `limber`: `npx limber start` and other commands. Each parses its own options. */
 import { fileURLToPath } from "node:url";
 import { isTooOld, runByBroughtNode } from "./app/brought-node.ts";
 

@@ -13,7 +13,7 @@ import type { Route } from "../gen/limber/v1/route_pb.ts";
 
 export { Reason };
 
-/** A field of `ErrorDetails` in plain form; the edge turns it into the message. */
+/** A field of `ErrorDetails` as a plain object; the edge converts it. */
 export type RefusalDetails = { [K in keyof Omit<ErrorDetails, "$typeName" | "$unknown">]?: ErrorDetails[K] };
 
 /** Optional parts of a refusal. */
@@ -43,8 +43,8 @@ export class Refusal extends Error {
   readonly headers: readonly string[];
 
   constructor(reason: Reason, text: string, details: RefusalDetails, extras: RefusalExtras) {
-    // A stack keeps what its functions were called with, a body of megabytes too, for as long as the refusal lives. It is no bug that
-    // a refusal tells of, so that nobody reads where it was made.
+    // A stack trace keeps its functions' arguments, such as a body of megabytes, as long as the refusal lives. A refusal is
+    // not a bug, so its stack is not needed.
     const { stackTraceLimit } = Error;
     Error.stackTraceLimit = 0;
     super(text, extras.cause === undefined ? undefined : { cause: extras.cause });
@@ -70,19 +70,19 @@ export function refuse(
   return new Refusal(reason, text, details, extras);
 }
 
-/** How a reason looks on each transport. */
+/** The representation of a reason on each transport. */
 export interface ReasonFacts {
-  /** The word on the wire, such as `no_route_available`. */
+  /** The code, such as `no_route_available`. */
   code: string;
   /** The HTTP status. */
   status: number;
-  /** The gRPC code; the numbers of the schema are gRPC's own. */
+  /** The gRPC code; the schema uses gRPC's numbers. */
   rpcCode: RpcCode;
-  /** The family. */
+  /** The error type. */
   type: ErrorType;
-  /** The same call may succeed later. */
+  /** Whether the same call can succeed later. */
   retryable: boolean;
-  /** Its word in a refusal by RFC 7644; empty where that has none. */
+  /** Its `scimType` of RFC 7644; empty if there is none. */
   scimType: string;
 }
 
@@ -100,14 +100,14 @@ for (const value of ReasonSchema.values) {
   });
 }
 
-/** The facts of a reason, as the schema states them. */
+/** The properties of a reason, from the schema. */
 export function factsOf(reason: Reason): ReasonFacts {
   const found = facts.get(reason);
   if (!found) throw new Error(`reason ${reason} is not in the schema`);
   return found;
 }
 
-/** Any thrown thing as a refusal: a bug becomes `internal_error`, which says nothing but the request's id. */
+/** Converts any thrown value to a refusal: a bug becomes `internal_error`, which reveals only the request id. */
 export function asRefusal(thrown: unknown): Refusal {
   if (thrown instanceof Refusal) return thrown;
   return refuse(Reason.INTERNAL_ERROR, "internal error; include the request id when you report it", {}, { cause: thrown });

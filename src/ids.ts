@@ -1,4 +1,4 @@
-/** Names of resources: sortable by the moment of their making, unguessable enough for a name. */
+/** Resource ids: sortable by creation time, and hard to guess. */
 import { randomFillSync } from "node:crypto";
 import { now } from "./clock.ts";
 
@@ -7,8 +7,8 @@ const pool = new Uint8Array(4096);
 let taken = pool.length;
 
 /**
- * A ten-letter millisecond stamp in Crockford letters, three for the turn within it and thirteen random ones (65 bits): sortable by birth,
- * so that what is kept in the order of names grows at its end; unguessable enough for a name.
+ * Ten characters of millisecond timestamp in Crockford's alphabet, three of a counter within it, and thirteen random ones (65 bits). Ids sort
+ * by creation time, so that indexes grow at their end, and are hard to guess.
  */
 function ulid(): string {
   if (taken + 16 > pool.length) {
@@ -16,20 +16,20 @@ function ulid(): string {
     taken = 0;
   }
   const ms = now();
-  // Turns begin anywhere, so that they don't tell how many names there were.
+  // The counter starts anywhere, so that it does not reveal the number of ids.
   if (ms !== stamped.ms) stamped = { ms, text: stampOf(ms), turn: (pool[taken++]! << 5) | (pool[taken++]! & 31) };
   const turn = stamped.turn++;
-  // A short text is joined at once, a long one becomes a tree of its parts: so there are few parts.
+  // V8 joins short strings at once but builds a tree for long ones, so there are few parts.
   const half = ALPHABET[(turn >> 10) & 31]! + PAIRS[turn & 1023]! + pair() + pair();
   return stamped.text + half + (pair() + pair() + pair() + pair() + ALPHABET[pool[taken++]! & 31]!);
 }
 
 const pair = (): string => PAIRS[((pool[taken++]! & 31) << 5) | (pool[taken++]! & 31)]!;
 
-/** Every two letters. */
+/** Every pair of characters. */
 const PAIRS = Array.from({ length: 1024 }, (_, i) => `${ALPHABET[i >> 5]}${ALPHABET[i & 31]}`);
 
-/** Many names are made in one millisecond. */
+/** The timestamp of the last id: many ids are created in one millisecond. */
 let stamped = { ms: Number.NaN, text: "", turn: 0 };
 
 function stampOf(ms: number): string {
@@ -38,7 +38,7 @@ function stampOf(ms: number): string {
   return stamp;
 }
 
-/** The prefixes that a resource's name may start with. */
+/** The prefixes of resource ids. */
 export type IdPrefix =
   | "act"
   | "arm"
@@ -75,5 +75,5 @@ export type IdPrefix =
   | "wh"
   | "ws";
 
-/** A fresh resource name such as `org_01J…`: sortable by the moment of its making. */
+/** A new resource id such as `org_01J…`, sortable by creation time. */
 export const newId = (prefix: IdPrefix): string => `${prefix}_${ulid()}`;

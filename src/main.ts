@@ -11,12 +11,12 @@ import { type Config, ConfigError, readConfig, unknownSettings } from "./config.
 import { nearest } from "./edge/messages/json-text.ts";
 import { signInLink } from "./services/session.ts";
 
-/** How long running calls have to end after an unhandled error. */
+/** The timeout for running calls after an unhandled error. */
 const BROKEN_PATIENCE_MS = 10_000;
-/** How much longer the drain after an unhandled error may take in all: what went wrong may keep it from ever ending. */
+/** The further timeout of the entire drain after an unhandled error, which might prevent its end. */
 const BROKEN_END_MS = 5_000;
 
-/** How an unhandled error drains this process, and how long calls are served meanwhile; undefined before anything is open. */
+/** Drains this process after an unhandled error, and the timeout of calls; undefined before anything is open. */
 let opened: { end(): void; readonly delayMs: number } | undefined;
 let closing = false;
 /** The link to the primary process, in a worker. */
@@ -24,7 +24,7 @@ let link: WorkerLink | undefined;
 /** The exit code: 1 after an unhandled error. */
 let exitCode = 0;
 
-/** What started this process, and may want to know how it is. */
+/** The supervisor that started this process and may expect its status. */
 let manager: ServiceManager | undefined;
 
 /** Drains and exits. */
@@ -41,20 +41,20 @@ async function main(): Promise<void> {
   if (link === undefined) warnOfUnknownSettings();
   if (link === undefined && config.processes !== 1) return runPrimary(config);
   collectBetweenSlices();
-  // The primary of several might need none of it.
+  // With several processes, the primary might need none of it.
   const { openGateway } = await import("./app/gateway.ts");
   const gateway = await openGateway(config, link);
   const { drainDelayMs: delayMs } = config;
   opened = { end: () => close(gateway, BROKEN_PATIENCE_MS, delayMs), delayMs };
   if (link !== undefined) return runWorker(link, gateway, config);
 
-  // Installed before readiness is reported, after which a manager may stop it.
+  // Install before reporting readiness, after which a supervisor can stop the process.
   const stop = (delayMs: number): void => (closing ? process.exit(1) : close(gateway, config.drainMs, delayMs)); // asked twice: at once
   process.on("SIGTERM", () => stop(config.drainDelayMs));
-  // Who sits at the terminal waits for no balancer.
+  // A user at the terminal does not wait for a load balancer.
   process.on("SIGINT", () => stop(0));
 
-  // Without a certificate it ends the process, as a terminal that goes means it to.
+  // Without a certificate, SIGHUP ends the process, as a closing terminal expects.
   if (config.tls !== undefined) process.on("SIGHUP", () => renewCertificate(gateway));
   for (const line of linesOf(gateway)) console.log(line);
   manager = openServiceManager(config.serviceManager, (text) => console.error(`limber: ${text}`));
@@ -62,7 +62,7 @@ async function main(): Promise<void> {
   if (gateway.demo && gateway.url) await showDemo(config, gateway.demo, gateway.url);
 }
 
-/** Shows how to sign in and to call. */
+/** Prints how to sign in and make a call. */
 async function showDemo(config: Config, demo: NonNullable<Gateway["demo"]>, url: string): Promise<void> {
   if (config.adminToken === undefined) console.log(`SERVICE_ADMIN_TOKEN=${demo.adminToken}`);
   console.log(`LIMBER_KEY=${demo.key}`);
@@ -75,8 +75,8 @@ async function showDemo(config: Config, demo: NonNullable<Gateway["demo"]>, url:
 }
 
 /**
- * Replaces this process by one that has the start flags, with the same id, environment and terminal: without them the collector takes most of a
- * loaded processor. Where there is no such call (Windows), or a parent uses a channel that would be lost, the gateway runs with V8's own settings.
+ * Replaces this process by one with the start flags, keeping its id, environment and terminal. Without the flags, garbage collection takes most
+ * of a loaded CPU. If the system has no such call (Windows), or the parent uses a channel that would be lost, V8's defaults stay.
  */
 function haveStartFlags(): void {
   const flags = missingFlags(process.execArgv);
@@ -86,7 +86,7 @@ function haveStartFlags(): void {
   execve(process.execPath, [process.execPath, ...flags, ...process.execArgv, main, ...process.argv.slice(2)]);
 }
 
-/** The primary of several processes: opens what exists once, and ends when all of them have. */
+/** The primary of several processes: opens shared resources, and exits when all workers have. */
 async function runPrimary(config: Config): Promise<void> {
   const log = pino({ level: config.logLevel }, pino.destination({ dest: 2, sync: true }));
   const { databaseUrl, referenceSupply, operationsPort } = config;
@@ -122,10 +122,10 @@ async function runPrimary(config: Config): Promise<void> {
   process.exit(exitCode || code);
 }
 
-/** What workers get from a primary that opened nothing. */
+/** What workers receive from a primary that opened nothing. */
 const NOTHING_SHARED: SharedParts = { env: { LIMBER_OPERATIONS_PORT: "", LIMBER_REFERENCE_SUPPLY: "false" }, own: [] };
 
-/** A worker of several processes: ends when the primary says so, or is gone. */
+/** A worker of several processes: exits when the primary requests it or has exited. */
 function runWorker(link: WorkerLink, gateway: Gateway, { drainMs }: Config): void {
   link.serve({
     drain(delayMs, patienceMs = drainMs) {
@@ -135,14 +135,14 @@ function runWorker(link: WorkerLink, gateway: Gateway, { drainMs }: Config): voi
   link.ready({ url: gateway.url, lines: linesOf(gateway) });
 }
 
-/** What an operator is shown of a gateway that is ready. */
+/** Prints the addresses of a gateway that is ready. */
 const linesOf = (gateway: Gateway): string[] => [
   `limber ready${gateway.url === undefined ? "" : ` ${gateway.url}`}`,
   ...gateway.otherUrls.map((url) => `also at ${url}`),
   ...(gateway.operationsPort === undefined ? [] : [`operations at port ${gateway.operationsPort}`]),
 ];
 
-/** Reads the certificate again. One that can't be used leaves the old one. */
+/** Reloads the certificate; keeps the old one if the new one is invalid. */
 function renewCertificate(gateway: Gateway): void {
   try {
     const { tls } = readConfig();
@@ -154,10 +154,10 @@ function renewCertificate(gateway: Gateway): void {
   }
 }
 
-/** A misspelled limit would have no effect. */
+/** Warns of misspelled settings, which would have no effect. */
 function warnOfUnknownSettings(): void {
   const { unknown, known, prefix } = unknownSettings();
-  // The prefix that all of them share says nothing of what was meant.
+  // The common prefix does not help to guess the intended name.
   const rests = known.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
   for (const name of unknown) {
     const meant = nearest(name.slice(prefix.length), rests);
@@ -165,7 +165,7 @@ function warnOfUnknownSettings(): void {
   }
 }
 
-/** A curl command that works as pasted, with a picture in it. */
+/** A complete curl command with an image in it. */
 async function firstCall(url: string, key: string): Promise<string> {
   const { redSquare } = await import("./upstream/pictures/test-picture.ts");
   const picture = (await redSquare(0.7, 0.3, 64)).toString("base64");
@@ -185,7 +185,7 @@ function end(thrown: unknown): never {
   process.exit(1);
 }
 
-/** The message of an error and where it was made, in one line. */
+/** The message and location of an error, in one line. */
 function oneLine(thrown: unknown): string {
   const text = thrown instanceof Error ? (thrown.stack ?? thrown.message) : String(thrown);
   return text
@@ -197,7 +197,7 @@ function oneLine(thrown: unknown): string {
 
 const MOST_STACK_LINES = 8;
 
-// What is written down of a crash holds no environment, where secrets are, and nothing of an error but its message.
+// Crash output omits the environment, which has secrets, and all of the error but its message.
 process.report.excludeEnv = true;
 onUnhandledErrors(({ kind, error }, isFirst) => {
   console.error(`limber: ${kind}, a bug${isFirst ? ": the process drains and exits" : ""}: ${oneLine(error)}`);
@@ -205,7 +205,7 @@ onUnhandledErrors(({ kind, error }, isFirst) => {
   exitCode = 1;
   link?.leaving();
   if (opened === undefined) process.exit(1);
-  // The state of the process is no longer known: running calls end, and the supervisor starts a fresh process.
+  // The state of the process is unknown: running calls finish, and the supervisor starts a new process.
   after(opened.delayMs + BROKEN_PATIENCE_MS + BROKEN_END_MS, () => process.exit(1));
   if (!closing) opened.end();
 });

@@ -1,4 +1,4 @@
-/** Chance: the only file that draws random numbers, so that tests can choose them. */
+/** Randomness: the only file that draws random numbers, so that tests can choose them. */
 import { randomBytes } from "node:crypto";
 
 let draw: () => number = Math.random;
@@ -9,7 +9,7 @@ export const random = (): number => draw();
 /** `bytes` of cryptographic randomness. */
 export const secretBytes = (bytes: number): Buffer => randomBytes(bytes);
 
-/** Replaces the source of `random`; returns a function that puts the old one back. Tests only. */
+/** Replaces the source of `random`; returns a function that restores it. Only for tests. */
 export function replaceRandom(other: () => number): () => void {
   const before = draw;
   draw = other;

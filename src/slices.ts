@@ -1,21 +1,21 @@
-/** Long work in slices of about a millisecond, so that it never holds the event loop. */
+/** Runs long work in slices of about a millisecond, so that it does not block the event loop. */
 import { steadyNow } from "./clock.ts";
 
-/** Work that can be put down at each `yield` and taken up again. It yields at least once in a millisecond or so. */
+/** Work that can pause at each `yield`. It yields at least about once per millisecond. */
 export type Sliced<T> = Generator<void, T>;
 
-/** How long sliced work may hold the event loop. */
+/** How long sliced work can block the event loop. */
 const SLICE_MS = 1;
 
-/** Leaves the event loop to others once. */
+/** Yields to the event loop once. */
 export const breathe = (): Promise<void> => new Promise(setImmediate);
 
 let pauseOnce = breathe;
 
-/** Leaves the event loop to others once, where much was made that stays. */
+/** Yields to the event loop once, after many long-lived allocations. */
 export const pause = (): Promise<void> => pauseOnce();
 
-/** Replaces what `pause` does; returns a function that puts the old one back. The collector collects garbage in it. */
+/** Replaces what `pause` does; returns a function that restores it. The process uses it to collect garbage. */
 export function installPause(other: () => Promise<void>): () => void {
   const before = pauseOnce;
   pauseOnce = other;
@@ -24,13 +24,13 @@ export function installPause(other: () => Promise<void>): () => void {
   };
 }
 
-/** Does sliced work to its end, leaving the event loop to others after every millisecond and at the end of what was long; `rest` is how. */
+/** Runs sliced work to its end, yielding to the event loop after every millisecond and after long work; `rest` does so. */
 export async function inSlices<T>(work: Sliced<T>, rest = breathe): Promise<T> {
   let rested = false;
   for (let since = steadyNow(); ; ) {
     const { done, value } = work.next();
     if (done) {
-      // What follows is often long, too, and would go on in the same turn.
+      // The next work is often long, too, and would run in the same turn.
       if (rested) await rest();
       return value;
     }
@@ -41,7 +41,7 @@ export async function inSlices<T>(work: Sliced<T>, rest = breathe): Promise<T> {
   }
 }
 
-/** Does sliced work to its end in one go. */
+/** Runs sliced work to its end without yielding. */
 export function atOnce<T>(work: Sliced<T>): T {
   for (;;) {
     const { done, value } = work.next();

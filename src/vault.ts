@@ -1,15 +1,15 @@
 /**
- * Seals secrets that the gateway must be able to open again, such as what it shows to providers. Each secret has a data key of
- * its own, wrapped under a master key that is named by an id: AES-256-GCM both times, bound to a context. So several master keys
- * can be loaded at one time, and a new one takes over by wrapping the data keys again.
+ * Seals secrets that the gateway must be able to open again, such as provider keys. Each secret has its own data key, wrapped under a master
+ * key that is identified by an id: AES-256-GCM both times, bound to a context. Several master keys can be loaded at once, and a rotation only
+ * wraps the data keys again.
  */
 import { createCipheriv, createDecipheriv, createHash, createHmac } from "node:crypto";
 import { secretBytes } from "./random.ts";
 
-/** Why a sealed secret doesn't open. */
+/** Why a sealed secret does not open. */
 export type VaultFault = "unknown_master_key" | "changed";
 
-/** A sealed secret that doesn't open. */
+/** A sealed secret that does not open. */
 export class VaultError extends Error {
   readonly fault: VaultFault;
 
@@ -24,43 +24,43 @@ export class VaultError extends Error {
   }
 }
 
-/** A key for what belongs together and dies together: each value is bound to its place, so that none opens in another's. */
+/** A data key for values that are deleted together. Each value is bound to its place and does not open elsewhere. */
 export interface DataKey {
-  /** The sealed form of bytes. Opens only at the same place. */
+  /** Seals bytes, which open only in the same place. */
   seal(bytes: Uint8Array, place: string): Buffer;
-  /** The bytes; throws a `VaultError`. */
+  /** Opens the bytes; throws a `VaultError`. */
   open(sealed: Uint8Array, place: string): Buffer;
 }
 
-/** Opens and seals under master keys of which one is current. */
+/** Seals under the current master key, and opens under any loaded one. */
 export interface Vault {
-  /** What everything begins with that is sealed under the current master key. */
+  /** The prefix of everything sealed under the current master key. */
   readonly head: Buffer;
-  /** The same of every master key that is loaded, the current one first. */
+  /** The prefixes of all loaded master keys, the current one first. */
   readonly heads: readonly [Buffer, ...Buffer[]];
-  /** The sealed form of a secret, under the current master key. Opens only with the same context. */
+  /** Seals a secret under the current master key. It opens only with the same context. */
   seal(secret: string | Uint8Array, context: string): Buffer;
-  /** The secret; throws a `VaultError`. */
+  /** Opens a secret; throws a `VaultError`. */
   open(sealed: Uint8Array, context: string): string;
-  /** The same as bytes. */
+  /** Opens a secret as bytes. */
   openBytes(sealed: Uint8Array, context: string): Buffer;
-  /** The same secret under the current master key; undefined when it is already. Throws a `VaultError`. */
+  /** Seals the secret again under the current master key; undefined if it already is. Throws a `VaultError`. */
   rewrap(sealed: Uint8Array, context: string): Buffer | undefined;
-  /** A new data key, and its wrapped form, which is kept like a sealed secret: without it nothing that the key sealed opens. */
+  /** A new data key and its wrapped form. Deleting the wrapped form makes everything sealed with the key unreadable. */
   dataKey(context: string): { wrapped: Buffer; key: DataKey };
-  /** The data key in a wrapped form; throws a `VaultError`. */
+  /** Unwraps a data key; throws a `VaultError`. */
   openDataKey(wrapped: Uint8Array, context: string): DataKey;
   /**
-   * The forms of a hash by which the same request is known again. With `isKeyed` the one to keep is keyed: nobody who lacks the key of
-   * hashes can try what the request may have been.
+   * The hashes that identify a repeated request. With `isKeyed`, the stored one is keyed: without the hash key, it is impossible to test guesses
+   * of the request.
    */
   hashes(hash: Buffer, isKeyed: boolean, context: string): KeptHashes;
 }
 
-/** A hash as it is kept. */
+/** The hash to store. */
 export interface KeptHashes {
   readonly hash: Buffer;
-  /** The other forms, in which it may have been kept before: whether data is retained changes. */
+  /** Other hashes under which it may be stored, because the retention setting changes. */
   readonly otherHashes: readonly Buffer[];
 }
 
@@ -73,8 +73,8 @@ const HEAD_BYTES = 1 + KEY_ID_BYTES;
 const WRAP_BYTES = NONCE_BYTES + TAG_BYTES + KEY_BYTES;
 
 /**
- * A vault under master keys of 32 bytes; the first is current, the others open what was sealed under them. `hashKey` keys its hashes: the
- * master key where there is none.
+ * A vault with 32-byte master keys: the first one seals, the others open earlier secrets. `hashKey` keys its hashes; the master key by
+ * default.
  */
 export function createVault(current: Buffer, others: readonly Buffer[] = [], hashKey = current): Vault {
   const keys = new Map([...others, current].map((key) => [idOf(key).toString("hex"), key]));
@@ -138,7 +138,7 @@ const dataKeyOf = (key: Buffer): DataKey => ({
 });
 
 function hashUnder(secret: Buffer, hash: Buffer, context: string): Buffer {
-  // Not the secret itself, which may be a master key and seal.
+  // Derived from the secret, which itself might be a master key and seal.
   const key = createHmac("sha256", secret).update(`limber vault hash ${context}`).digest();
   return createHmac("sha256", key).update(hash).digest();
 }
@@ -146,7 +146,7 @@ function hashUnder(secret: Buffer, hash: Buffer, context: string): Buffer {
 const idOf = (key: Buffer): Buffer =>
   createHash("sha256").update("limber vault key").update(key).digest().subarray(0, KEY_ID_BYTES);
 
-/** Nonce, tag, text. */
+/** Nonce, tag, ciphertext. */
 function encrypt(key: Buffer, text: Uint8Array, bound: readonly (Buffer | string)[]): Buffer {
   const nonce = secretBytes(NONCE_BYTES);
   const cipher = createCipheriv("aes-256-gcm", key, nonce);

@@ -1,7 +1,6 @@
 /**
- * The credit leases of one replica: lease, intent, settle. A lease is credit that the ledger has already debited, so that a call is paid for
- * without a query. Every promise and every end is recorded in group commits, and credit that is not needed is returned. Amounts are whole
- * micro-dollars.
+ * The credit leases of one replica: lease, intent, settle. A lease is credit that the ledger has already debited, so that a call is covered
+ * without a query. Group commits record every intent and every end, and unused credit is returned. Amounts are whole micro-dollars.
  */
 import { after, now, steadyNow } from "../clock.ts";
 import { Reason, Refusal, refuse } from "../errors.ts";
@@ -20,12 +19,12 @@ import {
 import { type Estimate, Remainders, shortage } from "./price.ts";
 
 const TICK_MS = 1_000;
-/** Milliseconds between two heartbeats; well below the time after which the ledger takes the replica for dead. */
+/** The heartbeat interval in milliseconds, well below the time after which the ledger considers the replica dead. */
 const HEARTBEAT_MS = 3_000;
 const RECOVER_MS = 5_000;
 /** Milliseconds without use after which a lease is returned. */
 const IDLE_MS = 5_000;
-/** How long a call waits for credit that may come back. */
+/** How long a call waits for credit that may be returned. */
 const PATIENCE_MS = 1_000;
 const LOOK_MS = 200;
 const CONTENT_MS = 250;
@@ -35,14 +34,14 @@ export class CreditLeaser<I, S extends Charged> {
   readonly #port: LedgerPort<I, S>;
   readonly #committer: GroupCommitter<I, S>;
   readonly #credits = new KeyCredits();
-  /** What charges of keys left open below a micro-dollar. */
+  /** Fractions of a micro-dollar that charges of keys left open. */
   readonly remainders = new Remainders();
   readonly #leases = new Map<string, Lease>();
-  /** The key credits that calls wait for. */
+  /** The key credits with waiting calls. */
   readonly #hungry = new Set<KeyCredit>();
   #unlisten: () => void = () => {};
   #untick: () => void = () => {};
-  /** The first look at what others left comes with the first tick: a gateway may not live for long itself. */
+  /** Recovery of dead leasers starts with the first heartbeat: this gateway itself might not live long. */
   #recoveredAt = Number.NEGATIVE_INFINITY;
   #closed = false;
 
@@ -56,7 +55,7 @@ export class CreditLeaser<I, S extends Charged> {
     });
   }
 
-  /** Opens a credit leaser on a ledger; what this replica's former life left is recovered by then. */
+  /** Opens a credit leaser on a ledger, after recovering this replica's predecessor. */
   static async open<I, S extends Charged>(port: LedgerPort<I, S>): Promise<CreditLeaser<I, S>> {
     const leaser = new CreditLeaser(port, await port.open());
     leaser.#unlisten = port.listen({
@@ -71,12 +70,12 @@ export class CreditLeaser<I, S extends Charged> {
     return leaser;
   }
 
-  /** The name of the present life, which idempotency claims carry. It changes when the credit leaser was fenced. */
+  /** The current name, which idempotency claims carry. It changes when the credit leaser was fenced. */
   get name(): string {
     return this.#committer.leaser;
   }
 
-  /** What it holds at the moment; amounts in micro-dollars. */
+  /** The current holdings; amounts in micro-dollars. */
   get figures(): { leases: number; idleMicro: number; promisedMicro: number; running: number; waiting: number } {
     const sum = { leases: this.#leases.size, idleMicro: 0, promisedMicro: 0, running: 0, waiting: 0 };
     for (const { idle, promised, running } of this.#leases.values()) {
@@ -89,8 +88,8 @@ export class CreditLeaser<I, S extends Charged> {
   }
 
   /**
-   * Holds credit for the dearest way that a call may go, where the key's lease has it; undefined where the ledger has to be asked. Throws
-   * `store_unavailable` when the ledger is away.
+   * Holds credit for the most expensive outcome of a call if the key's lease covers it; undefined if the ledger must be queried. Throws
+   * `store_unavailable` if the ledger is unavailable.
    */
   tryHold(payer: Payer, ceilingMicro: number): Hold<I, S> | undefined {
     if (!Number.isSafeInteger(ceilingMicro) || ceilingMicro < 0)
@@ -107,34 +106,33 @@ export class CreditLeaser<I, S extends Charged> {
   }
 
   /**
-   * Holds credit for the dearest way that a call may go, from the key's lease where that has it, else from the ledger. Rejects with
-   * `insufficient_credits` or `key_budget_exhausted` when there isn't enough and none can be called back, with `store_unavailable` when the
-   * ledger is away.
+   * Holds credit for the most expensive outcome of a call, from the key's lease or else from the ledger. Rejects with `insufficient_credits` or
+   * `key_budget_exhausted` if there is too little credit and none can be recalled, with `store_unavailable` if the ledger is unavailable.
    */
   async hold(payer: Payer, ceilingMicro: number, estimate: Estimate): Promise<Hold<I, S>> {
     return this.tryHold(payer, ceilingMicro) ?? this.#wait(this.#credits.by(payer), ceilingMicro, estimate);
   }
 
-  /** Puts a request on record that ended before any credit was held for it; it costs nothing. Rejects while the ledger is away. */
+  /** Records a request that ended before any credit was held for it, without a charge. Rejects while the ledger is unavailable. */
   async note(record: S): Promise<void> {
     if (record.costMicro !== 0) throw new RangeError("a call without a hold cannot be charged");
     if (this.#closed || !this.#committer.well) throw new StoreAway("nothing");
     return this.#committer.settle(null, record, undefined, record.claim !== undefined).promise;
   }
 
-  /** Returns what is idle in this credit leaser's leases of an organization; resolves when the balance shows it. */
+  /** Returns the idle credit of an organization's leases; resolves when the balance shows it. */
   async giveBack(orgId: string): Promise<void> {
     const returned = [...this.#credits.of(orgId)].map((credit) => this.#returnIdle(credit.lease, false));
-    // A call that was just answered may still be on its way to the ledger.
+    // The end of a call that just finished may not have reached the ledger yet.
     await Promise.all([...returned, this.#committer.caughtUp()]);
   }
 
-  /** Resolves when what ended until now is on record. */
+  /** Resolves when all ends until now are recorded. */
   caughtUp(): Promise<unknown> {
     return this.#committer.caughtUp();
   }
 
-  /** Takes no new calls, returns every lease and writes what is under way. Calls that still run may settle until then. */
+  /** Accepts no new calls, returns every lease and writes pending records. Running calls can settle until then. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#untick();
@@ -146,7 +144,7 @@ export class CreditLeaser<I, S extends Charged> {
     this.#unlisten();
   }
 
-  /** Takes part of a lease for a call. */
+  /** Reserves part of a lease for a call. */
   #promise(lease: Lease, ceiling: number): Hold<I, S> {
     lease.idle -= ceiling;
     lease.promised += ceiling;
@@ -178,7 +176,7 @@ export class CreditLeaser<I, S extends Charged> {
     return promise;
   }
 
-  /** Asks the ledger for what the waiters need and what the key credit's pace suggests. One take per key credit at a time. */
+  /** Requests credit from the ledger for the waiting calls and the key's spending rate. One request per key at a time. */
   #take(credit: KeyCredit): void {
     if (credit.taking) return;
     credit.taking = true;
@@ -214,8 +212,8 @@ export class CreditLeaser<I, S extends Charged> {
   }
 
   /**
-   * Looks for credit that may come back, nearest first; only when there is none the call is refused. A take that was sent before other
-   * credit leasers were asked (`hasRecalled`) does not know what they would have returned.
+   * Looks for credit that can be recalled, nearest first, and refuses the call only if there is none. A request that was sent before other
+   * credit leasers were notified (`hasRecalled`) does not include what they would return.
    */
   #foundShort(credit: KeyCredit, lease: Lease, short: CreditShortage, hasRecalled: boolean): void {
     credit.serve(lease);
@@ -235,9 +233,8 @@ export class CreditLeaser<I, S extends Charged> {
   }
 
   /**
-   * Returns what is idle at this replica, so that the next lease gets all of it or nothing: calls that wait must not hold parts of
-   * what each of them needs whole. Other keys count when what is short is theirs too, unless calls wait for them as well. Returns
-   * whether there was anything.
+   * Returns this replica's idle credit, so that the next lease gets all or nothing: waiting calls must not hold parts of what each of them
+   * needs in full. Includes other keys that share the exhausted budget, unless calls wait for them as well. Reports whether there was any.
    */
   #gather(credit: KeyCredit, short: CreditShortage): boolean {
     const rich = this.#sharing(credit, short).filter(
@@ -260,7 +257,7 @@ export class CreditLeaser<I, S extends Charged> {
     this.#port.recall(this.#committer.leaser, orgId, holder).then(look, look);
   }
 
-  /** The key credits that share what is short: those of the key and its descendants for a key's budget, else those of the workspace or the organization. */
+  /** The key credits that share the exhausted budget: a key and its descendants, a workspace, or the organization. */
   #sharing(credit: KeyCredit, { short, holder }: CreditShortage): KeyCredit[] {
     const all = [...this.#credits.of(credit.payer.orgId)];
     if (short === "key_budget") {
@@ -271,7 +268,7 @@ export class CreditLeaser<I, S extends Charged> {
     return short === "org_credits" ? all : all.filter(({ payer }) => payer.workspaceId === workspaceId);
   }
 
-  /** What running calls were promised and might not cost. */
+  /** Credit that is reserved for running calls and might not be spent. */
   #promised(credit: KeyCredit, short: CreditShortage): number {
     let sum = 0;
     for (const other of this.#sharing(credit, short)) sum += other.promised;
@@ -284,7 +281,7 @@ export class CreditLeaser<I, S extends Charged> {
     for (const waiter of waiters) waiter.refuse(why(waiter));
   }
 
-  /** Something may have changed for calls that wait: they are served from what is idle, and the ledger is asked again. */
+  /** Called when waiting calls might be served: uses idle credit, and queries the ledger again. */
   #look(credit: KeyCredit): void {
     if (credit.waiters.length === 0) return;
     if (credit.lease) credit.serve(credit.lease);
@@ -299,7 +296,7 @@ export class CreditLeaser<I, S extends Charged> {
     return true;
   }
 
-  /** While calls wait, looks again from time to time: a message between credit leasers may be lost, and patience ends. */
+  /** Rechecks while calls wait, because a message between credit leasers can be lost and waits time out. */
   #watch(credit: KeyCredit): void {
     if (credit.watched) return;
     credit.watched = true;
@@ -317,7 +314,7 @@ export class CreditLeaser<I, S extends Charged> {
     });
   }
 
-  /** Returns what no call was promised; as an `answer` to a recall even when that is nothing. */
+  /** Returns idle credit; as an `answer` to a recall, even if it is zero. */
   #returnIdle(lease: Lease | undefined, answers: boolean): Promise<void> {
     if (lease === undefined || !inLedger(lease) || (lease.idle === 0 && !answers)) return Promise.resolve();
     const { id, credit, idle: amount } = lease;
@@ -333,7 +330,7 @@ export class CreditLeaser<I, S extends Charged> {
     });
   }
 
-  /** Gives up a lease: what is idle at once, the rest when its last call has ended. */
+  /** Ends a lease: returns idle credit at once, and the remainder when its last call has ended. */
   #retire(lease: Lease): void {
     const { id, credit } = lease;
     if (credit.lease === lease) credit.lease = undefined;
@@ -369,7 +366,7 @@ export class CreditLeaser<I, S extends Charged> {
     this.#port.recover().catch(() => {});
   }
 
-  /** The ledger took everything back; calls that wait ask again under the new name. */
+  /** The ledger recovered all credit; waiting calls request it again under the new name. */
   #beginAnew(): void {
     for (const lease of this.#leases.values()) lease.state = "gone";
     this.#leases.clear();
@@ -385,28 +382,28 @@ export class CreditLeaser<I, S extends Charged> {
 /** Whether the ledger holds credit under its name. */
 const inLedger = ({ state }: Lease): boolean => state === "open" || state === "old";
 
-/** Whose credit a call uses. */
+/** The payer of a call. */
 export interface Payer {
   orgId: string;
   keyId: string;
-  /** The workspace whose budget counts too; undefined: none. */
+  /** The workspace whose budget also counts; undefined if none. */
   workspaceId?: string | undefined;
-  /** The keys that its key descends from, whose budgets count too; undefined: none. */
+  /** The ancestors of its key, whose budgets also count; undefined if none. */
   ancestors?: readonly string[] | undefined;
 }
 
-/** A lease as its credit leaser sees it. In micro-dollars, `idle` is what no running call was promised. */
+/** A lease in its credit leaser. `idle`, in micro-dollars, is not reserved for any running call. */
 interface Lease {
   readonly id: string;
   readonly credit: KeyCredit;
-  /** The UTC day whose budget it counts against, `YYYY-MM-DD`. */
+  /** The UTC day of the budget that it counts against, `YYYY-MM-DD`. */
   readonly day: string;
   idle: number;
-  /** Calls that it was promised to and that have not ended. */
+  /** The number of running calls that it is reserved for. */
   running: number;
-  /** What it was promised to them. */
+  /** The amount reserved for them. */
   promised: number;
-  /** `new` until the ledger knows it; `old` when another has followed it and its calls still run; `gone` when it was ended or lost. */
+  /** `new` until the ledger confirms it; `old` when a later lease replaced it and its calls still run; `gone` when it was ended or lost. */
   state: "new" | "open" | "old" | "gone";
 }
 
@@ -414,13 +411,13 @@ interface Lease {
 interface CreditWaiter {
   ceiling: number;
   estimate: Estimate;
-  /** On the steady clock, in milliseconds. */
+  /** On the monotonic clock, in milliseconds. */
   since: number;
   serve(lease: Lease): void;
   refuse(cause: unknown): void;
 }
 
-/** Over how many milliseconds the pace of spending is felt: what a key credit spends in them is what it likes to have. */
+/** The window of the spending rate, in milliseconds: a key credit keeps as much as it spends in this time. */
 const PACE_MS = 2_000;
 
 /** One key's credit in one replica. */
@@ -428,22 +425,22 @@ class KeyCredit {
   readonly payer: Payer;
   lease: Lease | undefined;
   waiters: CreditWaiter[] = [];
-  /** A take is under way. */
+  /** Whether a request to the ledger is pending. */
   taking = false;
-  /** The other credit leasers were asked since the last grant. */
+  /** Whether the other credit leasers were notified since the last grant. */
   recalled = false;
-  /** They are being asked at the moment. */
+  /** Whether they are being notified. */
   recalling = false;
-  /** The last take that failed. */
+  /** The last failed request. */
   short: CreditShortage | undefined;
-  /** What its running calls were promised, whatever the lease. */
+  /** The total reserved for its running calls, from any lease. */
   promised = 0;
   running = 0;
-  /** When a call last began, on the steady clock in milliseconds. */
+  /** When a call last started, on the monotonic clock in milliseconds. */
   usedAt = 0;
-  /** Before this moment no credit is fetched ahead of need. */
+  /** Until this time, no credit is requested in advance. */
   contentUntil = 0;
-  /** Whether a later look at the waiters is arranged. */
+  /** Whether a later check of the waiting calls is scheduled. */
   watched = false;
   #spent = 0;
   #spentAt = 0;
@@ -452,18 +449,18 @@ class KeyCredit {
     this.payer = payer;
   }
 
-  /** Notes that `micro` was spent at `steadyMs`. */
+  /** Records that `micro` was spent at `steadyMs`. */
   spend(micro: number, steadyMs: number): void {
     this.#spent = this.pace(steadyMs) + micro;
     this.#spentAt = steadyMs;
   }
 
-  /** About what is spent in two seconds, in micro-dollars. */
+  /** The approximate spending in two seconds, in micro-dollars. */
   pace(steadyMs: number): number {
     return Math.floor(this.#spent * Math.exp((this.#spentAt - steadyMs) / PACE_MS));
   }
 
-  /** The lease of `day`, made when there is none. The one that it follows is returned in `before`. */
+  /** The lease of `day`, created if missing. The lease that it replaces is returned in `before`. */
   leaseOf(day: string): { lease: Lease; before: Lease | undefined } {
     const before = this.lease;
     if (before?.day === day) return { lease: before, before: undefined };
@@ -472,7 +469,7 @@ class KeyCredit {
     return { lease, before };
   }
 
-  /** Gives idle credit to the calls that wait, in order, as far as it goes. */
+  /** Reserves idle credit for the waiting calls, in order, as far as it goes. */
   serve(lease: Lease): void {
     while (this.waiters.length > 0 && lease.state === "open" && this.waiters[0]!.ceiling <= lease.idle) {
       const waiter = this.waiters.shift()!;
@@ -481,7 +478,7 @@ class KeyCredit {
   }
 }
 
-/** Who has a key credit here. */
+/** The key credits of this replica. */
 class KeyCredits {
   readonly #keys = new Map<string, KeyCredit>();
   readonly #orgs = new Map<string, Set<KeyCredit>>();
@@ -491,7 +488,7 @@ class KeyCredits {
     return this.#keys.values();
   }
 
-  /** That of a payer's key, made when there is none. */
+  /** The credit of a payer's key, created if missing. */
   by(payer: Payer): KeyCredit {
     const known = this.#keys.get(payer.keyId);
     if (known) return known;
@@ -503,12 +500,12 @@ class KeyCredits {
     return credit;
   }
 
-  /** Those of an organization. */
+  /** The key credits of an organization. */
   of(orgId: string): ReadonlySet<KeyCredit> {
     return this.#orgs.get(orgId) ?? NOBODY;
   }
 
-  /** Deletes one that is not used any more. */
+  /** Deletes an unused one. */
   forget(credit: KeyCredit): void {
     const { keyId, orgId } = credit.payer;
     this.#keys.delete(keyId);
@@ -522,7 +519,7 @@ const NOBODY: ReadonlySet<KeyCredit> = new Set();
 
 const DAY_MS = 86_400_000;
 
-/** The name of the current UTC day, made once a day. */
+/** The current UTC day, computed once a day. */
 class Today {
   #number = Number.NaN;
   #name = "";
@@ -538,17 +535,17 @@ class Today {
 
 const today = new Today();
 
-/** What a credit leaser has to know of the record of an ended request. */
+/** What a credit leaser needs of an ended request's record. */
 interface Charged {
-  /** What is deducted; at most the ceiling that was held. */
+  /** The charge; at most the held ceiling. */
   costMicro: number;
-  /** Where there is one, an answer waits for it to be kept with the charge. */
+  /** If set, a response waits until it is stored along with the charge. */
   claim?: object | undefined;
 }
 
-/** Credit that is held for one call: first its intent, then its end. */
+/** Credit held for one call: first its intent, then its end. */
 export class Hold<I, S extends Charged> {
-  /** The most that the call may cost. */
+  /** The maximum cost of the call. */
   readonly ceilingMicro: number;
   readonly #committer: GroupCommitter<I, S>;
   readonly #lease: Lease;
@@ -556,7 +553,7 @@ export class Hold<I, S extends Charged> {
   #intent: IntentOp<I> | undefined;
   #over = false;
 
-  /** Made by `Till.hold` alone. */
+  /** Created only by `CreditLeaser.hold`. */
   constructor(committer: GroupCommitter<I, S>, lease: Lease, ceilingMicro: number, ended: (spent: number) => void) {
     this.ceilingMicro = ceilingMicro;
     this.#committer = committer;
@@ -564,14 +561,14 @@ export class Hold<I, S extends Charged> {
     this.#ended = ended;
   }
 
-  /** Puts on record what is about to be dispatched; joins the next group commit. */
+  /** Writes the intent before dispatch, with the next group commit. */
   intend(record: I): void {
     if (this.#intent || this.#over) throw new Error("the intent of a hold can be written only once, before the hold ends");
     this.#intent = this.#committer.intend(record);
     if (this.#lease.state === "gone") this.#intent.done.reject(leaseLost());
   }
 
-  /** Resolves when the intent is durable: no answer leaves before. Rejects with `store_unavailable` when it can't be made so. */
+  /** Resolves when the intent is durable; no response is sent earlier. Rejects with `store_unavailable` if that fails. */
   get durable(): Promise<void> {
     if (!this.#intent) throw new Error("the hold has no intent yet");
     return this.#intent.done.promise;
@@ -582,12 +579,12 @@ export class Hold<I, S extends Charged> {
     return this.#intent?.done.isKept === true;
   }
 
-  /** Ends the call with its charge; what is left of the ceiling is free at once. Resolves when it is committed. */
+  /** Ends the call with its charge; the unused part of the ceiling is free at once. Resolves when it is committed. */
   settle(record: S): Promise<void> {
     return this.charge(record).promise;
   }
 
-  /** As `settle`, without waiting. */
+  /** Like `settle`, without waiting. */
   charge(record: S): Durability {
     if (this.#over) throw new Error("the hold has already ended");
     const { costMicro } = record;
@@ -606,7 +603,7 @@ export class Hold<I, S extends Charged> {
     return done;
   }
 
-  /** Ends the call without a charge. `record` says how, and is required once the call was intended. */
+  /** Ends the call without a charge. `record` describes the end, and is required if there was an intent. */
   release(record?: S): Promise<void> {
     if (record) {
       if (record.costMicro !== 0) throw new RangeError("a released call must have a cost of 0");

@@ -1,60 +1,60 @@
 /**
- * Group commit: what has gathered while a batch was under way leaves as the next one, and batches keep a little distance. An answer
- * waits for its promise alone, so ends gather for longer: to write many of them costs little more than to write one.
+ * Group commit: operations that arrive while a batch is being written form the next one, with a short pause between batches. Responses wait
+ * only for their intents, so ends gather for longer: writing many costs little more than writing one.
  */
 import { after, sleep, steadyNow } from "../clock.ts";
 import { Reason, Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 
-/** The most works in one batch, and the most gathered ends beside them: what a dying process can lose of answered calls' charges. */
+/** The most operations in one batch, and the most gathered ends besides: the charges that a crashing process can lose. */
 const MOST_OPS = 512;
 /**
- * Batches keep a distance that grows with what the last one carried, because most of a batch's price is its own and not its
- * works': a lone call waits for nothing, and under load many calls share a batch, a quick call's promise and its end too. It
- * is nothing beside an inference; credit that a call waits for does not wait for it.
+ * The pause between batches grows with the size of the last one, because most of a batch's cost is fixed. A single call does not wait; under
+ * load many calls share a batch, even the intent and the end of a fast call. The pause is negligible compared with an inference, and credit
+ * that a call waits for is not delayed.
  */
 const DISTANCE_MS = { perOp: 0.25, most: 5 };
 /**
- * Ends without a waiter leave together: when there are as many as a batch takes, or when the first of them has waited for long enough.
- * A batch's own price is that of fifty ends. What a dying process loses of them is on record, since it was promised, and isn't charged.
+ * Ends without a waiter are written together: when there are as many as fit into a batch, or when the first has waited long enough. The fixed
+ * cost of a batch is that of fifty ends. If the process crashes, their intents are on record, and they are not charged.
  */
 const GATHER = { ops: MOST_OPS, ms: 20 };
-/** Milliseconds of a batch until calls are refused because the store is away. */
+/** The duration of a batch in milliseconds after which calls are refused because the store is unavailable. */
 const STALL_MS = 3_000;
-/** How often a closing pump tries again. */
+/** The retry interval of a closing committer. */
 const LAST_ATTEMPTS = 3;
 const RETRY_MS = { first: 20, most: 1_000 };
 
 /** What the group committer reports to its credit leaser. */
 interface GroupCommitListener {
-  /** Other credit leasers want what is idle in these leases. */
+  /** Other credit leasers request the idle credit in these leases. */
   recalled(leases: readonly string[]): void;
-  /** The credit leaser was fenced: its leases are gone and everything under way has been refused. A new life has begun. */
+  /** The credit leaser was fenced: its leases are gone and pending operations were refused. It continues under a new name. */
   fenced(): void;
 }
 
-/** Writes works in batches, in the order in which they came, one batch at a time. */
+/** Writes operations in batches, in arrival order, one batch at a time. */
 export class GroupCommitter<I, S> {
   readonly #port: LedgerPort<I, S>;
   readonly #listener: GroupCommitListener;
   #leaser: string;
   #committed = 0;
   #queue: CommitOp<I, S>[] = [];
-  /** Ends that gather. */
+  /** Gathered ends. */
   #ends: SettlementOp<I, S>[] = [];
-  /** Whether they leave with the next batch. */
+  /** Whether they are written with the next batch. */
   #due = false;
-  /** Deletes how long the first of them has waited; undefined while none waits. */
+  /** Cancels the timer of the first one; undefined while none waits. */
   #patience: (() => void) | undefined;
   #underway: CommitOp<I, S>[] = [];
   #running: Promise<void> | undefined;
   #closing = false;
   #startedAt = 0;
-  /** Works in the last batch that had any beside gathered ends. */
+  /** The number of operations in the last batch that had any besides gathered ends. */
   #carried = 0;
-  /** Whether no operation came while it was under way. */
+  /** Whether no operation arrived while it was being written. */
   #alone = false;
-  /** Ends the rest before the next batch; undefined while there is none. */
+  /** Ends the pause before the next batch; undefined if there is none. */
   #wake: (() => void) | undefined;
   #endedAt = steadyNow();
 
@@ -64,7 +64,7 @@ export class GroupCommitter<I, S> {
     this.#listener = listener;
   }
 
-  /** The name under which leases are held at present. */
+  /** The name that currently holds the leases. */
   get leaser(): string {
     return this.#leaser;
   }
@@ -75,8 +75,8 @@ export class GroupCommitter<I, S> {
   }
 
   /**
-   * Writes the end of a request, charged to `lease`; kept when it is committed. One that `presses`, because a caller waits for it,
-   * leaves with the next batch; others gather.
+   * Writes the end of a request, charged to `lease`; it is kept once committed. An end that `presses`, because a caller waits for it, is written
+   * with the next batch; others gather.
    */
   settle(lease: string | null, record: S, intent: IntentOp<I> | undefined, presses: boolean): Durability {
     const op: SettlementOp<I, S> = { kind: "settlement", lease, record, intent, done: new Durability() };
@@ -86,30 +86,30 @@ export class GroupCommitter<I, S> {
     return op.done;
   }
 
-  /** Moves credit; resolves when it is committed. `taken` is called with the outcome of a take. */
+  /** Moves credit; resolves when it is committed. Calls `taken` with the outcome of a take. */
   move(move: CreditMove, taken?: (outcome: TakeOutcome) => void): Promise<void> {
     return this.#add({ kind: "move", move, done: new Durability(), taken }).done.promise;
   }
 
-  /** Resolves when all that was added until now is written, or can't be. */
+  /** Resolves when all operations until now are written or have failed. */
   async caughtUp(): Promise<void> {
     const last = [this.#ends.at(-1), this.#queue.at(-1) ?? this.#underway.at(-1)];
     this.#press();
     for (const op of last) await op?.done.promise.catch(() => {});
   }
 
-  /** Whether the store answers. */
+  /** Whether the store responds. */
   get well(): boolean {
     return this.#running === undefined || steadyNow() - this.#startedAt < STALL_MS;
   }
 
-  /** Sends the heartbeat when nothing was written for `ms`, and refuses what has waited too long because the store is away. */
+  /** Sends a heartbeat if nothing was written for `ms`, and refuses operations that waited too long for the store. */
   beat(ms: number): void {
     if (!this.well) this.#rejectAll([...this.#underway, ...this.#ends, ...this.#queue], new StoreAway("nothing"));
     else if (this.#running === undefined && steadyNow() - this.#endedAt >= ms) this.#start();
   }
 
-  /** Resolves when everything that was added is written, or can't be because the store is away. */
+  /** Resolves when all operations are written, or cannot be because the store is unavailable. */
   async close(): Promise<void> {
     this.#closing = true;
     this.#wake?.();
@@ -122,19 +122,19 @@ export class GroupCommitter<I, S> {
   #add<W extends CommitOp<I, S>>(op: W): W {
     this.#queue.push(op);
     if (this.#wake && (op.kind === "move" || this.#isGathered)) this.#wake();
-    // Everything that this turn of the event loop brings shares the batch.
+    // All operations of this event loop turn share the batch.
     if (this.#running === undefined && this.#queue.length === 1) setImmediate(() => this.#start());
     return op;
   }
 
-  /** Lets the ends that have gathered leave with the next batch, and sees to it that there is one. */
+  /** Writes the gathered ends with the next batch, and schedules one. */
   #press(): void {
     if (this.#ends.length === 0) return;
     this.#due = true;
     if (this.#running === undefined && this.#queue.length === 0) setImmediate(() => this.#start());
   }
 
-  /** What the next batch carries. Gathered ends come first: a lease that they are charged to may end with this batch. */
+  /** The content of the next batch. Gathered ends come first: this batch may end the lease that they are charged to. */
   #next(): CommitOp<I, S>[] {
     const ops = this.#queue.splice(0, MOST_OPS);
     this.#carried = ops.length || this.#carried;
@@ -152,7 +152,7 @@ export class GroupCommitter<I, S> {
     this.#patience = undefined;
   }
 
-  /** Milliseconds until the next batch may start; 0 when it must not wait. */
+  /** Milliseconds until the next batch can start; 0 if it must not wait. */
   #restMs(): number {
     if (this.#closing || this.#isGathered || this.#queue.some(({ kind }) => kind === "move")) return 0;
     const distanceMs = Math.min(DISTANCE_MS.most, DISTANCE_MS.perOp * this.#carried);
@@ -160,15 +160,15 @@ export class GroupCommitter<I, S> {
   }
 
   /**
-   * Whether the next batch need not wait: it is full, or has as many operations as the last one, during which none came. Those are closed
-   * loops of callers, of whom a longer wait gathers no more; where calls come by themselves batches keep their distance.
+   * Whether the next batch can start at once: it is full, or has as many operations as the last one, during which none arrived. In the latter
+   * case the callers are closed loops, and waiting gathers no more. If calls arrive independently, batches keep their pause.
    */
   get #isGathered(): boolean {
     const { length } = this.#queue;
     return length >= MOST_OPS || (this.#alone && length >= this.#carried);
   }
 
-  /** Waits for `ms`, or until the batch is gathered. */
+  /** Waits for `ms`, or until the batch is full. */
   async #rest(ms: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const forget = after(ms, resolve);
@@ -189,7 +189,7 @@ export class GroupCommitter<I, S> {
     });
   }
 
-  /** One batch at least, so that a beat with an empty queue renews the credit leaser's life. */
+  /** Writes at least one batch, so that a heartbeat without operations renews the credit leaser. */
   async #run(): Promise<void> {
     do {
       const restMs = this.#restMs();
@@ -226,7 +226,7 @@ export class GroupCommitter<I, S> {
     }
   }
 
-  /** One bad work must not sink the others: each gets a batch of its own. Intents stay in the journal until the credit leaser ends. */
+  /** Retries each operation in its own batch, so that an invalid one does not fail the others. Intents stay in the journal until the end. */
   async #commitEach(ops: CommitOp<I, S>[], cause: unknown): Promise<void> {
     if (ops.length === 1) {
       const refused = refuse(Reason.INTERNAL_ERROR, "the gateway could not record this call", {}, { cause });
@@ -256,7 +256,7 @@ export class GroupCommitter<I, S> {
     this.#listener.fenced();
   }
 
-  /** Tries until the store answers: what isn't known to be written can't be given up. */
+  /** Retries until the store responds: an operation with an unknown outcome cannot be dropped. */
   async #insist<T>(attempt: () => Promise<T>): Promise<T> {
     for (let failures = 0; ; failures++) {
       try {
@@ -273,7 +273,7 @@ export class GroupCommitter<I, S> {
   }
 }
 
-/** The refusal of a call whose credit was taken back because this replica was thought dead. */
+/** The refusal of a call whose credit was recovered because this replica was considered dead. */
 export const leaseLost = (): Refusal =>
   refuse(
     Reason.STORE_UNAVAILABLE,
@@ -282,23 +282,23 @@ export const leaseLost = (): Refusal =>
     { retryAfter: 1 },
   );
 
-/** What the refusal says of money when a call can't be recorded. */
+/** What the refusal states about charges if a call cannot be recorded. */
 const OWED = {
   nothing: "the gateway cannot record calls right now; nothing was charged; retry later",
   once: "the gateway cannot record calls right now; retry with the same idempotency key, so that the call is charged only once",
 } as const;
 
-/** The refusal of a call that can't be recorded at the moment: `nothing` is charged, or `once`, when it is repeated with its idempotency key. */
+/** The refusal of a call that cannot be recorded now: `nothing` is charged, or `once` if it is retried with its idempotency key. */
 export class StoreAway extends Refusal {
   constructor(owed: keyof typeof OWED) {
     super(Reason.STORE_UNAVAILABLE, OWED[owed], {}, { retryAfter: 1 });
   }
 }
 
-/** A fresh name for a row of the ledger. */
+/** A new id for a row of the ledger. */
 export const newEntry = (): string => newId("entry");
 
-/** The end of an operation. Nobody waits for most of them, and these make no promise. */
+/** The completion of an operation. Most have no waiter, and then create no promise. */
 export class Durability {
   #ended: "kept" | "broken" | undefined;
   #cause: unknown;
@@ -312,12 +312,12 @@ export class Durability {
     this.#end("broken", cause);
   }
 
-  /** Whether it is kept already. */
+  /** Whether it is committed already. */
   get isKept(): boolean {
     return this.#ended === "kept";
   }
 
-  /** Resolves when it is kept, rejects when it cannot be; may be left unawaited. */
+  /** Resolves when it is committed, rejects if it cannot be; does not have to be awaited. */
   get promise(): Promise<void> {
     if (this.#awaited === undefined) {
       this.#awaited = Promise.withResolvers<void>();
@@ -346,17 +346,17 @@ interface IntentBatch {
   open: number;
 }
 
-/** An intent on its way to the journal. */
+/** A pending intent. */
 export interface IntentOp<I> {
   kind: "intent";
   record: I;
   done: Durability;
   page: IntentBatch | undefined;
-  /** Its settlement leaves with the same batch or has left, so the journal needs no line of it. */
+  /** Whether its settlement is in the same batch or was written, so that the journal needs no row of it. */
   ended: boolean;
 }
 
-/** The end of a request on its way to the ledger. */
+/** A pending end of a request. */
 interface SettlementOp<I, S> {
   kind: "settlement";
   lease: string | null;
@@ -365,10 +365,10 @@ interface SettlementOp<I, S> {
   done: Durability;
 }
 
-/** How a take ended: granted, short, refused for what is in it, or (undefined) not known, so that it has to be asked again. */
+/** The outcome of a take: granted, short, refused for its content, or undefined if unknown, which requires a retry. */
 export type TakeOutcome = CreditGrant | CreditShortage | Refusal | undefined;
 
-/** Credit that moves. */
+/** A movement of credit. */
 interface MoveOp {
   kind: "move";
   move: CreditMove;
@@ -376,14 +376,14 @@ interface MoveOp {
   taken: ((outcome: TakeOutcome) => void) | undefined;
 }
 
-/** What waits for a batch, or is in one. */
+/** An operation that waits for a batch, or is in one. */
 type CommitOp<I, S> = IntentOp<I> | SettlementOp<I, S> | MoveOp;
 
-/** Whether a batch with this work takes the ends along that have gathered: it writes ends as it is, or ends a lease that they are charged to. */
+/** Whether a batch with this operation includes the gathered ends: it writes ends anyway, or ends the lease that they are charged to. */
 const takesEndsAlong = (op: CommitOp<unknown, unknown>): boolean =>
   op.kind === "settlement" || (op.kind === "move" && op.move.kind === "end");
 
-/** Builds a batch. An intent whose settlement is in the same batch needs no row; a batch whose last intent ends is over. */
+/** Builds a batch. An intent whose settlement is in the same batch needs no row. A batch ends with its last intent. */
 function compose<I, S>(number: number, ops: readonly CommitOp<I, S>[]): CommitBatch<I, S> {
   const batch: CommitBatch<I, S> = { number, intents: [], settlements: [], over: [], moves: [] };
   const page: IntentBatch = { batch: number, open: 0 };
@@ -405,22 +405,22 @@ function compose<I, S>(number: number, ops: readonly CommitOp<I, S>[]): CommitBa
   return batch;
 }
 
-/** Takes credit into a lease: `need` at least, `asked` for the calls that wait, up to `want` while there is plenty. In micro-dollars. */
+/** Takes credit into a lease: at least `need`, `asked` for the waiting calls, up to `want` while there is plenty. In micro-dollars. */
 interface CreditTake {
   kind: "take";
-  /** Names the ledger's row, so that a repeated batch is recognised. */
+  /** The id of the ledger row, which identifies a repeated batch. */
   entry: string;
   lease: string;
   org: string;
   key: string;
-  /** The UTC day whose budget it counts against, `YYYY-MM-DD`. */
+  /** The UTC day of the budget that it counts against, `YYYY-MM-DD`. */
   day: string;
   need: number;
   asked: number;
   want: number;
 }
 
-/** Returns `amount` micro-dollars of a lease; `answers` a recall, even with nothing. */
+/** Returns `amount` micro-dollars of a lease; `answers` a recall, even with zero. */
 interface CreditReturn {
   kind: "return";
   entry: string;
@@ -430,7 +430,7 @@ interface CreditReturn {
   answers: boolean;
 }
 
-/** Ends a lease: whatever is left of it is returned. */
+/** Ends a lease and returns its remaining credit. */
 interface LeaseEnd {
   kind: "end";
   entry: string;
@@ -441,39 +441,39 @@ interface LeaseEnd {
 /** Credit that moves into or out of a lease. */
 type CreditMove = CreditTake | CreditReturn | LeaseEnd;
 
-/** What is committed together. A batch of one number is applied once, however often it is sent. */
+/** The parts of one commit. A batch with the same number is applied once, however often it is sent. */
 export interface CommitBatch<I, S> {
   number: number;
   intents: I[];
   settlements: { lease: string | null; record: S }[];
-  /** The batches whose intents have all ended with this one. */
+  /** The batches whose last intent ends with this one. */
   over: number[];
   moves: CreditMove[];
 }
 
-/** A take that succeeded. */
+/** A successful take. */
 interface CreditGrant {
   entry: string;
   grantedMicro: number;
 }
 
-/** A take that did not. */
+/** A take without enough credit. */
 export interface CreditShortage {
   entry: string;
   short: "org_credits" | "workspace_budget" | "key_budget";
-  /** Of a key's budget: the key that has it, which is the payer's own or one that it descends from. */
+  /** For a key's budget, the key that has it: the payer's key or an ancestor. */
   holder: string | null;
-  /** What is there. */
+  /** The available amount. */
   roomMicro: number;
-  /** When the budget is renewed, in unix seconds. */
+  /** When the budget resets, in unix seconds. */
   resetsAt: number | null;
-  /** Leases of other credit leasers hold credit that would count. */
+  /** Whether leases of other credit leasers hold usable credit. */
   heldElsewhere: boolean;
-  /** Other credit leasers were asked for it and have not answered yet. */
+  /** Whether other credit leasers were notified and have not responded yet. */
   recalled: boolean;
 }
 
-/** How a batch ended: committed, written by a credit leaser that was fenced (nothing was applied), or refused for what is in it (likewise). */
+/** The outcome of a batch: committed, fenced (nothing was applied), or refused for its content (likewise). */
 export type CommitOutcome =
   | { kind: "done"; takes: (CreditGrant | CreditShortage)[]; recalled: string[] }
   | { kind: "fenced" }
@@ -481,14 +481,14 @@ export type CommitOutcome =
 
 /** A ledger. */
 export interface LedgerPort<I, S> {
-  /** Opens a credit leaser, after recovering what its replica's earlier ones left; returns its name. */
+  /** Opens a credit leaser, after recovering this replica's predecessors; returns its name. */
   open(): Promise<string>;
-  /** Commits a batch. Rejects when it isn't known whether it was; then the same batch is sent again. */
+  /** Commits a batch. Rejects if the outcome is unknown; then the same batch is sent again. */
   commit(leaser: string, batch: CommitBatch<I, S>): Promise<CommitOutcome>;
-  /** Asks the other credit leasers for what is idle in their leases of an organization, or of one key of it and its descendants. */
+  /** Requests idle credit from other credit leasers: from leases of an organization, or of one key and its descendants. */
   recall(leaser: string, orgId: string, keyId: string | null): Promise<void>;
-  /** Recovers what dead credit leasers left. */
+  /** Recovers dead credit leasers. */
   recover(): Promise<void>;
-  /** Hears of recalls and of returned credit, by organization, until the returned function is called. */
+  /** Calls the handler on recalls and returned credit, by organization, until the returned function is called. */
   listen(heard: { wanted(orgId: string): void; returned(orgId: string): void }): () => void;
 }

@@ -1,11 +1,11 @@
-/** The payment processor: Stripe, through its own package. Nothing of what it says in text reaches a caller. */
+/** The payment processor: Stripe, through its official package. No text of the processor reaches a caller. */
 import Stripe from "stripe";
 import { BRAND } from "../brand.ts";
 import { inTime, now } from "../clock.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import type { ChargeFact, CheckoutFact, DeclineReason, ReversalFact } from "../store/billing/payments.ts";
 
-/** A checkout to open. The same payment opens the same checkout, however often it is asked for. */
+/** A checkout to open. Idempotent: the same payment opens the same checkout. */
 interface Checkout {
   paymentId: string;
   orgId: string;
@@ -16,7 +16,7 @@ interface Checkout {
   expiresAt: number;
 }
 
-/** A checkout of a payment of ours in a currency that the gateway doesn't sell in, and without what it was in US dollars. */
+/** A checkout of one of our payments in a foreign currency, without its amount in US dollars. */
 export interface UnclearCheckout {
   kind: "unclear";
   paymentId: string;
@@ -25,12 +25,12 @@ export interface UnclearCheckout {
   isPaid: boolean;
 }
 
-/** A refund or a dispute in the payer's currency: the amount is in the smallest unit of that. */
+/** A refund or dispute in the payer's currency; the amount is in its smallest unit. */
 export interface ForeignReversal extends Omit<ReversalFact, "amount"> {
   foreign: { amount: number; currency: string; chargeId: string | undefined };
 }
 
-/** Something that the processor says, or a hint that it has something to say of what was paid as `intentId`, or stored on a page. */
+/** A report of the processor, or a hint to query the payment `intentId` or a page for stored payment methods. */
 export type Word =
   | CheckoutFact
   | UnclearCheckout
@@ -40,38 +40,38 @@ export type Word =
   | { kind: "hint"; intentId: string }
   | { kind: "stored"; sessionId: string };
 
-/** What the gateway needs of a payment processor. Each rejects with `processor_unavailable` while it can't be reached. */
+/** The interface of a payment processor. Every method rejects with `processor_unavailable` while it is unreachable. */
 export interface Processor {
-  /** What callers call it. */
+  /** The processor's display name. */
   readonly name: string;
-  /** Opens a checkout; returns its name and where it is paid. */
+  /** Opens a checkout; returns its id and URL. */
   open(checkout: Checkout): Promise<{ sessionId: string; url: string }>;
-  /** All that there is to say of a checkout: what became of it, then what went back. */
+  /** All reports on a checkout: its outcome, then its reversals. */
   ask(sessionId: string): Promise<(CheckoutFact | UnclearCheckout | ReversalFact | ForeignReversal)[]>;
-  /** The checkout by which `intentId` was paid. */
+  /** The checkout that `intentId` paid. */
   find(intentId: string): Promise<string | undefined>;
-  /** What went back of what was paid as `intentId`. */
+  /** The reversals of the payment `intentId`. */
   reversals(intentId: string): Promise<(ReversalFact | ForeignReversal)[]>;
-  /** What share of its charge an amount in the payer's currency is; undefined where the processor knows no charge in that currency. */
+  /** An amount in the payer's currency as a share of its charge; undefined if the processor has no charge in that currency. */
   shareOf(reversal: ForeignReversal): Promise<{ part: number; whole: number } | undefined>;
-  /** Payment methods that are stored there. */
+  /** Stored payment methods. */
   readonly charges: Charges;
-  /** The words in a message that the processor signed. Refuses with `invalid_signature` what it did not, or too long ago. */
+  /** The reports in a signed webhook. Refuses a wrong or old signature with `invalid_signature`. */
   read(payload: Uint8Array, signature: string): Word[];
 }
 
-/** How Stripe is reached. */
+/** The connection to Stripe. */
 interface StripeSettings {
   secretKey: string;
-  /** Signs its messages; without it none is taken. */
+  /** Verifies webhooks; without it, none is accepted. */
   webhookSecret: string | undefined;
-  /** A server in place of Stripe's, with the path before its `/v1` where it has one; Stripe's own when absent. */
+  /** A server that replaces Stripe's, with the path before its `/v1` if any; Stripe's own by default. */
   apiBase: string | undefined;
 }
 
 const TIMEOUT_MS = 10_000;
 const RETRIES = 2;
-/** How old a signed message may be. */
+/** The maximum age of a signed webhook. */
 const TOLERANCE_S = 300;
 
 /** Stripe as the gateway's payment processor. */
@@ -115,7 +115,7 @@ export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSet
           { idempotencyKey: paymentId },
         ),
       );
-      // The answer of an idempotent request is that of its first time, which may have ended before there was an address.
+      // The response to an idempotent request is that of the first one, which may have ended before there was a URL.
       const url = session.url ?? (await reached(() => stripe.checkout.sessions.retrieve(session.id))).url;
       if (!url) throw away(new Error(`checkout session ${session.id} has no URL`));
       return { sessionId: session.id, url };
@@ -161,7 +161,7 @@ export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSet
 
 const CREDIT = `${BRAND[0]?.toUpperCase()}${BRAND.slice(1)} credit`;
 
-/** The options by which Stripe's package uses another server. It knows no path before `/v1` and no brackets around a host: both are handled here. */
+/** The options for another server. Stripe's package supports neither a path before `/v1` nor brackets around a host, so both are added here. */
 function reachedAt({ protocol, hostname, port, pathname }: URL) {
   const before = pathname.replace(/\/+$/, "").replace(/\/v1$/, "");
   const httpClient = Stripe.createNodeHttpClient();
@@ -190,14 +190,14 @@ function verified(stripe: Stripe, payload: Uint8Array, signature: string, secret
 const noEvent = (cause: unknown): Refusal =>
   refuse(Reason.MALFORMED_BODY, "the body is not an event of the payment processor", {}, { cause });
 
-/** What an event says; nothing where it is of a kind that is no affair of ours. */
+/** The reports in an event; empty for irrelevant event types. */
 function wordsOf(event: Stripe.Event): Word[] {
   switch (event.type) {
     case "checkout.session.completed":
     case "checkout.session.async_payment_succeeded":
     case "checkout.session.expired": {
       const { id: sessionId, mode } = event.data.object;
-      // Who stored what is asked, not believed.
+      // The stored payment method is queried rather than trusted from the event.
       if (mode === "setup") return [{ kind: "stored", sessionId }];
       const word = checkoutOf(event.data.object);
       return word ? [word] : [];
@@ -231,11 +231,11 @@ function wordsOf(event: Stripe.Event): Word[] {
   }
 }
 
-/** The currency that is sold in. */
+/** The sales currency. */
 const CURRENCY = "usd";
 
 /**
- * What a checkout says. Its amount is what was asked for: endpoints of older versions tell it in the payer's currency, and the dollars beside it.
+ * The report in a checkout. Its amount is the requested one: older API versions return it in the payer's currency, with dollars separately.
  */
 function checkoutOf(session: Stripe.Checkout.Session): CheckoutFact | UnclearCheckout | undefined {
   const { id: sessionId, client_reference_id: paymentId, currency, status, payment_status: paid } = session;
@@ -250,14 +250,14 @@ function checkoutOf(session: Stripe.Checkout.Session): CheckoutFact | UnclearChe
   return { kind: "checkout", paymentId, sessionId, intentId, amountMicro: cents * MICRO_PER_CENT, status: became };
 }
 
-/** What a checkout was before the payer's currency was put in its place. */
+/** The dollar amount of a checkout before the conversion to the payer's currency. */
 interface Conversion {
   readonly source_currency?: string;
   readonly amount_subtotal?: number | null;
   readonly amount_total?: number | null;
 }
 
-/** What was charged in a currency, in its smallest unit. */
+/** A charged amount in a currency's smallest unit. */
 function chargedIn(charge: Stripe.Charge, currency: string): number | undefined {
   const { presentment_details: shown } = charge as { presentment_details?: Presentment | null };
   const whole =
@@ -274,11 +274,11 @@ interface Presentment {
   readonly presentment_currency?: string;
 }
 
-/** A refund takes the money at once, unless it has come to nothing. */
+/** A refund takes the money at once, unless it failed. */
 const refundOf = (refund: Stripe.Refund): (ReversalFact | ForeignReversal)[] =>
   reversalOf("refund", refund, refund.status === "failed" || refund.status === "canceled" ? "returned" : "taken");
 
-/** The states of a dispute in which the bank has the money, and those after which it never will; the others are warnings. */
+/** The dispute states in which the bank has the money, and those after which it never will; others are warnings. */
 const DISPUTES: Readonly<Record<string, ReversalFact["state"]>> = {
   needs_response: "taken",
   under_review: "taken",
@@ -301,7 +301,7 @@ function reversalOf(
   const [chargeId] = idOf(reversal.charge);
   return idOf(reversal.payment_intent).map((intentId) => {
     const known = { kind: "reversal", id, of, intentId, state } as const;
-    // Servers that speak for Stripe's may leave out what they know only one of.
+    // Compatible servers may omit what has only one known value.
     return currency === undefined || currency === CURRENCY
       ? { ...known, amount: { micro: amount * MICRO_PER_CENT } }
       : { ...known, foreign: { amount, currency, chargeId } };
@@ -310,10 +310,10 @@ function reversalOf(
 
 /** A page on which a payment method is stored. */
 interface SetUp {
-  /** The same name opens the same page. */
+  /** The same id opens the same page. */
   setUpId: string;
   orgId: string;
-  /** The payer that the processor knows already. */
+  /** The processor's known customer. */
   customerId: string | undefined;
   successUrl: string;
   cancelUrl: string;
@@ -321,7 +321,7 @@ interface SetUp {
   expiresAt: number;
 }
 
-/** A payment method as it is stored: the processor's names, and what people know it by. */
+/** A stored payment method: the processor's ids and its display data. */
 interface StoredMethod {
   customerId: string;
   methodId: string;
@@ -337,27 +337,27 @@ interface Charge {
   amountMicro: number;
   customerId: string;
   methodId: string;
-  /** When the payment was made, in unix seconds. */
+  /** When the payment was created, in unix seconds. */
   created: number;
 }
 
-/** What the gateway needs of stored payment methods. Each rejects with `processor_unavailable` while the processor can't be reached. */
+/** The interface for stored payment methods. Every method rejects with `processor_unavailable` while the processor is unreachable. */
 interface Charges {
-  /** Opens a page; returns its name and where it is. */
+  /** Opens a page; returns its id and URL. */
   setUp(wish: SetUp): Promise<{ sessionId: string; url: string }>;
-  /** What was stored on a page; undefined where nothing was, or not yet. */
+  /** The payment method stored on a page; undefined if there is none yet. */
   askSetUp(sessionId: string): Promise<StoredMethod | undefined>;
-  /** Deletes a payment method; one that is forgotten already is too. */
+  /** Deletes a payment method. Idempotent. */
   forget(methodId: string): Promise<void>;
-  /** Charges once, however often it is asked within the day for which the processor remembers the payment's name. Rejects where that is in doubt. */
+  /** Charges once, however often it is called within the day for which the processor remembers the payment id. Rejects if the outcome is unknown. */
   charge(charge: Charge): Promise<ChargeFact>;
-  /** What became of what was charged as `intentId`; undefined where it is no charge of ours. */
+  /** The state of the charge `intentId`; undefined if it is not ours. */
   askCharge(intentId: string): Promise<ChargeFact | undefined>;
-  /** The charge of a payment, however long ago it was asked for; undefined if there is none. */
+  /** The charge of a payment of any age; undefined if there is none. */
   findCharge(charge: Charge): Promise<ChargeFact | undefined>;
 }
 
-/** Clocks differ. */
+/** The tolerated clock difference. */
 const EARLIER_S = 600;
 
 /** Stored payment methods at Stripe. */
@@ -396,7 +396,7 @@ function stripeCharges(stripe: Stripe): Charges {
         try {
           await stripe.paymentMethods.detach(methodId);
         } catch (thrown) {
-          // It is attached to nobody, or there is none.
+          // It is detached already or does not exist.
           if (!(thrown instanceof Stripe.errors.StripeInvalidRequestError)) throw thrown;
         }
       }),
@@ -413,14 +413,14 @@ function stripeCharges(stripe: Stripe): Charges {
               payment_method: methodId,
               confirm: true,
               off_session: true,
-              // Nobody is there to answer a question of the bank.
+              // No user is present to answer the bank's authentication request.
               error_on_requires_action: true,
               metadata: { payment_id: paymentId, org_id: orgId, [MARK]: "true" },
             },
             { idempotencyKey: paymentId },
           );
           const fact = chargeOf(intent);
-          // What is not told back is in doubt.
+          // Without a response, the outcome is unknown.
           if (fact === undefined) throw new Error(`charge ${intent.id} has no metadata that identifies its purpose`);
           return fact;
         } catch (thrown) {
@@ -435,7 +435,7 @@ function stripeCharges(stripe: Stripe): Charges {
         try {
           return chargeOf(await stripe.paymentIntents.retrieve(intentId));
         } catch (thrown) {
-          // A shop that shares the account may be told of; what it names may be gone.
+          // A shop on the same account can cause reports; what they refer to may be deleted.
           if (thrown instanceof Stripe.errors.StripeInvalidRequestError && thrown.statusCode === 404) return undefined;
           throw thrown;
         }
@@ -453,10 +453,10 @@ function stripeCharges(stripe: Stripe): Charges {
   };
 }
 
-/** Tells a charge from what is paid by a checkout, which bears the name of its payment too. */
+/** Distinguishes a charge from a checkout's payment, which carries the same payment id. */
 const MARK = "automatic";
 
-/** What a payment intent says; undefined where it is no charge of ours. */
+/** The report in a payment intent; undefined if it is not one of our charges. */
 function chargeOf(intent: Stripe.PaymentIntent): ChargeFact | undefined {
   const { id: intentId, metadata, currency, status, amount, amount_received: received } = intent;
   const paymentId = metadata?.payment_id;
@@ -473,14 +473,14 @@ function chargeOf(intent: Stripe.PaymentIntent): ChargeFact | undefined {
   return { kind: "charge", paymentId, intentId, customerId, amountMicro: cents * MICRO_PER_CENT, status: became, why };
 }
 
-/** What a failure says of a charge: that it was declined, or that the processor knows no such payment method. Undefined where it is in doubt. */
+/** The report in a failed charge: declined, or an unknown payment method. Undefined if the outcome is unknown. */
 function declineOf(charge: Charge, thrown: unknown): ChargeFact | undefined {
   const { StripeCardError, StripeInvalidRequestError } = Stripe.errors;
   if (thrown instanceof StripeCardError) {
     const fact = declined(charge, reasonOf(thrown.code, thrown.decline_code));
     return { ...fact, intentId: thrown.payment_intent?.id };
   }
-  // What it does not understand it has not done.
+  // The processor does not execute a request that it rejects as invalid.
   if (thrown instanceof StripeInvalidRequestError) return declined(charge, "method_gone");
   return undefined;
 }
@@ -525,13 +525,13 @@ function storedOf(session: Stripe.Checkout.Session): StoredMethod | undefined {
 const plainOf = (text: string | null | undefined, form: RegExp): string | undefined =>
   text && form.test(text) ? text : undefined;
 
-/** How long a question may take in all, with every retry and every page of its answer. */
+/** The timeout of a call in total, with all retries and pages. */
 const PATIENCE_MS = 20_000;
 
-/** Amounts are cents there and micro-dollars here. */
+/** Amounts are cents at Stripe and micro-dollars here. */
 export const MICRO_PER_CENT = 10_000;
 
-/** A failure of the processor is not the caller's: the refusal asks for a retry, and the cause goes to the log. */
+/** Converts a processor failure: the caller gets a refusal that is safe to retry, and the log gets the cause. */
 async function reached<T>(ask: () => Promise<T>): Promise<T> {
   try {
     return await inTime(ask(), { ms: PATIENCE_MS, late: () => new Error(`no response within ${PATIENCE_MS} ms`) });
@@ -548,7 +548,7 @@ function away(cause: unknown): Refusal {
   return refuse(Reason.PROCESSOR_UNAVAILABLE, text, {}, { retryAfter: 5, cause });
 }
 
-/** Whether it answered that it will not, now or later: a wrong key, say, or a parameter that it does not know. */
+/** Whether the processor rejects the call permanently, as with a wrong API key or an unknown parameter. */
 function isRefused(cause: unknown): boolean {
   const { StripeInvalidRequestError, StripeAuthenticationError, StripePermissionError } = Stripe.errors;
   return [StripeInvalidRequestError, StripeAuthenticationError, StripePermissionError].some(
@@ -556,7 +556,7 @@ function isRefused(cause: unknown): boolean {
   );
 }
 
-/** The things in a list; none where there is no such list, as at servers that know checkouts alone. */
+/** The items of a list; empty if the list is missing, as on servers that support only checkouts. */
 async function listed<T>(list: Promise<{ data: T[] }>): Promise<T[]> {
   try {
     return (await list).data;
@@ -566,7 +566,7 @@ async function listed<T>(list: Promise<{ data: T[] }>): Promise<T[]> {
   }
 }
 
-/** The name of a thing that is there in whole or by name, in a list of one; an empty list where there is none. */
+/** The id of an expanded or unexpanded reference, in a list; empty if there is none. */
 function idOf(thing: string | { id: string } | null | undefined): string[] {
   if (thing === null || thing === undefined) return [];
   return [typeof thing === "string" ? thing : thing.id];

@@ -1,4 +1,4 @@
-/** Prices and charges. Inside, money is whole micro-dollars and a price is whole nano-dollars per unit; outside, both are numbers of dollars. */
+/** Prices and charges. Internally, money is whole micro-dollars and a price is whole nano-dollars per unit; the API has numbers of dollars. */
 
 import { create } from "@bufbuild/protobuf";
 import { AffordableSchema, CostEstimateSchema } from "../../gen/limber/v1/error_pb.ts";
@@ -9,12 +9,12 @@ const NANO_PER_MICRO = 1_000;
 const MICRO_PER_USD = 1_000_000;
 const NANO_PER_USD = 1_000_000_000;
 
-/** A thousand million dollars: up to here every whole number of micro-dollars has a double of its own when it is written in dollars. */
+/** A billion dollars: up to here, every whole number of micro-dollars has a distinct double in dollars. */
 export const MOST_MICRO = 1e15;
 
 /**
- * What `units` cost at `nanoPerUnit` nano-dollars each, in whole micro-dollars, rounded once, half to even.
- * Both are whole and not negative; throws a RangeError otherwise, or when the charge exceeds `MOST_MICRO`.
+ * The cost of `units` at `nanoPerUnit` nano-dollars each, in whole micro-dollars, rounded once, half to even. Both must be non-negative
+ * integers; throws a RangeError otherwise, or if the charge exceeds `MOST_MICRO`.
  */
 export function charge(units: number, nanoPerUnit: number): number {
   if (!isCount(units) || !isCount(nanoPerUnit))
@@ -35,31 +35,31 @@ function roundHalfEven(nano: number): number {
   return rest > half || (rest === half && whole % 2 === 1) ? whole + 1 : whole;
 }
 
-/** Above 2^53 doubles skip whole numbers, so the remainder is taken exactly before it is rounded. */
+/** Doubles above 2^53 skip integers, so the remainder is computed exactly before rounding. */
 function roundLarge(nano: bigint): number {
   const twoMicro = BigInt(2 * NANO_PER_MICRO);
   return Number((nano / twoMicro) * 2n) + roundHalfEven(Number(nano % twoMicro));
 }
 
-/** Micro-dollars as dollars: a number that prints with at most six decimals and that `fromUsd` turns back into the same amount. */
+/** Micro-dollars as dollars: a number with at most six decimals that `fromUsd` converts back exactly. */
 export const toUsd = (micro: number): number => micro / MICRO_PER_USD;
 
 /**
- * Dollars as whole micro-dollars. Refuses with `validation_failed` at `param` what is negative, not finite, has more than six
+ * Dollars as whole micro-dollars. Refuses with `validation_failed` at `param` a value that is negative, not finite, has more than six
  * decimals or exceeds `MOST_MICRO`.
  */
 export const fromUsd = (usd: number, param = "amount_usd"): number =>
   exactly(usd, MICRO_PER_USD, "six decimals", param);
 
 /**
- * A price in dollars for `per` units as whole nano-dollars for one. Refuses with `validation_failed` at `param` what is negative,
- * not finite or finer than a nano-dollar per unit.
+ * A price in dollars for `per` units as whole nano-dollars for one. Refuses with `validation_failed` at `param` a value that is negative, not
+ * finite or finer than a nano-dollar per unit.
  */
 export function nanoFromUsd(usd: number, per = 1, param = "price_usd"): number {
   return exactly(usd, NANO_PER_USD / per, `a price of whole nano-dollars for each of ${per}`, param);
 }
 
-/** A price in nano-dollars per unit as dollars for `per` units: what `nanoFromUsd` was given. */
+/** A price in nano-dollars per unit as dollars for `per` units; the inverse of `nanoFromUsd`. */
 export const usdFromNano = (nano: number, per = 1): number => (nano * per) / NANO_PER_USD;
 
 function exactly(usd: number, deps: number, grain: string, param: string): number {
@@ -70,17 +70,17 @@ function exactly(usd: number, deps: number, grain: string, param: string): numbe
   throw refuse(Reason.VALIDATION_FAILED, `${param} ${message}`, { violations: [violation] }, { param });
 }
 
-/** Keys that are remembered; of more the one that was charged longest ago is forgotten. */
+/** The most tracked keys; the least recently charged one is evicted. */
 const MOST_KEYS = 100_000;
 
-/** The remainders of one replica. */
+/** The rounding remainders of one replica. */
 export class Remainders {
-  /** In nano-dollars, less than a micro-dollar apart from zero but for calls that run at once; the least recently charged key first. */
+  /** In nano-dollars, below a micro-dollar except during concurrent calls; the least recently charged key comes first. */
   readonly #byKey = new Map<string, number>();
 
   /**
-   * What so many units at a price come to for a key, in whole micro-dollars: the price rounded down or up, whichever leaves less open, and never up
-   * beyond `mostMicro`. `restNano` is what it leaves open: `keep` it where the charge is made.
+   * The charge for so many units at a price, in whole micro-dollars: rounded down or up, whichever leaves the smaller remainder, and never up
+   * beyond `mostMicro`. `restNano` is the new remainder: call `keep` with it when the charge is made.
    */
   charge(
     keyId: string,
@@ -91,16 +91,16 @@ export class Remainders {
     const rounded = charge(units, nanoPerUnit);
     const nano = units * nanoPerUnit;
     const below = nano % NANO_PER_MICRO;
-    // A price without a part of a micro-dollar leaves nothing open; above 2^53 nano-dollars the part is below what counts.
+    // A price in whole micro-dollars leaves no remainder; above 2^53 nano-dollars the remainder is insignificant.
     if (below === 0 || nano > Number.MAX_SAFE_INTEGER) return { micro: rounded, restNano: 0 };
     const least = (nano - below) / NANO_PER_MICRO;
     const owed = (this.#byKey.get(keyId) ?? 0) + below;
-    // Half of one goes as `charge` has it, where nothing else is open.
+    // Half a micro-dollar is rounded as in `charge` if there is no remainder.
     const isUp = (owed === below ? rounded > least : owed > NANO_PER_MICRO / 2) && least < Math.floor(mostMicro);
     return { micro: isUp ? least + 1 : least, restNano: isUp ? below - NANO_PER_MICRO : below };
   }
 
-  /** Counts what a charge that was made left open. */
+  /** Adds the remainder of a charge that was made. */
   keep(keyId: string, restNano = 0): void {
     if (restNano === 0) return;
     const rest = (this.#byKey.get(keyId) ?? 0) + restNano;
@@ -118,11 +118,11 @@ export class Remainders {
 /** An accelerator. */
 interface Hardware {
   readonly name: string;
-  /** What a second of it costs, in nano-dollars. */
+  /** Its cost per second, in nano-dollars. */
   readonly nanoPerSecond: number;
 }
 
-/** US dollars an hour, on demand: this project's own estimates, for offerings whose provider declares no cost. */
+/** US dollars per hour, on demand: this project's estimates, for offerings whose provider declares no cost. */
 const USD_PER_HOUR: readonly (readonly [name: string, usd: number])[] = [
   ["CPU", 0.05],
   ["Jetson-Orin-Nano", 0.05],
@@ -164,30 +164,30 @@ export const HARDWARE: readonly Hardware[] = USD_PER_HOUR.map(([name, usd]) => (
   nanoPerSecond: Math.round((usd * 1e9) / 3600),
 })).sort((a, b) => a.nanoPerSecond - b.nanoPerSecond);
 
-/** Capitals and separators make no difference. */
+/** Case and separators are ignored. */
 const plain = (name: string): string => name.toLowerCase().replaceAll(/[^a-z0-9]/g, "");
 
 const BY_NAME = new Map(HARDWARE.map((hardware) => [plain(hardware.name), hardware]));
 const DEAREST = HARDWARE.at(-1)?.nanoPerSecond ?? 0;
 
-/** The accelerator that a name means, however it is written; undefined for an unknown one. */
+/** The accelerator with this name in any spelling; undefined if unknown. */
 export const hardwareOf = (name: string): Hardware | undefined => BY_NAME.get(plain(name));
 
-/** What a second of an accelerator costs, in nano-dollars; an unknown one costs as much as the most expensive one. */
+/** The cost of an accelerator per second, in nano-dollars; an unknown one costs as much as the most expensive one. */
 export const secondOf = (name: string): number => hardwareOf(name)?.nanoPerSecond ?? DEAREST;
 
-/** How the ceiling of a call comes about. */
+/** The parts of a call's ceiling. */
 export interface Estimate {
   /** `action_step`, `frame`, `token` or `episode`. */
   unit: string;
   units: number;
-  /** The dearest candidate's price per unit, in nano-dollars. */
+  /** The highest price per unit of all candidates, in nano-dollars. */
   priceNano: number;
-  /** The part of the ceiling that wakes containers, in micro-dollars. */
+  /** The part of the ceiling for cold starts, in micro-dollars. */
   wakeUpMicro: number;
 }
 
-/** Refuses a call of `ceilingMicro` for what was found short. */
+/** Refuses a call with the ceiling `ceilingMicro` for lack of credit or budget. */
 export function shortage(short: CreditShortage, ceilingMicro: number, estimate: Estimate): Refusal {
   const availableMicro = short.roomMicro;
   const details: RefusalDetails = {
@@ -224,7 +224,7 @@ const SHORTAGES = {
   },
 } as const;
 
-/** The ceiling grows with the units, apart from the wake-up: as many of them as what is there pays for. */
+/** The ceiling, except for cold starts, is proportional to the units: the number of units that the available amount covers. */
 function affordableUnits(ceilingMicro: number, availableMicro: number, { units, wakeUpMicro }: Estimate): number {
   const forUnits = ceilingMicro - wakeUpMicro;
   if (forUnits <= 0) return 0;

@@ -20,13 +20,13 @@ import {
 } from "../store/jobs/jobs.ts";
 import { type JobWatch, type JobWork, Resting } from "./worker.ts";
 
-/** What a batch's own record says. */
+/** The stored request of a batch. */
 interface BatchRequest {
   contract: "act" | "predict";
   metadata?: object | undefined;
 }
 
-/** One request of a batch, to be answered as its own call would be. */
+/** One request of a batch, to be served like a single call. */
 interface BatchCall {
   readonly contract: "act" | "predict";
   readonly request: object;
@@ -36,12 +36,12 @@ interface BatchCall {
   readonly signal: Signal;
 }
 
-/** How it was. What is `retryable` passes by itself; `againMs` is when it will have. */
+/** Its outcome. A `retryable` refusal is temporary; `againMs` is when a retry can succeed. */
 type BatchAnswer =
   | { readonly kind: "answer"; readonly statusCode: number; readonly body: object; readonly costMicro: number }
   | { readonly kind: "refusal"; readonly body: object; readonly retryable: boolean; readonly againMs?: number };
 
-/** A place in the limits of a key, for one request. */
+/** A reservation in a key's rate limits, for one request. */
 export interface BatchPlace {
   leave(): void;
   unused(): void;
@@ -51,21 +51,21 @@ export interface BatchPlace {
 interface BatchDeps {
   readonly sql: Sql;
   readonly seals: JobSeals;
-  /** Places for up to `most` requests in the limits of a key, and after how many milliseconds there may be more. */
+  /** Reserves up to `most` requests in a key's rate limits; also returns the milliseconds until more can be available. */
   places(keyId: string, most: number): Promise<{ places: BatchPlace[]; againMs: number }>;
   answer(keyId: string, call: BatchCall, place: BatchPlace): Promise<BatchAnswer>;
-  /** Whether waiting callers leave no capacity for work that can wait. */
+  /** Whether queued callers leave no capacity for low-priority work. */
   crowded(): boolean;
 }
 
-/** Requests of one batch that run at one time: each waits for its claim and for its charge to be durable, which others may share. */
+/** Concurrent requests of one batch: each waits for its claim and for its charge to be durable, which others can share. */
 const AT_ONCE = 64;
 const GATHER_MS = 5;
 const CROWDED_MS = 20;
-/** A batch that has to wait longer than this for its key's limits goes back to the queue meanwhile, so that others have its worker. */
+/** A batch that waits longer than this for its key's limits goes back to the queue, and frees its worker. */
 const HELD_MS = 2_000;
 const NO_PLACES = { places: [], againMs: 1_000 };
-/** Waits between the tries of a request whose refusal passes by itself. */
+/** Delays between attempts of a request with a temporary refusal. */
 const PATIENCE_MS = [200, 1_000, 5_000, 15_000, 30_000];
 
 const internalError = (message: string) => ({
@@ -74,7 +74,7 @@ const internalError = (message: string) => ({
 const POISON = internalError(`this request was begun ${MOST_TRIES} times and ended its worker each time`);
 const BROKEN = internalError("internal error; include the batch id when you report it");
 
-/** How batches are worked on. */
+/** The batch worker. */
 export const batchWork =
   (deps: BatchDeps): JobWork =>
   async (job, watch) =>
@@ -105,13 +105,13 @@ class BatchRun {
       if (idle && (againMs === 0 || stopped.aborted || !(await hasOpenItems(sql, this.#job)))) break;
       if (idle) await this.#rest(againMs);
       else if (this.#ended.length === 0) await this.#hearOne(againMs);
-      // What ends at nearly the same time is written down together.
+      // Record requests that end at nearly the same time together.
       if (this.#running.size > 0) await sleep(GATHER_MS);
     }
     await this.#close();
   }
 
-  /** Waits for a request to end, or until the key's limits may let another begin. */
+  /** Waits until a request ends, or until the key's limits can admit another one. */
   async #hearOne(againMs: number): Promise<void> {
     if (againMs === 0) return void (await Promise.race(this.#running));
     const waited = new Cancel();
@@ -120,7 +120,7 @@ class BatchRun {
     waited.abort(undefined);
   }
 
-  /** Waits for the key's limits: here for a moment, in the queue for longer. What is called off or over waits no more. */
+  /** Waits for the key's limits: briefly here, longer in the queue. Cancellation and expiry end the wait. */
   async #rest(againMs: number): Promise<void> {
     if (againMs > HELD_MS) throw new Resting(againMs);
     const { lost, stopped } = this.#watch;
@@ -133,8 +133,8 @@ class BatchRun {
   }
 
   /**
-   * What ended is written down and what comes next is begun, in one statement; what a lost worker did is not kept. No more is begun than the
-   * key's limits let in: answers when they may let in more, 0 when they were not what kept it.
+   * Records ended items and begins the next ones in one statement; writes of a worker that lost the job are not kept. Begins no more than the
+   * key's limits admit. Returns when they may admit more; 0 if they were not the limit.
    */
   async #writeAndTake(): Promise<number> {
     const { lost, stopped } = this.#watch;
@@ -156,11 +156,11 @@ class BatchRun {
       for (const place of places.slice(taken.length)) place.unused();
     }
     for (const [at, item] of taken.entries()) this.#begin(this.#seal.item(item), places[at]!);
-    // All that is left has begun where there were more places than requests.
+    // If there were more reservations than requests, all have begun.
     return taken.length < places.length ? 0 : againMs;
   }
 
-  /** Robots in their loops go before work that can wait. */
+  /** Control loops take precedence over low-priority work. */
   async #letOthersFirst(): Promise<void> {
     const { lost, stopped } = this.#watch;
     while (this.#deps.crowded() && !stopped.aborted && !lost.aborted) await sleep(CROWDED_MS, lost).catch(() => {});
@@ -169,7 +169,7 @@ class BatchRun {
   #begin(item: ItemRecord, place: BatchPlace): void {
     const running = this.#answer(item, place)
       .then((end) => end && this.#seal.end(end))
-      // Whatever goes wrong with one request ends that request alone, and never leaves it running.
+      // Any failure ends only its own request, and never leaves it running.
       .catch((): ItemEnd => this.#seal.end({ index: item.index, state: "failed", error: BROKEN, costMicro: 0 }))
       .then((end) => {
         this.#running.delete(running);
@@ -178,7 +178,7 @@ class BatchRun {
     this.#running.add(running);
   }
 
-  /** Undefined when the worker lost the job meanwhile: the worker that has it now repeats the request, and gets the same answer. */
+  /** Undefined if the worker lost the job: its new worker repeats the request and gets the same response. */
   async #answer({ index, request }: ItemRecord, place: BatchPlace): Promise<ItemEnd | undefined> {
     const { answer } = this.#deps;
     const { id, keyId, request: about } = this.#job;
@@ -194,7 +194,7 @@ class BatchRun {
         batchId: id,
         signal: lost,
       };
-      // A further try is a further call by the key's limits.
+      // A further attempt counts as a further call in the key's limits.
       const turn = again ? await this.#placeAgain() : place;
       if (turn === undefined) return undefined;
       const answered = await answer(keyId, call, turn);
@@ -203,7 +203,7 @@ class BatchRun {
         const { statusCode, body, costMicro } = answered;
         return { index, state: "completed", response: { status_code: statusCode, body }, costMicro };
       }
-      // A key that is slowed for its failed calls waits for as long as it is told: this request may be a good one.
+      // A key throttled for failed calls waits as long as required: this request may be valid.
       const patienceMs = answered.againMs ?? (answered.retryable ? PATIENCE_MS[tried++] : undefined);
       if (patienceMs === undefined) return { index, state: "failed", error: answered.body, costMicro: 0 };
       await sleep(patienceMs, lost).catch(() => {});
@@ -211,11 +211,11 @@ class BatchRun {
     }
   }
 
-  /** One more place in the key's limits, when there is one; undefined where the worker lost the job meanwhile. */
+  /** Reserves one more request in the key's limits, waiting if needed; undefined if the worker lost the job. */
   async #placeAgain(): Promise<BatchPlace | undefined> {
     const { lost } = this.#watch;
     while (!lost.aborted) {
-      // The database may be what kept the try before.
+      // The database may have caused the previous failure.
       const { places, againMs } = await this.#deps.places(this.#job.keyId, 1).catch(() => NO_PLACES);
       if (places[0] !== undefined) return places[0];
       await sleep(againMs, lost).catch(() => {});
@@ -239,7 +239,7 @@ class BatchRun {
 
   async #endOf(tx: Tx): Promise<keyof typeof EVENTS> {
     const { cancelled, dropped, ran } = await outcomeOf(tx, this.#job.id);
-    // A request to cancel that came after the last item was done cancelled nothing.
+    // A cancellation that arrived after the last item had no effect.
     if (dropped) return cancelled ? "cancelled" : "expired";
     return ran ? "completed" : "failed";
   }
@@ -254,7 +254,7 @@ const EVENTS = {
 
 const EXPORT_POISON = { code: "internal_error", message: "writing this file ended its worker each time" };
 
-/** How exports are worked on. */
+/** The export worker. */
 export const exportWork =
   ({ sql }: { sql: Sql }): JobWork =>
   async (job, { lost, stopped }: JobWatch) => {

@@ -1,4 +1,4 @@
-/** An evaluation: episode after episode, each held, run, charged and written down before the next begins. */
+/** Evaluations: each episode is held, run, charged and recorded before the next begins. */
 import { createHash } from "node:crypto";
 import type { KeyPrincipal } from "../call.ts";
 import type { Signal } from "../cancellation.ts";
@@ -41,22 +41,22 @@ interface EvaluationDeps extends PolicyDeps {
   readonly vault: Pick<Vault, "open">;
   readonly leaser: Leaser;
   readonly scenarios: ReadonlyMap<string, Scenario>;
-  /** Whose key it is now; refuses one that is disabled or over, or that may not evaluate any more. */
+  /** Returns the key's current state; refuses a key that is disabled, expired, or no longer allowed to evaluate. */
   principal(keyId: string): Promise<KeyPrincipal>;
   /** Makes act calls with a key, within its limits. */
   act(keyId: string): CallGateway;
-  /** The cores that physics may use in this process. */
+  /** The CPU cores for physics in this process. */
   readonly cores: Cores;
 }
 
-/** An episode that takes longer than this ends by a fault of its policy, so that no place is held for ever. */
+/** A longer episode ends as a fault of its policy, so that it does not hold a core forever. */
 const EPISODE_WALL_MS = 600_000;
 
 const EPISODE_LOST = {
   error: { code: "internal_error", message: "this episode was begun too often and ended its worker each time" },
 };
 
-/** How evaluations are worked on. */
+/** The evaluation worker. */
 export const evaluationWork =
   (deps: EvaluationDeps): JobWork =>
   async (job, watch) => {
@@ -78,13 +78,13 @@ class EvaluationRun {
     this.#job = job;
     this.#seal = seal;
     this.#watch = watch;
-    // Written by this gateway's own service, which checked it.
+    // Written by this gateway's service, which validated it.
     this.#request = job.request as EvaluationRequest;
   }
 
   async finish(): Promise<void> {
     const { sql, scenarios } = this.#deps;
-    // Of what runners outside run, only what is over comes here.
+    // Jobs of external runners reach this worker only when they were canceled or expired.
     if (isExternal(this.#request)) return this.#abandon();
     await tx(sql, (tx) => advance(tx, this.#job, "provisioning"));
     const scenario = scenarios.get(this.#request.scenario);
@@ -105,7 +105,7 @@ class EvaluationRun {
     }
   }
 
-  /** Ends evaluations that were cancelled, or are too old, and whose runner is gone. */
+  /** Ends canceled and expired evaluations whose runner is gone. */
   async #abandon(): Promise<void> {
     await this.#recall();
     const { harness } = (this.#job.result ?? {}) as EvaluationResult;
@@ -114,7 +114,7 @@ class EvaluationRun {
     await this.#close(status, { ...scores, ...(harness !== undefined && { harness }) });
   }
 
-  /** What an earlier worker of this job wrote down. */
+  /** The progress that an earlier worker of this job recorded. */
   async #recall(): Promise<void> {
     const items = await listItems(this.#deps.sql, this.#job.id, 0, this.#request.episodes);
     for (const { index, response } of items.map((item) => this.#seal.item(item))) {
@@ -167,12 +167,12 @@ class EvaluationRun {
     return policy.act(shown, signal);
   }
 
-  /** Milliseconds of its budget that the episodes that ended have left. */
+  /** The remaining milliseconds of the time budget. */
   #leftMs(): number {
     return this.#request.wallBudgetS * 1000 - this.#episodes.reduce((sum, { wallMs }) => sum + wallMs, 0);
   }
 
-  /** Takes the next episode and holds its price; returns its place, undefined when none is left. */
+  /** Takes the next episode and holds its price; returns its index, undefined if none is left. */
   async #next(): Promise<number | undefined> {
     if (this.#episodes.length > 0 && this.#episodes.length < this.#request.episodes) await this.#mayGoOn();
     const [next] = await turn(this.#deps.sql, this.#job, { take: 1, poison: EPISODE_LOST });
@@ -193,7 +193,7 @@ class EvaluationRun {
     await turn(this.#deps.sql, this.#job, { ended: [this.#seal.end(end)] });
   }
 
-  /** Throws between two episodes where the next may not begin, or not yet. */
+  /** Throws, between two episodes, if the next must not begin or has to wait. */
   async #mayGoOn(): Promise<void> {
     const { stopAfterFaults } = this.#request;
     const last = this.#episodes.toSorted((a, b) => a.index - b.index).slice(-stopAfterFaults);
@@ -234,7 +234,7 @@ class EvaluationRun {
     await this.#end(allFaults ? "failed" : "completed", result);
   }
 
-  /** Ends what can't go on. What another worker may finish is left to it. */
+  /** Ends an evaluation that cannot continue. If another worker can finish it, leaves it. */
   async #giveUp(thrown: unknown): Promise<void> {
     if (thrown instanceof CalledOff) return this.#end("cancelled", this.#partial());
     if (thrown instanceof BudgetOver) return this.#close("expired", { ...this.#partial(), error: BUDGET_OVER });
@@ -264,15 +264,15 @@ class EvaluationRun {
   }
 }
 
-/** The evaluation was called off, or its time is over. */
+/** The evaluation was canceled or expired. */
 class CalledOff extends Error {
   override readonly name = "CalledOff";
 }
 
-/** An episode with what the calls of its policy cost, in micro-dollars. */
+/** An episode and the cost of its policy calls, in micro-dollars. */
 type PaidEpisode = FinishedEpisode & { readonly policyMicro: number };
 
-/** What the evaluation may take of wall time is used up. */
+/** The evaluation's time budget is used up. */
 class BudgetOver extends Error {
   override readonly name = "BudgetOver";
 }
@@ -296,7 +296,7 @@ function episodeOf(index: number, facts: EpisodeFacts): PaidEpisode & { keptActi
   const { actions, ...known } = facts;
   const bytes = Buffer.from(actions ?? "", "base64");
   const numbers = Float64Array.from({ length: bytes.length / 8 }, (_, i) => bytes.readDoubleLE(8 * i));
-  // Written by `factsOfEpisode`, so that the words are those of the type.
+  // Written by `factsOfEpisode`, so the values match the type.
   return {
     ...(known as PaidEpisode),
     error: known.error,
@@ -306,7 +306,7 @@ function episodeOf(index: number, facts: EpisodeFacts): PaidEpisode & { keptActi
   };
 }
 
-/** Someone who waits for a core. */
+/** A waiter for a core. */
 interface Waiter {
   go(): void;
 }
@@ -314,14 +314,14 @@ interface Waiter {
 /** A fixed number of cores. */
 export class Cores {
   #free: number;
-  /** Who waits, by organization; the organization that is next stands first. */
+  /** Waiters by organization; the next organization comes first. */
   readonly #waiting = new Map<string, Waiter[]>();
 
   constructor(count: number) {
     this.#free = count;
   }
 
-  /** Waits for a core; what it resolves to gives the core back, once however often it is called. Rejects with the signal's reason when that is aborted first. */
+  /** Waits for a core; resolves with a function that releases it once. Rejects with the signal's reason if that is aborted first. */
   async enter(orgId: string, signal: Signal): Promise<() => void> {
     signal.throwIfAborted();
     if (this.#free > 0) this.#free -= 1;
@@ -353,7 +353,7 @@ export class Cores {
     });
   }
 
-  /** The core goes to the next organization, which then stands last. */
+  /** The core goes to the next organization, which moves to the end. */
   #leave(): void {
     const [next] = this.#waiting;
     if (!next) {

@@ -1,4 +1,4 @@
-/** Works off jobs: takes one after the other, keeps each while it is worked on, and lets go of what was taken from it. */
+/** Job workers: take jobs, renew their leases while they run, and drop jobs that they lost. */
 
 import { Cancel, type Signal } from "../cancellation.ts";
 import { after, every, nowSeconds, steadyNow } from "../clock.ts";
@@ -18,20 +18,20 @@ import {
   takeJob,
 } from "../store/jobs/jobs.ts";
 
-/** What a worker gives to the work on a job. */
+/** The context of a running job. */
 export interface JobWatch {
-  /** Aborted when the job is another's now, or when the gateway closes: nothing that is still done will be kept. */
+  /** Aborted when another worker takes the job, or when the gateway shuts down: later writes are not kept. */
   readonly lost: Signal;
-  /** Aborted when the job was called off, or its time is over. */
+  /** Aborted when the job is canceled or expires. */
   readonly stopped: Signal;
   /**
-   * Whether the work should throw `Resting` where it can go on later: no place is free, it has had one for a turn, and a job of an
-   * organization with fewer under way waits.
+   * Whether the work should throw `Resting` at a point where it can resume later: all slots are in use, its turn is over, and a job of an
+   * organization with fewer running jobs waits.
    */
   isAwaited(): Promise<boolean>;
 }
 
-/** Thrown by work that has to wait long: its job goes back to the queue, and is not taken before its time. */
+/** Thrown by work that has to wait for long: its job goes back to the queue until then. */
 export class Resting extends Error {
   override readonly name = "Resting";
   readonly ms: number;
@@ -42,47 +42,47 @@ export class Resting extends Error {
   }
 }
 
-/** How one kind of job is worked on. It resolves when the job has ended; it throws `Fenced` as the store does. */
+/** The implementation of one kind of job. Resolves when the job has ended; throws `Fenced` as the store does. */
 export type JobWork = (job: HeldJob, watch: JobWatch) => Promise<void>;
 
-/** What a worker needs. */
+/** The dependencies of a worker. */
 interface WorkerDeps {
   readonly sql: Sql;
   readonly notifications: Notifications;
-  /** Names this worker among all. */
+  /** The unique name of this worker. */
   readonly owner: string;
   readonly work: Readonly<Partial<Record<JobKind, JobWork>>>;
-  /** Jobs at one time: in all, and of one organization; the same where nothing is said. */
+  /** Concurrent jobs: in total, and of one organization; the same by default. */
   readonly atOnce: number;
   readonly atOncePerOrg?: number;
-  /** Milliseconds that a job keeps its place although others wait; a few seconds where nothing is said. */
+  /** Milliseconds that a job keeps its slot although others wait; a few seconds by default. */
   readonly turnMs?: number;
-  /** What tells by messages that a job waits, and whose these are; without it, and while it is down, the database is asked. */
+  /** Messages about waiting jobs, and their organizations; without it, and while it is down, the worker polls the database. */
   readonly queue?: { readonly of: WorkQueue; readonly kind: WorkKind } | undefined;
   warn(text: string, cause: unknown): void;
 }
 
-/** Milliseconds after which a job is found whose notification was lost. */
+/** The polling interval in milliseconds, for jobs whose notification was lost. */
 const SWEEP_MS = 5_000;
-/** The same while messages tell of jobs; varied by half, so that workers do not ask at once. */
+/** The same with messages; randomized by half, so that workers do not poll at once. */
 const SLOW_SWEEP_MS = 60_000;
-/** After a message of a job that waits and that this worker has no place for, it takes the next message so much later. */
+/** The delay before the next message, after one for a job that this worker has no slot for. */
 const FRUITLESS_MS = 1_000;
-/** A job that waits may be in the middle of being taken by another worker: its message comes again so much later. */
+/** The delay before a message is repeated whose job another worker may be taking. */
 const CONTENDED_MS = 100;
-/** What a job costs to begin again should not be more than a small part of its turn. */
+/** The restart cost of a job should be a small part of its turn. */
 const TURN_MS = 5_000;
-/** The longest rest: what a job waits for may come earlier than expected. */
+/** The longest rest: the awaited event may occur earlier than expected. */
 const LONGEST_REST_MS = 30_000;
 const HEARTBEAT_MS = (LEASE_S * 1000) / 3;
 
-/** A job that is worked on. */
+/** A running job. */
 interface Held {
   readonly job: HeldJob;
   readonly lost: Cancel;
   readonly stopped: Cancel;
   readonly done: Promise<void>;
-  /** The message for which it was taken: not always its own, for of all jobs that wait the next one is taken. */
+  /** The message for which it was taken; it may be another job's, since the worker takes the next job in order. */
   readonly message: WorkMessage | undefined;
 }
 
@@ -92,18 +92,18 @@ export class Worker {
   readonly #kinds: readonly JobKind[];
   readonly #held = new Map<string, Held>();
   readonly #messages: WorkTaking | undefined;
-  /** Messages for which a job is being looked for. */
+  /** Messages whose jobs are being looked up. */
   #attending = 0;
   #fruitlessUntil = 0;
   #sweepAt = 0;
   readonly #stops: (() => void)[];
-  /** Ends the timers of jobs that rest in the queue. */
+  /** Cancels the timers of resting jobs. */
   readonly #rests = new Set<() => void>();
   #taking: Promise<void> | undefined;
   #again = false;
   #closed = false;
 
-  /** Begins at once. */
+  /** Starts at once. */
   constructor(deps: WorkerDeps) {
     this.#deps = deps;
     this.#kinds = Object.keys(deps.work) as JobKind[]; // the table's own keys
@@ -136,7 +136,7 @@ export class Worker {
     wake();
   }
 
-  /** Takes no more work, and gives back what isn't done yet: another worker goes on with it at once. */
+  /** Takes no more jobs, and returns unfinished ones to the queue: another worker resumes them at once. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const stop of [...this.#stops, ...this.#rests]) stop();
@@ -146,7 +146,7 @@ export class Worker {
     await Promise.all([...this.#held.values()].map(({ done }) => done));
   }
 
-  /** Messages tell of jobs at the moment. */
+  /** Whether messages about jobs currently arrive. */
   get #isTold(): boolean {
     return this.#deps.queue?.of.isUp ?? false;
   }
@@ -156,7 +156,7 @@ export class Worker {
     return this.#deps.atOnce - this.#held.size - this.#attending;
   }
 
-  /** Takes the job that is next: it need not be the one that the message is of. */
+  /** Takes the next job in order, which is not always the message's. */
   async #attend(message: WorkMessage): Promise<void> {
     const { sql, owner, warn } = this.#deps;
     this.#attending += 1;
@@ -176,10 +176,10 @@ export class Worker {
     }
   }
 
-  /** There is no job that this worker may take now. */
+  /** No job is available to this worker now. */
   async #decline(message: WorkMessage): Promise<void> {
     const { ms = 0, isAnyWaiting } = await jobWait(this.#deps.sql, message.text, this.#kinds);
-    // The job of a message may have been taken for another's, whose own job waits: as many messages as jobs have to stay.
+    // The message's job may have been taken for another message, whose own job still waits: there must be as many messages as jobs.
     if (!isAnyWaiting && ms > 0) message.later(ms);
     else if (!isAnyWaiting) message.done();
     else if (this.#fullOrgs().length === 0) message.later(CONTENDED_MS * (1 + random()));
@@ -189,7 +189,7 @@ export class Worker {
     }
   }
 
-  /** Otherwise the messages of jobs for which there is no place would come round and round. */
+  /** Delays messages of jobs without a free slot, which would otherwise be redelivered in a loop. */
   #pause(): void {
     this.#fruitlessUntil = steadyNow() + FRUITLESS_MS;
     after(FRUITLESS_MS + 1, () => this.#messages?.wake());
@@ -214,7 +214,7 @@ export class Worker {
         this.#begin(job);
       }
     } catch (cause) {
-      // The next sweep tries again.
+      // The next poll retries.
       warn("jobs can't be taken at the moment", cause);
     }
   }
@@ -223,7 +223,7 @@ export class Worker {
     return this.#held.size >= this.#deps.atOnce;
   }
 
-  /** Organizations that have all the places that one may have. */
+  /** Organizations that use all of their slots. */
   #fullOrgs(): string[] {
     const { atOnce, atOncePerOrg = atOnce } = this.#deps;
     const counts = new Map<string, number>();
@@ -239,7 +239,7 @@ export class Worker {
     const isAwaited = async (): Promise<boolean> =>
       this.#isFull() && steadyNow() >= turnEnds && (await othersWait(this.#deps.sql, job, this.#kinds));
     const work = async (): Promise<void> => {
-      // From the first moment on it is one of those that are held.
+      // Register it as held from the start.
       await undefined;
       await this.#run(job, { lost, stopped, isAwaited }, message);
       this.#held.delete(job.id);
@@ -261,14 +261,14 @@ export class Worker {
         await giveBack(sql, job).catch(() => {});
         message?.later(0);
       } else if (!(cause instanceof Fenced)) {
-        // A job that failed for another reason is tried again when its lease is over, by any free worker.
+        // A job that failed for another reason is retried by any free worker when its lease expires.
         warn(`job ${job.id} stopped in the middle`, cause);
         message?.later(LEASE_S * 1000);
       }
     }
   }
 
-  /** A rest that is not recorded ends with the lease. */
+  /** An unrecorded rest ends with the lease. */
   async #letRest(job: HeldJob, ms: number, message: WorkMessage | undefined): Promise<void> {
     await giveBack(this.#deps.sql, job, ms).catch(() => {});
     message?.later(ms);
@@ -280,7 +280,7 @@ export class Worker {
     this.#rests.add(stop);
   }
 
-  /** Extends the lease, and learns whether the job was cancelled meanwhile. */
+  /** Renews the lease, and checks whether the job was canceled. */
   async #renew({ job, lost, stopped, message }: Held): Promise<void> {
     try {
       const { cancelled, expired } = await renew(this.#deps.sql, job);
@@ -288,7 +288,7 @@ export class Worker {
       else if (expired) stopped.abort("expired");
       message?.working();
     } catch (cause) {
-      // While the database is away no other worker can take the job; the writes that follow fail if one has.
+      // While the database is unavailable, no other worker can take the job; later writes fail if one has.
       if (cause instanceof Fenced) lost.abort(cause);
     }
   }

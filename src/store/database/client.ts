@@ -179,8 +179,8 @@ export function openClient(url: string, options: ClientOptions): Client {
     if (isLost) throw new StoreUnavailable(pulse?.silent ? SILENT : "The database connection was lost");
     const socket = createConnection({ ...server, timeout: OWED_MS });
     sockets.add(socket);
-    if (!unbounded) endOwing(socket);
-    letGoOfAnswers(socket);
+    if (!unbounded) closeStalled(socket);
+    releaseResponses(socket);
     socket.once("close", () => {
       sockets.delete(socket);
       lose();
@@ -223,7 +223,7 @@ const OWED_MS = LIMITS_MS.statement_timeout + 5_000;
  * Destroys a connection whose server owes an answer for too long, as one does whose process alone stands still. Of several statements
  * under way on one connection only the first that is late is seen; under TLS none is, and the pulse alone judges.
  */
-function endOwing(socket: Socket): void {
+function closeStalled(socket: Socket): void {
   let owes = false;
   const { write } = socket;
   socket.write = ((...written: Parameters<typeof write>) => {
@@ -233,21 +233,21 @@ function endOwing(socket: Socket): void {
   socket.on("data", (bytes: Buffer) => {
     if (bytes.length > 0) owes = !isReadyForQuery(bytes);
   });
-  // Told of once nothing has come or gone for as long as the socket was made to wait.
+  // Emitted when nothing was sent or received for the socket's timeout.
   socket.on("timeout", () => {
     if (owes) socket.destroy();
   });
 }
 
-/** Returns of up to so many bytes may stay in memory while a connection rests. */
+/** Responses of up to this many bytes can stay in memory while a connection is idle. */
 const KEPT_BYTES = 64 << 10;
 const NOTHING = Buffer.alloc(0);
 
 /**
- * The driver keeps the last bytes that it read until it reads others: a large answer, for as long as its connection rests. So it reads
- * nothing at all once it has read that. Under TLS the driver reads from another socket, and keeps one answer for each connection.
+ * Releases large responses. The driver keeps the last bytes that it read until the next read, which can be a large response on an idle
+ * connection, so an empty read follows it. Under TLS the driver reads from another socket, and keeps one response per connection.
  */
-function letGoOfAnswers(socket: Socket): void {
+function releaseResponses(socket: Socket): void {
   let read = 0;
   socket.on("data", (bytes: Buffer) => {
     read += bytes.length;

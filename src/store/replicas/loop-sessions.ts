@@ -27,8 +27,8 @@ export const loopSessionContext = (session: string): string => JSON.stringify(["
 const LIFE = "15 minutes";
 
 /**
- * Gives a session to a stream, and tells the replica that carries the one before; returns what is known of that. The stream goes on in the
- * episode of the one before where it names none.
+ * Assigns a session to a stream, and notifies the replica of the previous stream; returns the previous stream's state. A stream without an
+ * episode number continues the previous stream's episode.
  */
 export async function takeLoopSession(
   sql: Sql,
@@ -63,7 +63,10 @@ export async function holderOfLoopSession(sql: Sql, session: string): Promise<st
   return row?.stream;
 }
 
-/** Begins an episode in the session of a stream: nothing is left of those before. Does nothing where another stream has the session, or this one is past that episode. */
+/**
+ * Starts an episode in a stream's session and deletes the state of earlier ones. Does nothing if another stream holds the session, or if this
+ * one is past that episode.
+ */
 export async function resetLoopSession(
   sql: Sql,
   { session, stream, episode }: { session: string; stream: string; episode: number },
@@ -75,8 +78,8 @@ export async function resetLoopSession(
 }
 
 /**
- * Notes where a stream ended, and when by the database's clock: now, or before it was asked where that is known. One that lost its session meanwhile leaves its last chunk to the stream that
- * has it, unless that went on or is in another episode.
+ * Stores the final state of a stream, and its end by the database's clock: now, or earlier if that is known. If another stream holds the
+ * session, it gets the last chunk, unless it has sent chunks of its own or is in another episode.
  */
 export async function endLoopSession(
   sql: Sql,
