@@ -188,8 +188,7 @@ export const lineOf = ({ keyId, ancestors = [] }: Pick<KeyPrincipal, "keyId" | "
 
 /** The caller's key, for services that require one. */
 export function keyOf(call: Call): KeyPrincipal {
-  if (call.principal.kind !== "key")
-    throw new Error("this RPC requires ACCESS_KEY, so its principal must be a key");
+  if (call.principal.kind !== "key") throw new Error("this RPC requires ACCESS_KEY, so its principal must be a key");
   return call.principal;
 }
 

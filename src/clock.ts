@@ -1,11 +1,11 @@
 /** Time: the only file that reads the clock or sets a timer, so that tests can hold both. */
 import type { Signal } from "./cancellation.ts";
 
-/** Where time comes from: `wall` in unix milliseconds, `steady` in milliseconds that never run backwards. */
+/** A time source: `wall` in unix milliseconds, `steady` in monotonic milliseconds. */
 export interface Clock {
   wall(): number;
   steady(): number;
-  /** Calls `run` once after `ms` milliseconds; the returned function forgets it. */
+  /** Calls `run` once after `ms` milliseconds; the returned function cancels it. */
   after(ms: number, run: () => void): () => void;
 }
 
@@ -18,37 +18,37 @@ const systemClock: Clock = {
     let timer: NodeJS.Timeout | undefined = setTimeout(run, Math.min(Math.max(ms, 0), MAX_TIMER_MS));
     return () => {
       clearTimeout(timer);
-      // The function may be kept for as long as a connection lasts; the timer need not.
+      // The returned function may be kept as long as a connection; the timer need not be.
       timer = undefined;
     };
   },
 };
 
-/** The machine's own clock, for how long connections and statements may take: no test moves it. */
+/** The machine's clock, for connection and statement timeouts; tests do not change it. */
 export const ioClock: Clock = systemClock;
 
 let clock: Clock = systemClock;
-/** A moment on both clocks at once: the database's, in unix milliseconds, and this process's steady one. */
+/** One moment on both clocks: the database's, in unix milliseconds, and this process's monotonic one. */
 let anchor: { wall: number; steady: number } | undefined;
-/** What the database said last, and when that was here. */
+/** The database's last reported time, and when it arrived here. */
 let told: { wall: number; steady: number } | undefined;
 
 /**
- * The wall clock in unix milliseconds: the database's where it is known, else the machine's. Whatever ends at a time was dated by the
- * database or by another replica, and must not end early where this machine's clock is wrong or jumps.
+ * The wall clock in unix milliseconds: the database's if known, else the machine's. Expiry times are set by the database or another replica,
+ * so a wrong or jumping local clock must not end them early.
  */
 export const now = (): number =>
   anchor === undefined ? clock.wall() : Math.floor(anchor.wall + clock.steady() - anchor.steady);
 
-/** The same in whole unix seconds, as the REST resources carry it. */
+/** The wall clock in whole unix seconds, as in REST resources. */
 export const nowSeconds = (): number => Math.floor(now() / 1000);
 
-/** The earliest that it may be by the database's clock, in unix milliseconds: its last answer had left when it came. Undefined where it is not known. */
+/** The earliest possible database time, in unix milliseconds, from its last response. Undefined if unknown. */
 export const earliestNow = (): number | undefined => told && told.wall + clock.steady() - told.steady;
 
 /**
- * Sets the wall clock by the database's: it said `wallMs` at some moment between two of the steady clock. A clock that agrees with
- * that is left alone, so that time does not jitter by what an answer takes. A test's own clock is never set.
+ * Synchronizes the wall clock with the database, which reported `wallMs` between two monotonic times. If the clock agrees with that, it is
+ * not changed, so that it does not jitter with latency. A test clock is never changed.
  */
 export function setWall(wallMs: number, askedAt: number, answeredAt: number): void {
   if (clock !== systemClock) return;
@@ -61,7 +61,7 @@ export function setWall(wallMs: number, askedAt: number, answeredAt: number): vo
 /** A monotonic clock in milliseconds, for durations and deadlines. */
 export const steadyNow = (): number => clock.steady();
 
-/** The processor time that this process has had, all its threads together, in milliseconds. */
+/** The CPU time of this process in all threads, in milliseconds. */
 export function cpuMs(): number {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1000;
@@ -71,8 +71,8 @@ export function cpuMs(): number {
 export const after = (ms: number, run: () => void): (() => void) => clock.after(ms, run);
 
 /**
- * Calls `run` every `ms` milliseconds, the first time after that long, until the returned function is called; always on the clock that it began
- * with, so that what one test leaves running never comes onto the clock of the next.
+ * Calls `run` every `ms` milliseconds, first after `ms`, until the returned function is called. It stays on the clock on which it began, so
+ * that a timer that one test leaves running does not run in the next.
  */
 export function every(ms: number, run: () => void, began: Clock = clock): () => void {
   let forget = began.after(ms, function again() {
@@ -83,8 +83,8 @@ export function every(ms: number, run: () => void, began: Clock = clock): () => 
 }
 
 /**
- * As `every`, and tells `run` how long ago it ran last, in milliseconds: at most twice `ms`, so that time in which this process stood still
- * itself is not counted as the silence of what it watches.
+ * Like `every`, and passes to `run` the milliseconds since its last call, at most twice `ms`: a stall of this process must not count as the
+ * silence of what it watches.
  */
 export function everySpan(ms: number, run: (spanMs: number) => void, began: Clock = clock): () => void {
   let ranAt = began.steady();
@@ -97,10 +97,10 @@ export function everySpan(ms: number, run: (spanMs: number) => void, began: Cloc
   return every(ms, look, began);
 }
 
-/** Those of one interval take turns in so many parts of it. */
+/** The number of groups per interval, which run in turn. */
 const PARTS = 8;
 
-/** One timer for all who wait for the same interval, a part of them at each beat. */
+/** One timer for all callbacks of an interval, one group per tick. */
 class Beat {
   readonly #clock: Clock;
   readonly #ms: number;
@@ -114,9 +114,9 @@ class Beat {
     this.#ms = ms;
   }
 
-  /** Takes one more in; the returned function lets it out. */
+  /** Adds a callback; the returned function removes it. */
   join(run: () => void): () => void {
-    // An own function, so that one that joins twice is called twice; and the part whose turn was last, for nearly a whole interval.
+    // A wrapper, so that a callback added twice runs twice. The group that ran last has almost a full interval left.
     const member = (): void => run();
     const part = this.#parts[(this.#next + PARTS - 1) % PARTS]!;
     part.add(member);
@@ -134,12 +134,12 @@ class Beat {
   };
 }
 
-/** By clock, so that what one test leaves running never comes onto the clock of the next; and by interval. */
+/** By clock, so that a timer that one test leaves running does not run in the next; and by interval. */
 const beats = new WeakMap<Clock, Map<number, Beat>>();
 
 /**
- * As `every`, on one timer for all who ask for the same interval: for what thousands of connections wait for. The first time comes a little
- * early, by up to an eighth of the interval.
+ * Like `every`, on one timer for all callbacks of an interval, for thousands of connections. The first call comes up to an eighth of the
+ * interval early.
  */
 export function everyTogether(ms: number, run: () => void): () => void {
   const known = beats.get(clock) ?? new Map<number, Beat>();
@@ -149,10 +149,10 @@ export function everyTogether(ms: number, run: () => void): () => void {
   return beat.join(run);
 }
 
-/** The clock as a value, for pure code that takes one as an argument. */
+/** The clock as a value, for pure code that has it as an argument. */
 export const processClock: Clock = { wall: now, steady: steadyNow, after };
 
-/** Resolves after `ms` milliseconds, or rejects with the signal's reason when it is aborted first. */
+/** Resolves after `ms` milliseconds, or rejects with the signal's reason if that is aborted first. */
 export function sleep(ms: number, signal?: Signal, on: Clock = clock): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);
@@ -168,16 +168,16 @@ export function sleep(ms: number, signal?: Signal, on: Clock = clock): Promise<v
   });
 }
 
-/** The end of a wait: after `ms` it rejects with what `late` makes. What comes later is given to `unwanted`; what fails later nobody hears. */
+/** A timeout: after `ms`, rejects with the error from `late`. A later result goes to `unwanted`; a later error is ignored. */
 export interface WaitEnd<T> {
   readonly ms: number;
-  /** The clock that measures `ms`: business time unless stated. */
+  /** The clock for `ms`: the business clock by default. */
   readonly on?: Clock;
   late(): unknown;
   unwanted?(value: T): void;
 }
 
-/** What `done` resolves to, if it does so in time. */
+/** The result of `done` if it arrives in time. */
 export function inTime<T>(done: PromiseLike<T>, { ms, on = clock, late, unwanted }: WaitEnd<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     let isLate = false;
@@ -199,7 +199,7 @@ export function inTime<T>(done: PromiseLike<T>, { ms, on = clock, late, unwanted
   });
 }
 
-/** Replaces the clock; returns a function that puts the old one back. Tests only. */
+/** Replaces the clock; returns a function that restores it. Only for tests. */
 export function replaceClock(other: Clock): () => void {
   const before = { clock, anchor };
   anchor = undefined;

@@ -1,4 +1,4 @@
-/** The environment as one checked value: the only reader of `process.env`. */
+/** The environment as one validated object: the only reader of `process.env`. */
 import { accessSync, constants, readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { availableParallelism } from "node:os";
@@ -8,10 +8,10 @@ import { natsAddress } from "./events/nats/connect.ts";
 import { ORG_CAPS, type OrgCaps } from "./store/account/org-caps.ts";
 import { databaseAddress } from "./store/database/address.ts";
 
-/** What a process does: answers calls, works off jobs, or both. */
+/** The roles of a process: serving calls, working on jobs, or both. */
 type Role = "api" | "worker";
 
-/** Every variable that a process of the gateway, its sidecar or a caller's tool reads. */
+/** All environment variables of the gateway, its sidecar and its tools. */
 const SETTINGS = [
   "DATABASE_URL",
   "DATA_DIR",
@@ -62,14 +62,14 @@ const SETTINGS = [
 ] as const;
 type Setting = (typeof SETTINGS)[number];
 
-/** What Kubernetes puts into the environment for a service of the name `limber`. */
+/** Variables that Kubernetes sets for a service named `limber`. */
 const OF_KUBERNETES = /^LIMBER_(?:SERVICE_(?:HOST|PORT)|PORT)(?:_|$)/;
 
-/** The variables that begin as the gateway's own settings do and are none, and those that there are. */
+/** Unknown variables that look like settings of the gateway, and the known settings. */
 export function unknownSettings(env: NodeJS.ProcessEnv = process.env): {
   readonly unknown: readonly string[];
   readonly known: readonly string[];
-  /** What the names begin with that this looks at. */
+  /** The prefixes of names to check. */
   readonly prefix: string;
 } {
   const prefix = "LIMBER_";
@@ -86,85 +86,85 @@ export interface CertificatePair {
   readonly key: Buffer;
 }
 
-/** How this process runs. */
+/** The configuration of this process. */
 export interface Config {
-  /** Where it listens; port 0 picks a free one. */
+  /** The listening address; port 0 selects a free port. */
   host: string;
   port: number;
-  /** Where the embedded default keeps its data; absolute. */
+  /** The absolute path of the embedded database's data. */
   dataDir: string;
-  /** An outside database; undefined starts the embedded one. */
+  /** An external database; undefined starts the embedded one. */
   databaseUrl: string | undefined;
-  /** PostgreSQL itself, where `databaseUrl` is a pooler's: for notifications and migrations. */
+  /** The address of PostgreSQL itself if `databaseUrl` is a pooler: for notifications and migrations. */
   databaseDirectUrl: string | undefined;
-  /** A database without a catalog gets the one that ships with the gateway; the embedded one always has the newest. */
+  /** Whether an empty catalog is filled with the gateway's own; the embedded database always has the newest. */
   importCatalog: boolean;
-  /** Where events are carried to; undefined leaves them in the outbox. */
+  /** The NATS address for events; undefined leaves them in the outbox. */
   natsUrl: string | undefined;
-  /** Copies that a cluster of NATS keeps of each message of work. */
+  /** The number of replicas of each work message in a NATS cluster. */
   natsCopies: number;
-  /** The nats-server that the embedded default starts: the one on PATH; undefined if there is none, or where NATS is elsewhere. */
+  /** The nats-server on PATH for the embedded default; undefined if there is none, or if NATS is external. */
   natsServer: string | undefined;
-  /** The operator's token; undefined makes one for development. */
+  /** The operator's token; undefined generates one for development. */
   adminToken: string | undefined;
-  /** 32 bytes that seal callers' provider keys; undefined makes them for development. */
+  /** The 32-byte key that seals stored provider keys; undefined generates one for development. */
   masterKey: Buffer | undefined;
-  /** Further master keys that open what was sealed under them. */
+  /** Further master keys, which only open secrets. */
   otherMasterKeys: readonly Buffer[];
-  /** Lets scrapers read `/metrics`; undefined: the operator's token alone does. */
+  /** The token for scraping `/metrics`; undefined requires the operator's token. */
   metricsToken: string | undefined;
   roles: ReadonlySet<Role>;
-  /** How many processes serve calls. */
+  /** The number of processes that serve calls. */
   processes: number;
   publicSignup: boolean;
-  /** Supply and frames may live at private addresses. */
+  /** Whether supply and frames can be at private addresses. */
   allowPrivateAddresses: boolean;
-  /** DNS servers for user-given addresses, as `address` or `address:port`; undefined: those of the system. */
+  /** DNS servers for user-supplied host names, as `address` or `address:port`; undefined uses the system's. */
   dnsServers: readonly string[] | undefined;
-  /** The operator's own proxies, as addresses or networks: from them `X-Forwarded-For` is believed. */
+  /** Addresses or networks of the operator's proxies, whose `X-Forwarded-For` is trusted. */
   trustedProxies: readonly string[];
-  /** How often live offerings are probed again, in seconds. */
+  /** The probe interval of live offerings, in seconds. */
   probeEveryS: number;
-  /** Starts the reference provider. */
+  /** Whether to start the reference provider. */
   referenceSupply: boolean;
-  /** Where callers reach this gateway from outside; undefined: where it listens. */
+  /** The public URL of this gateway; undefined uses the listening address. */
   publicUrl: string | undefined;
-  /** The address of this gateway without its proxy and the proxy's timeout; undefined: none. */
+  /** The address that bypasses the proxy and its timeout; undefined if there is none. */
   directUrl: string | undefined;
-  /** The origins whose pages in browsers may read answers. */
+  /** Browser origins that can read responses. */
   corsOrigins: ReadonlySet<string>;
-  /** A folder of scenario packs; undefined: the built-in scenarios alone. */
+  /** A folder of scenario packs; undefined uses only the built-in scenarios. */
   scenarioPacks: string | undefined;
-  /** The server that takes mail (`smtp:` or `smtps:`), and the sender's address; undefined: no mail is sent. */
+  /** The mail server (`smtp:` or `smtps:`) and the sender's address; undefined sends no mail. */
   mail: { url: string; from: string } | undefined;
-  /** `apiBase` is where Stripe is reached; undefined: Stripe's own address. */
+  /** `apiBase` replaces Stripe's address. */
   stripe: { secretKey: string | undefined; webhookSecret: string | undefined; apiBase: string | undefined };
   tls: CertificatePair | undefined;
-  /** The port of the transport for Isaac-GR00T's clients; undefined if there is none. */
+  /** The port for Isaac-GR00T clients; undefined for none. */
   gr00tPort: number | undefined;
-  /** The model of such clients that name none, and whose key is for no single one. */
+  /** The default model of such clients whose key does not determine one. */
   gr00tModel: string;
-  /** The port of the listener for operations, 0 picks a free one; undefined if there is none. */
+  /** The operations port, 0 selects a free one; undefined for none. */
   operationsPort: number | undefined;
-  /** The most connections at once on the port for calls. */
+  /** The most concurrent connections on the API port. */
   maxConnections: number;
-  /** What an organization may have at most. */
+  /** The caps of every organization. */
   orgCaps: OrgCaps;
-  /** Bytes that the bodies of running calls may take: in all, and of one key. */
+  /** The most bytes of request bodies in memory: in total, and per key. */
   bodyMemory: { all: number; perKey: number };
-  /** How long a stopping process reports that it is not ready and still serves, in milliseconds. */
+  /** How long a stopping process reports not ready but still serves, in milliseconds. */
   drainDelayMs: number;
-  /** How long it then lets what runs end. */
+  /** The timeout for running calls after that, in milliseconds. */
   drainMs: number;
   logLevel: LogLevel;
-  /** Whether a service manager waits for readiness, and the interval of its watchdog, in milliseconds. */
+  /** Whether a service manager waits for readiness, and its watchdog interval in milliseconds. */
   serviceManager: { isTold: boolean; watchdogMs: number | undefined };
 }
 
 const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "silent"] as const;
 type LogLevel = (typeof LOG_LEVELS)[number];
 
-/** The environment holds something that this process cannot run with. The message lists every problem, one a line. */
+/** An invalid environment. The message has one line per problem. */
 export class ConfigError extends Error {
   constructor(problems: readonly string[]) {
     super(problems.join("\n"));
@@ -176,7 +176,7 @@ const MIB = 2 ** 20;
 
 const LOOPBACK = new Set(["127.0.0.1", "::1", "localhost"]);
 
-/** Reads the environment, or throws a `ConfigError` that names every problem at once. */
+/** Parses the environment, or throws a `ConfigError` with all problems. */
 export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const problems: string[] = [];
   const text = (name: Setting): string | undefined => env[name]?.trim() || undefined;
@@ -280,7 +280,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if (databaseDirectUrl !== undefined && databaseUrl === undefined)
     problems.push("DATABASE_URL must be set when LIMBER_DATABASE_DIRECT_URL is");
   const natsUrl = address("NATS_URL", natsAddress);
-  // Of servers of a cluster at least three are named; one address may be any of them.
+  // With three or more servers of a cluster, one address can refer to any of them.
   const natsCopies = Number(text("LIMBER_NATS_REPLICAS") ?? ((natsUrl ?? "").split(",").length >= 3 ? "3" : "1"));
   if (![1, 3, 5].includes(natsCopies)) bad("LIMBER_NATS_REPLICAS", "1, 3 or 5");
   const host = text("HOST") ?? "127.0.0.1";
@@ -408,7 +408,7 @@ function isNameServer(text: string): boolean {
   return isIP(bracketed ?? plain ?? text) !== 0 && Number(port ?? 53) <= 65_535;
 }
 
-/** As browsers write it: scheme, host, and the port where it is not the scheme's own. */
+/** In the format of browsers: scheme, host, and the port unless it is the scheme's default. */
 const isOrigin = (text: string): boolean =>
   /^https?:/.test(text) && URL.canParse(text) && new URL(text).origin === text;
 
@@ -428,7 +428,7 @@ function arePair(cert: Buffer, key: Buffer): boolean {
   }
 }
 
-/** What a sidecar on a robot needs: `LIMBER_URL`, the gateway's address, and `LIMBER_KEY`. Throws ConfigError. */
+/** The settings of a robot's sidecar: `LIMBER_URL`, the gateway's address, and `LIMBER_KEY`. Throws ConfigError. */
 export function readSidecarConfig(env: NodeJS.ProcessEnv = process.env): { gateway: string; key: string } {
   const gateway = env.LIMBER_URL?.trim() || "http://127.0.0.1:8080";
   const key = env.LIMBER_KEY?.trim() ?? "";

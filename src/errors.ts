@@ -110,5 +110,10 @@ export function factsOf(reason: Reason): ReasonFacts {
 /** Converts any thrown value to a refusal: a bug becomes `internal_error`, which reveals only the request id. */
 export function asRefusal(thrown: unknown): Refusal {
   if (thrown instanceof Refusal) return thrown;
-  return refuse(Reason.INTERNAL_ERROR, "internal error; include the request id when you report it", {}, { cause: thrown });
+  return refuse(
+    Reason.INTERNAL_ERROR,
+    "internal error; include the request id when you report it",
+    {},
+    { cause: thrown },
+  );
 }

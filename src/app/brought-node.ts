@@ -1,23 +1,23 @@
 /**
- * The Node.js that the package brings along, for where the one on the path is older: `limber` installed for all users, or called by its path.
- * What stands here and in `cli.ts` runs on Node 20.
+ * Runs the package's own Node.js if the one on the path is too old, as when `limber` is installed for all users or called by its path. This
+ * file and `cli.ts` must run on Node 20.
  */
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 
-/** The oldest that runs the gateway, as `engines` of package.json says. */
+/** The oldest version that runs the gateway, as in `engines` of package.json. */
 export const OLDEST_NODE = "24.12.0";
 
-/** Whether a Node.js of this version, such as "20.20.2", cannot run the gateway. */
+/** Whether a Node.js version, such as "20.20.2", is too old for the gateway. */
 export function isTooOld(version: string): boolean {
   const [major = 0, minor = 0] = version.split(".").map(Number);
   const [oldestMajor = 0, oldestMinor = 0] = OLDEST_NODE.split(".").map(Number);
   return major < oldestMajor || (major === oldestMajor && minor < oldestMinor);
 }
 
-/** The file of the Node.js that came with the package; undefined where its install script did not run. */
+/** The path of the package's own Node.js; undefined if its install script did not run. */
 export function broughtNode(): string | undefined {
   try {
     const file = join(dirname(createRequire(import.meta.url).resolve("node/package.json")), "bin/node");
@@ -27,7 +27,7 @@ export function broughtNode(): string | undefined {
   }
 }
 
-/** Runs this command again by the Node.js that the package brings, and ends as that ends; with one line where there is none. */
+/** Runs this command again with the package's Node.js and exits with its code; prints one line if there is none. */
 export function runByBroughtNode(script: string): void {
   const node = broughtNode();
   if (node === undefined) {
@@ -41,7 +41,7 @@ export function runByBroughtNode(script: string): void {
   const child = spawn(node, [...process.execArgv, script, ...process.argv.slice(2)], { stdio: "inherit" });
   for (const signal of ["SIGTERM", "SIGHUP", "SIGINT"] as const)
     process.on(signal, () => {
-      // A terminal has sent its Ctrl-C to both, and twice means at once.
+      // A terminal sends Ctrl-C to both processes, and a second one means to exit at once.
       if (signal !== "SIGINT" || !process.stdin.isTTY) child.kill(signal);
     });
   child.once("error", (error) => {

@@ -1,6 +1,6 @@
 /**
- * V8's garbage collector as this gateway wants it: many small pauses instead of a few that stop the world for long. The flags are those of
- * the command line that starts the process: V8 promises nothing of flags that change while it runs.
+ * Tunes V8's garbage collector for many short pauses instead of a few long ones. The flags belong on the command line of the process: V8
+ * does not support changing them while it runs.
  */
 import { constants, type PerformanceEntry, PerformanceObserver } from "node:perf_hooks";
 import { getHeapSpaceStatistics } from "node:v8";
@@ -8,39 +8,39 @@ import { sleep } from "../clock.ts";
 import { installPassing } from "../codecs/passing.ts";
 import { breathe, installPause } from "../slices.ts";
 
-/** Flags of V8 that every gateway runs with. `main.ts` adds those that its command line lacks, for its own process and for workers. */
+/** V8 flags of every gateway. `main.ts` adds the missing ones for its own process and for workers. */
 export const START_FLAGS: readonly string[] = [
   /*
-   * V8 learns from the first seconds which objects live long, and from then on makes their like in the old generation at once:
-   * those of calls too, because calls wait. There they stay until the next full collection and hold on to younger ones, which
-   * makes the collector's work several times what it has to be.
+   * V8 observes in the first seconds which objects live long, and later allocates such objects directly in the old generation: also those
+   * of calls, because calls wait. There they stay until the next full collection and keep younger objects alive, which multiplies the
+   * collector's work.
    */
   "--no-allocation-site-pretenuring",
   /*
-   * The old are marked and swept beside the program; what is left for the pause at the end is a matter of two or three milliseconds.
-   * Helpers shorten nothing of that, and where others want the CPU the pause waits for the last of them. The same goes for the young:
-   * few of them live on, and the median pause without helpers is half of that with them on a machine that has other work.
+   * The old generation is marked and swept concurrently; the final pause takes only 2 to 3 ms. Helper threads do not shorten it, and on a
+   * busy CPU the pause waits for the last of them. The same holds for the young generation: few objects survive, and on a machine with
+   * other load the median pause without helpers is half of that with them.
    */
   "--no-parallel-compaction",
   "--no-parallel-pointer-update",
   "--no-parallel-weak-ref-clearing",
   "--no-parallel-scavenge",
   /*
-   * The old may come to three times of what lives of them. In a calm process V8 would let them grow by a tenth, and collect them after
-   * every few megabytes, each time with a pause. (Beginning later within that tenth is worse: then the pause comes before the marking
-   * is done, and does all of it. Without compaction pauses would be shorter, but there is no end to the holes.)
+   * The old generation can grow to three times its live size. In a calm process V8 would let it grow by a tenth, and collect it after every
+   * few megabytes, each time with a pause. (Starting later within that tenth is worse: then the pause precedes the end of marking, and
+   * does all of it. Without compaction, pauses would be shorter, but fragmentation would grow without bound.)
    */
   "--heap-growing-percent=200",
   /*
-   * A process that calms down is not squeezed into as little as it can be: V8 would stop for fifty milliseconds and more to give memory
-   * back, and robots that ask at an even pace are such a calm.
+   * Disables the memory reducer: V8 would pause for 50 ms and more to return memory when a process becomes calm, and robots that call at a
+   * steady rate count as calm.
    */
   `--gc-memory-reducer-start-delay-ms=${2 ** 31 - 1}`,
-  // The one way to ask for a small collection.
+  // The only way to request a minor collection.
   "--expose-gc",
 ];
 
-/** The start flags that a command line leaves to V8: `--no_parallel-scavenge` is a choice about `--parallel-scavenge`, and one against it stays. */
+/** The flags that a command line does not set: `--no_parallel-scavenge` also sets `--parallel-scavenge`, and is kept. */
 export function missingFlags(words: readonly string[]): string[] {
   const nameOf = (word: string): string =>
     word
@@ -51,7 +51,7 @@ export function missingFlags(words: readonly string[]): string[] {
   return START_FLAGS.filter((flag) => !chosen.has(nameOf(flag)));
 }
 
-/** Has small collections made between slices of long work, and after much that arrived, where the process was started with `--expose-gc`; elsewhere V8 makes them when it likes. */
+/** Runs minor collections between slices of long work and after many allocations, if the process has `--expose-gc`; else V8 decides. */
 export function collectBetweenSlices(): void {
   if (globalThis.gc === undefined) return;
   installPause(pauseForCollection);
@@ -59,21 +59,21 @@ export function collectBetweenSlices(): void {
   isCollecting = true;
 }
 
-/** Whether this process has small collections made of its own accord. */
+/** Whether this process starts minor collections itself. */
 let isCollecting = false;
 
 /**
- * Bytes that arrive are kept outside V8's heap. V8 counts them with the old, and makes a full collection after some 64 MB of them, which
- * stops the program for tens of milliseconds, although nearly all of them are garbage a moment after they came: 50 robots with cameras
- * have two of these a second. A small collection of a millisecond or two frees them as well, but V8 makes one only when objects ask for
- * it, of which there are few beside pictures. It is made after so many bytes, of which there is a copy each where a message came in parts. Code
- * that reads messages reports them by `passed`.
+ * The number of received bytes after which a minor collection runs. They are stored outside V8's heap, but V8 counts them with the old
+ * generation and runs a full collection after about 64 MB, which pauses the process for tens of milliseconds, although almost all are garbage
+ * at once: 50 robots with cameras cause two per second. A minor collection of 1 to 2 ms frees them as well, but V8 runs one only for heap
+ * objects, of which images need few. A message in several parts counts twice, because it is copied. Code that reads messages reports
+ * them with `passed`.
  */
 const MOST_ARRIVED_BYTES = 16 << 20;
 
 let arrived = 0;
 
-/** Counts bytes that were read into memory of their own; after many of them the young are collected, at the end of this turn of the event loop. */
+/** Counts bytes read into separate memory; after many of them, a minor collection runs at the end of this event loop turn. */
 function countRead(bytes: number): void {
   arrived += bytes;
   if (arrived < MOST_ARRIVED_BYTES) return;
@@ -81,19 +81,19 @@ function countRead(bytes: number): void {
   if (isCollecting) setImmediate(collectArrived);
 }
 
-/** While the old are being collected they are left alone, as between slices: what came is freed with them. */
+/** Skips minor collections during a major one, which also frees the received bytes. */
 function collectArrived(): void {
   if (!isCollectorBusy()) collectYoung();
 }
 
 /**
- * A collection of the young copies what lives on, all of it in one pause. Of what calls make next to nothing does; of a reload of
- * supply next to everything, and V8 lets sixteen megabytes come together. So many bytes are copied in well under a millisecond, and
- * as the collection of the old copies the young too, it must never meet many of them.
+ * The size of the young generation at which a minor collection gets its own turn. A minor collection copies all survivors in one pause. Calls
+ * leave almost none, but a reload of supply keeps almost everything, and V8 lets 16 MB accumulate. This many bytes are copied in well under a
+ * millisecond. A full collection copies the young generation too, so it must stay small.
  */
 const MOST_YOUNG_BYTES = 1_000_000;
 
-/** Whether V8 marks what lives among the old, as of the entries that were heard. */
+/** Whether V8 is marking the old generation, by the performance entries so far. */
 let marking = false;
 let observer: PerformanceObserver | undefined;
 
@@ -105,47 +105,47 @@ function hear(entries: readonly PerformanceEntry[]): void {
   }
 }
 
-/** Whether so much is young that its collection would be felt. */
+/** Whether the young generation is so large that collecting it would cause a noticeable pause. */
 export const isYoungMany = (): boolean =>
   getHeapSpaceStatistics().some(
     ({ space_name, space_used_size }) => space_name === "new_space" && space_used_size > MOST_YOUNG_BYTES,
   );
 
 /**
- * Whether V8 is about to collect the old generation, as of the last turn of the event loop that began: a small collection now would
- * finish that in the same pause.
+ * Whether V8 was about to collect the old generation when this event loop turn began: a minor collection now would complete it in the same
+ * pause.
  */
 export function isCollectorBusy(): boolean {
   if (observer === undefined) {
     observer = new PerformanceObserver((list) => hear(list.getEntries()));
     observer.observe({ entryTypes: ["gc"] });
   }
-  // Its callback comes a turn late, and a small collection in that turn would do all of the marking in its pause.
+  // The callback comes a turn late; a minor collection in between would do all marking in its pause.
   hear(observer.takeRecords());
   return marking;
 }
 
-/** Has the young collected at once; nothing where the process was started without `--expose-gc`. */
+/** Runs a minor collection now, if the process has `--expose-gc`. */
 export const collectYoung = (): void => globalThis.gc?.({ type: "minor" });
 
-/** How long the collector may need for the old, and how often it is polled. */
+/** The timeout of a major collection, and its polling interval. */
 const MARKING_MS = 1_000;
 const LOOK_MS = 5;
 
 /**
- * Leaves the event loop to others once, for code that makes much that stays: as soon as there is so much of it that a collection
- * would be felt, it has a turn of its own. While the old are being collected nothing is made.
+ * Yields to the event loop once, for code with many long-lived allocations: when they would cause a noticeable pause, their collection gets
+ * its own turn. During a major collection, none is started.
  */
 export async function pauseForCollection(): Promise<void> {
   await breathe();
   if (!isYoungMany()) return;
-  // What the collector began with in this turn is known in the next.
+  // A collection that starts in this turn is known in the next.
   await breathe();
   for (let waited = 0; isCollectorBusy(); waited += LOOK_MS) {
     if (waited >= MARKING_MS) return;
     await sleep(LOOK_MS);
   }
-  // It has the young collected too, and while what it left is swept a small collection would wait for that.
+  // A major collection also collects the young generation, and a minor one would wait for its sweeping.
   if (!isYoungMany()) return;
   collectYoung();
   await breathe();

@@ -1,4 +1,4 @@
-/** What every subsystem of a process is opened with. */
+/** The context with which every subsystem of a process is opened. */
 import type { Logger } from "pino";
 import type { Config } from "../config.ts";
 
@@ -6,9 +6,9 @@ import type { Config } from "../config.ts";
 export interface AppContext {
   readonly config: Config;
   readonly log: Logger;
-  /** Names this process among all. */
+  /** The unique name of this process. */
   readonly replica: string;
-  /** A subsystem adds here what ends it; what was opened last closes first. */
+  /** Subsystems add their cleanup functions here; they run in reverse order. */
   readonly closers: Closers;
   /** The other processes of this gateway; undefined for a process that serves alone. */
   readonly member: ClusterMember | undefined;
@@ -18,40 +18,40 @@ export interface AppContext {
 export interface ClusterMember {
   /** The value of the label `process` in its metrics. */
   readonly name: string;
-  /** Addresses of the reference provider that another process started: the guard lets them pass. */
+  /** Addresses of the reference provider in another process, which the outbound guard allows. */
   readonly own: readonly string[];
-  /** Sets what the others ask of this process. */
+  /** Sets the handlers for the primary's requests. */
   serve(work: Partial<MemberWork>): void;
   /** Returns the metrics of all processes as text. */
   metrics(): Promise<string>;
   /** Returns why the processes together serve no calls; undefined while one does. */
   unready(): string | undefined;
-  /** Returns what an operator should look at. */
+  /** Returns warnings for the operator. */
   warnings(): string[];
 }
 
-/** What the others ask of a process. */
+/** The handlers of a process for the primary's requests. */
 export interface MemberWork {
   /** Returns its own metrics, as `getMetricsAsJSON` gives them. */
   measure(): Promise<readonly object[]>;
   /** Returns the number of its open connections. */
   connections(): Promise<number>;
-  /** Leaves new connections to the other processes. */
+  /** Stops accepting connections, so that other processes get them. */
   refuseConnections(): void;
   /** Drains and ends the process. */
   drain(delayMs: number, patienceMs?: number): void;
 }
 
-/** What closes later closes first. */
+/** Cleanup functions that run in reverse order. */
 export class Closers {
   readonly #all: (() => Promise<unknown>)[] = [];
 
-  /** Notes what is to be done at the end. */
+  /** Adds a cleanup function. */
   add(close: () => Promise<unknown>): void {
     this.#all.unshift(close);
   }
 
-  /** Does all of it, in turn. */
+  /** Runs all cleanup functions, one after the other. */
   async close(): Promise<void> {
     for (const close of this.#all.splice(0)) await close();
   }

@@ -1,4 +1,4 @@
-/** The gate of a process, and what stands in for it until everything is open. */
+/** The gate of a process, and its substitute until everything is open. */
 
 import { create, type DescMethod, type Message } from "@bufbuild/protobuf";
 import { GetHealthResponseSchema, OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
@@ -11,7 +11,7 @@ import type { KeyRecord } from "../store/account/keys.ts";
 import { type Vault, VaultError } from "../vault.ts";
 import { openServices, type Subsystems } from "./services.ts";
 
-/** Opens the gate. `isRefusing` says whether the process takes no new work. */
+/** Opens the gate. `isRefusing` reports whether the process accepts no new calls. */
 export function openGate(subsystems: Subsystems, isRefusing: () => boolean): Gate {
   const { config, storage, billing, supply, keys, sessions, limits, load } = subsystems;
   const { vault, adminToken } = storage;
@@ -37,7 +37,7 @@ export function openGate(subsystems: Subsystems, isRefusing: () => boolean): Gat
   });
 }
 
-/** What was sealed; undefined where its master key is not loaded any more. */
+/** Opens sealed data; undefined if its master key is no longer loaded. */
 function openedBy(vault: Vault, sealed: Uint8Array, place: string): Uint8Array | undefined {
   try {
     return vault.openBytes(sealed, place);
@@ -49,7 +49,7 @@ function openedBy(vault: Vault, sealed: Uint8Array, place: string): Uint8Array |
 
 const { getHealth } = OperationsService.method;
 
-/** Says that the process lives, and refuses everything else with `not_ready`, until `open` gives it the gate that serves. */
+/** Serves the liveness check and refuses all other calls with `not_ready`, until `open` installs the real gate. */
 export class LateGate implements Gate {
   #gate: Gate | undefined;
   #refusal = refuse(
@@ -59,12 +59,12 @@ export class LateGate implements Gate {
     { retryAfter: 1 },
   );
 
-  /** From now on every call but health is refused by this. */
+  /** From now on, refuses every call except health checks with this refusal. */
   refuse(refusal: Refusal): void {
     this.#refusal = refusal;
   }
 
-  /** From now on every call passes `gate`. */
+  /** From now on, passes every call to `gate`. */
   open(gate: Gate): void {
     this.#gate = gate;
   }
@@ -73,7 +73,7 @@ export class LateGate implements Gate {
     return this.#gate?.overload;
   }
 
-  // What is handed on whole is not awaited: each call would pay for the promise between.
+  // Return promises without awaiting them: each call would pay for another promise.
   admit(method: DescMethod, head: CallHead): Promise<Admission> {
     return this.#gate?.admit(method, head) ?? this.#admitEarly(method);
   }

@@ -1,4 +1,4 @@
-/** The composition root: opens one subsystem after the other, and closes them in reverse. */
+/** The composition root: opens the subsystems one after the other, and closes them in reverse. */
 
 import { pino } from "pino";
 import { now, sleep, steadyNow } from "../clock.ts";
@@ -30,33 +30,33 @@ import { openBilling, openEvents, openInference, openSupply, openUpstream, sampl
 import { type OpenedPort, openPort, type Transports } from "./transports.ts";
 import { startWorkers } from "./workers.ts";
 
-/** A gateway that answers. */
+/** A running gateway. */
 export interface Gateway {
-  /** Where it listens, such as `http://127.0.0.1:8080`; undefined for a process that only works off jobs. */
+  /** Its address, such as `http://127.0.0.1:8080`; undefined for a process that only works on jobs. */
   url: string | undefined;
-  /** Where else it listens, where HOST stands for every address of the machine. */
+  /** Further addresses, if HOST stands for every address of the machine. */
   otherUrls: readonly string[];
   /** The port for Isaac-GR00T clients, if configured. */
   gr00tPort?: number | undefined;
   /** The operations port, if configured. */
   operationsPort?: number | undefined;
-  /** What worker processes need to use what this process started; undefined if it opened nothing behind its port. */
+  /** What worker processes need to share this process's resources; undefined if it opened none. */
   shared?: SharedParts | undefined;
   /**
-   * A key with credit, the operator's token, where its own NATS is, and the token that signs the first user in once, where this process made
-   * them itself.
+   * If this process generated them: a key with credit, the operator's token, the address of its NATS, and the one-time token that signs in the
+   * first user.
    */
   demo: { key: string; adminToken: string; natsUrl: string | undefined; signIn: string | undefined } | undefined;
   /**
-   * Says that it is not ready and asks control loops and connections to go elsewhere, serves on for `delayMs`, takes no new work, lets
-   * what runs end for `patienceMs`, and gives everything back.
+   * Shuts down: reports not ready, asks control loops and connections to move, and still serves for `delayMs`. Then accepts no new calls, waits
+   * up to `patienceMs` for running ones, and releases everything.
    */
   close(patienceMs: number, delayMs?: number): Promise<void>;
-  /** New connections are served under this certificate from now on. Throws where there was none before, or it is none. */
+  /** Replaces the certificate for new connections. Throws if TLS is off or the certificate is invalid. */
   renew(tls: CertificatePair): void;
 }
 
-/** What exists once for all processes of a gateway. */
+/** Resources that exist once for all processes of a gateway. */
 export interface SharedParts {
   /** Environment variables of the workers, in place of the primary's. */
   readonly env: Readonly<Record<string, string>>;
@@ -64,7 +64,7 @@ export interface SharedParts {
   readonly own: readonly string[];
 }
 
-/** Opens the gateway; `member` is set in a process of several. Whatever fails on the way leaves nothing running. */
+/** Opens the gateway; `member` is set if there are several processes. If a step fails, everything opened so far is closed. */
 export async function openGateway(config: Config, member?: ClusterMember): Promise<Gateway> {
   const closers = new Closers();
   try {
@@ -97,7 +97,7 @@ async function open(config: Config, closers: Closers, member: ClusterMember | un
 
 const unready = (reason: Reason, text: string): Refusal => refuse(reason, text, {}, { retryAfter: 1 });
 
-/** Opens everything behind the port, and lets calls in. */
+/** Opens everything behind the port, and admits calls. */
 async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPort | undefined): Promise<Gateway> {
   const { config, closers, log, member } = context;
   const storage = await openStorage(context);
@@ -112,9 +112,7 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
   const outward = openUpstream(context, storage);
   const events = openEvents(context, storage, outward);
   const { scenarios, refused: refusedPacks } = await loadScenarios(config.scenarioPacks);
-  const packWarnings = refusedPacks.map(
-    ({ name, faults }) => `scenario pack ${name} is skipped: ${faults.join("; ")}`,
-  );
+  const packWarnings = refusedPacks.map(({ name, faults }) => `scenario pack ${name} is skipped: ${faults.join("; ")}`);
   for (const warning of packWarnings) log.warn(warning);
   const supply = openSupply({ ...storage, ...context, outward, scenarios });
   const inference = await openInference(context, { storage, billing, supply, outward, events });
@@ -157,7 +155,7 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
   outward.upstream.hub.onChange(() => void supply.loader.load());
   supply.loader.follow(notifications);
   await supply.loader.load();
-  // Without it figures start empty, which is no reason not to open.
+  // Without it, statistics start empty, which must not prevent the start.
   await supply.rollup.recall().catch((error) => log.warn({ err: error }, "the previous figures could not be loaded"));
   const key = secrets && (await whenDatabaseAnswers(log, () => demoKey(sql, config.dataDir, secrets)));
   const ownNatsUrl = config.natsUrl === undefined ? natsUrl : undefined;
@@ -228,21 +226,21 @@ function sharedParts(
   return { env, own };
 }
 
-/** How far the end of a gateway has come. */
+/** The progress of the shutdown. */
 interface Phase {
-  /** It is not ready any more, and serves on. */
+  /** It reports not ready, but still serves. */
   isDraining: boolean;
-  /** It takes no new work. */
+  /** It accepts no new calls. */
   isRefusing: boolean;
 }
 
 /**
- * How long idle connections are read after the delay, and calls served that come by them: a caller that was silent all the while learns with
- * its next answer that this replica ends, and not by a call that is lost.
+ * How long after the delay idle connections stay open and their calls are served: a caller that was idle until then learns from its next
+ * response that this replica is shutting down, rather than losing a call.
  */
 const IDLE_MS = 5_000;
 
-/** Moves callers elsewhere for `delayMs`, then takes no new work, and resolves when what runs has ended or `patienceMs` are over. */
+/** Moves callers elsewhere for `delayMs`, then accepts no new calls. Resolves when running calls have ended or `patienceMs` have passed. */
 async function drain(
   transports: Transports,
   { inference: { loops, robots }, outward, limits }: Subsystems,
@@ -250,11 +248,11 @@ async function drain(
   { patienceMs, delayMs }: { patienceMs: number; delayMs: number },
 ): Promise<void> {
   phase.isDraining = true;
-  // In this order: a robot that moves would open its next stream here.
+  // The order matters: a robot that moves first would open its next stream here.
   transports.leave();
   if (delayMs > 0) {
     const began = steadyNow();
-    // A balancer that has not noticed yet would send it back here, to move again at the end.
+    // A load balancer that has not noticed yet would route it back here, and it would have to move again.
     await sleep(delayMs / 2);
     await loops.moveOver(delayMs / 4);
     await sleep(Math.max(0, began + delayMs - steadyNow()));
@@ -262,7 +260,7 @@ async function drain(
   const idleMs = Math.min(IDLE_MS, delayMs);
   const late = new AbortController();
   const idle = (async () => {
-    // What callers sent before they knew is served.
+    // Serve what callers sent before they were notified.
     if (idleMs > 0) await sleep(idleMs, late.signal).catch(() => undefined);
     phase.isRefusing = true;
     loops.drain();
@@ -276,21 +274,21 @@ async function drain(
   const over = sleep(patienceMs, patience.signal).catch(() => undefined);
   await transports.drain(patienceMs, idle, idleMs);
   late.abort();
-  // A call whose caller has left may still have to be settled.
+  // A call whose caller disconnected may still need its settlement.
   await Promise.race([idle, over]);
   patience.abort();
 }
 
-/** Starts the reference provider and declares what it serves, before any call. */
+/** Starts the reference provider and declares its offerings, before any call. */
 async function openReference({ log, closers }: AppContext, subsystems: Subsystems): Promise<void> {
   const { storage, outward } = subsystems;
   const ports = await whenDatabaseAnswers(log, () => lastReferencePorts(storage.sql));
   const options = { log: (text: string) => log.warn(text) };
-  // Another program may listen there now; elsewhere its offerings are new ones.
+  // Another program might use the port now; at another address its offerings are new ones.
   const reference = await startReference({ ...options, ...ports }).catch(() => startReference(options));
   closers.add(() => reference.stop());
   outward.own.add(reference.grpc).add(reference.openpi);
-  // Supply is read once everything is declared.
+  // Supply is loaded after all declarations.
   const deps = { ...supplyDeps(subsystems), allowPrivate: true, refresh: async () => {} };
   await whenDatabaseAnswers(log, async () => {
     for (const fault of await bringReference(deps, reference.grpc)) log.error(`reference provider: ${fault}`);

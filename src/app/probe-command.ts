@@ -1,6 +1,6 @@
 /**
- * `npx limber probe ADDRESS`: the conformance probe of the gateway, for one server of any wire, without a gateway, a database or an account.
- * It ends with 0 where every required check passed, with 1 where one failed, with 2 where the command is wrong.
+ * `npx limber probe ADDRESS`: the conformance probe for one server of any wire, without a gateway, a database or an account. Exit codes: 0 if
+ * every required check passed, 1 if one failed, 2 if the command is invalid.
  */
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
@@ -55,7 +55,7 @@ const BY_SCHEME: Readonly<Record<string, string>> = {
   "tcp:": "gr00t-zmq",
 };
 
-/** The command can't be carried out as it was given. */
+/** An invalid command. */
 class Misuse extends Error {}
 
 type Values = ReturnType<typeof read>["values"];
@@ -77,7 +77,7 @@ function whole(values: Values, name: "action-dim" | "max-horizon" | "timeout-s",
   return value;
 }
 
-/** The server as if it had been declared. */
+/** The server in the form of a declared offering. */
 function recordOf(endpoint: string, runtime: string, values: Values): OfferingRecord {
   const contract = values.contract ?? "act";
   if (!["act", "predict", "ground"].includes(contract))
@@ -147,7 +147,7 @@ function authOf({ auth, "secret-file": file }: Values): { type: "none" | "bearer
   }
 }
 
-/** The report for a README: a table in Markdown, and what to do. */
+/** The report for a README: a Markdown table, and what to do. */
 function tableOf({ checks, measured, passed, address }: ProbeReport, endpoint: string, runtime: string): string {
   const cell = (text: string): string => text.replaceAll("|", "\\|").replaceAll(/\s+/g, " ");
   const result = (ok: boolean, required: boolean): string => (ok ? "passed" : required ? "FAILED" : "warned");
@@ -169,7 +169,7 @@ function tableOf({ checks, measured, passed, address }: ProbeReport, endpoint: s
   ].join("\n");
 }
 
-/** Runs the command with these arguments; its exit code. */
+/** Runs the command with these arguments; returns its exit code. */
 export async function probeCommand(
   args: readonly string[],
   say: (text: string) => void = console.log,
@@ -183,12 +183,13 @@ export async function probeCommand(
     }
     const [endpoint, ...rest] = positionals;
     if (endpoint === undefined || rest.length > 0) throw new Misuse("specify one address, such as ws://127.0.0.1:8000");
-    if (!URL.canParse(endpoint)) throw new Misuse(`${endpoint} is not a valid address; use one such as ws://127.0.0.1:8000`);
+    if (!URL.canParse(endpoint))
+      throw new Misuse(`${endpoint} is not a valid address; use one such as ws://127.0.0.1:8000`);
     const runtime = values.runtime ?? BY_SCHEME[new URL(endpoint).protocol];
     if (runtime === undefined) throw new Misuse(`--runtime is required: the wire of ${endpoint}`);
     const record = recordOf(endpoint, runtime, values);
     const auth = authOf(values);
-    // What a person names on a machine of their own is reached wherever it is.
+    // Addresses are unrestricted, because the user of the machine chose this one.
     const guard = { allowPrivate: true, dnsServers: undefined };
     const upstream = createUpstream(guard);
     const agent = guardedAgent(guard);
@@ -202,7 +203,7 @@ export async function probeCommand(
       });
       const deps = { agent, allowPrivate: true, native: upstream.native, addressOf: upstream.addressOf };
       const { report } = await probe(deps, { offering, target: { ...target, auth }, wire, bounds, record });
-      // A region is what a declaration says, and there is none.
+      // The region comes from a declaration, and there is none.
       report.checks = report.checks.filter(({ name }) => name !== "region");
       say(
         values.json

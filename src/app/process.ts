@@ -3,7 +3,7 @@ import { execFile } from "node:child_process";
 import { every } from "../clock.ts";
 import type { Config } from "../config.ts";
 
-/** One error that no owner heard. */
+/** An unhandled error. */
 interface UnhandledError {
   readonly kind: "unhandled rejection" | "uncaught exception";
   readonly error: unknown;
@@ -11,10 +11,10 @@ interface UnhandledError {
 
 let count = 0;
 
-/** How many there were in this process. */
+/** The number of unhandled errors in this process. */
 export const unhandledErrors = (): number => count;
 
-/** Tells `hear` of each from now on; `isFirst` is true once. Without a caller of this, Node ends the process at the first one. */
+/** Calls `hear` for each unhandled error from now on; `isFirst` is true once. Without this handler, Node.js exits at the first one. */
 export function onUnhandledErrors(hear: (unhandled: UnhandledError, isFirst: boolean) => void): void {
   const on =
     (kind: UnhandledError["kind"]) =>
@@ -28,17 +28,17 @@ export function onUnhandledErrors(hear: (unhandled: UnhandledError, isFirst: boo
 
 /** A service manager that waits for readiness. */
 export interface ServiceManager {
-  /** Everything is open; from now on it hears that this process lives. */
+  /** Reports readiness, and starts the watchdog heartbeat. */
   ready(): void;
-  /** The drain begins. */
+  /** Reports the start of the drain. */
   stopping(): void;
 }
 
 const PROGRAM = "systemd-notify";
-/** Signs of life within the time after which their absence is taken for the end. */
+/** Heartbeats per watchdog timeout. */
 const SIGNS = 3;
 
-/** Speaks to the service manager, where there is one. Calls `warn` once if its program is missing. */
+/** Connects to the service manager, if there is one. Calls `warn` once if its program is missing. */
 export function openServiceManager(
   { isTold, watchdogMs }: Config["serviceManager"],
   warn: (text: string) => void,

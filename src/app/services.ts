@@ -1,4 +1,4 @@
-/** Every public service and what serves it, in one table: a new service is one row here. */
+/** The table of all public services: a new service is one row here. */
 
 import type { DescService } from "@bufbuild/protobuf";
 import { OutboundService } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
@@ -73,13 +73,13 @@ import type { SupplyDeps } from "../supply/withdraw.ts";
 import type { Storage } from "./storage.ts";
 import type { Billing, Events, Inference, OpenedSupply, OpenedUpstream } from "./subsystems.ts";
 
-/** Everything that services are built on. */
+/** The dependencies of services. */
 export interface Subsystems {
   readonly config: Config;
   readonly storage: Storage;
   readonly keys: KeyCache;
   readonly sessions: SessionCache;
-  /** The identity providers that people sign in by. */
+  /** The identity providers for sign-in. */
   readonly oidc: OidcClients;
   readonly limits: RateLimits;
   readonly load: LoadShedder;
@@ -88,29 +88,29 @@ export interface Subsystems {
   readonly events: Events;
   readonly supply: OpenedSupply;
   readonly scenarios: ReadonlyMap<string, Scenario>;
-  /** What is wrong with scenario packs that are not run. */
+  /** The faults of skipped scenario packs. */
   readonly packWarnings: readonly string[];
-  /** What an operator should look at in the other processes. */
+  /** Warnings from the other processes. */
   processWarnings(): readonly string[];
   readonly inference: Inference;
   readonly seals: JobSeals;
-  /** Where the gateway listens; undefined if it serves no calls. */
+  /** The gateway's address; undefined if it serves no calls. */
   readonly url: string | undefined;
-  /** Why the gateway should get no traffic; undefined where it should. */
+  /** Why the gateway should receive no traffic; undefined if it should. */
   unready(): Refusal | undefined;
 }
 
-/** One service: its descriptor, and what builds its implementation. Who may call each RPC stands in the schema. */
+/** One service: its descriptor, and the function that builds it. The schema declares who can call each RPC. */
 interface ServiceRow<S extends DescService = DescService> {
   readonly service: S;
   readonly open: (subsystems: Subsystems) => Implementation<S>;
 }
 
-// Each row is checked against its own descriptor here; in the table the schema names the functions, not the compiler.
+// Each row is checked against its descriptor here; the table itself loses these types.
 const row = <S extends DescService>(service: S, open: ServiceRow<S>["open"]): ServiceRow =>
   ({ service, open }) as unknown as ServiceRow;
 
-/** In the order in which the documentation shows them. */
+/** In the order of the documentation. */
 const TABLE: readonly ServiceRow[] = [
   row(InferenceService, ({ inference }) => inference.service),
   row(EvaluationService, ({ storage: { sql, vault }, seals, billing, outward, scenarios, supply, inference }) =>
@@ -225,14 +225,14 @@ const TABLE: readonly ServiceRow[] = [
   ),
 ];
 
-/** The services that the gateway serves to callers. */
+/** The services for callers. */
 export const SERVICES: readonly DescService[] = TABLE.map(({ service }) => service);
 
 /** Builds the implementation of every service. */
 export const openServices = (subsystems: Subsystems): (readonly [DescService, Implementation<DescService>])[] =>
   TABLE.map(({ service, open }) => [service, open(subsystems)]);
 
-/** What declaring, probing and withdrawing supply is built on. */
+/** The dependencies for declaring, probing and withdrawing supply. */
 export const supplyDeps = ({ config, storage: { sql, vault }, outward, supply }: Subsystems): SupplyDeps => ({
   sql,
   vault,
@@ -250,7 +250,7 @@ const accountDeps = ({ storage: { sql }, limits, billing, keys, sessions }: Subs
   changed: forgetting(keys, sessions),
 });
 
-/** Applies a change of keys or sessions at this replica at once. */
+/** Applies a change of keys or sessions on this replica at once. */
 const forgetting =
   (keys: KeyCache, sessions: SessionCache) =>
   (id: string): void => {
@@ -258,11 +258,11 @@ const forgetting =
     sessions.forget(id);
   };
 
-/** By which address people's browsers reach the gateway. */
+/** The gateway's address for users' browsers. */
 export const addressOf = ({ publicUrl }: Config, listensAt = "http://127.0.0.1"): string =>
   new URL(publicUrl ?? listensAt).origin;
 
-/** Where payers return who were given no other address: a page that needs no key. */
+/** The default page to which payers return; it requires no key. */
 function homeOf({ publicUrl }: Config, listensAt = "http://127.0.0.1"): string {
   return new URL("/v1/billing", publicUrl ?? listensAt).href;
 }

@@ -1,4 +1,4 @@
-/** What a process stands on: the database, the vault, and how it hears of what others did. */
+/** The storage of a process: the database, the vault, and notifications from other processes. */
 
 import { join } from "node:path";
 import type { Logger } from "pino";
@@ -25,33 +25,32 @@ const CATALOG = join(import.meta.dirname, "..", "..", "data");
 const POOL = 10;
 const CONNECTIONS_OF_A_PROCESS = 30;
 
-/** What everything else stands on. */
+/** The opened storage. */
 export interface Storage {
   sql: Sql;
   /** The database's address. */
   url: string;
-  /** A connection for the ledger alone. */
+  /** A connection only for the ledger. */
   line: Sql;
-  /** Whether the database answers. */
+  /** Whether the database responds. */
   pulse: Pulse;
   notifications: Notifications;
-  /** NATS, where there is one. */
+  /** NATS, if configured. */
   natsUrl: string | undefined;
-  /** What replicas say to one another over it, emergency stops apart. */
+  /** Messages between replicas over NATS, except emergency stops. */
   replicaLine: ReplicaLine | undefined;
   vault: Vault;
   adminToken: string;
-  /** Of an embedded database: what this process made up itself. */
+  /** For an embedded database, the generated secrets. */
   secrets: DevelopmentSecrets | undefined;
-  /** What the operator should look at now. */
+  /** Current warnings for the operator. */
   warnings(): string[];
-  /** NATS takes no events: they wait in the outbox. */
+  /** Whether NATS does not accept events, so that they wait in the outbox. */
   doEventsWait(): boolean;
 }
 
 /**
- * Reaches the database, or starts it; brings it up to date; opens the vault and the change notifications. A database that is away
- * is waited for.
+ * Connects to the database, or starts it; migrates it; opens the vault and the change notifications. Waits while the database is unavailable.
  */
 export async function openStorage({ config, closers, log, replica }: AppContext): Promise<Storage> {
   const url =
@@ -119,7 +118,7 @@ export async function openStorage({ config, closers, log, replica }: AppContext)
   };
 }
 
-/** A connection to NATS between replicas; undefined where there is no NATS. `hasOtherWay` is the line's own. */
+/** A connection between replicas over NATS; undefined without NATS. `hasOtherWay` is passed through. */
 export function openReplicaLine(
   { log, closers }: Pick<AppContext, "log" | "closers">,
   url: string | undefined,
@@ -131,7 +130,7 @@ export function openReplicaLine(
   return line;
 }
 
-/** The embedded database has the catalog of this release. One that others share gets it once; from then on it is its operator's to change. */
+/** Imports the release's catalog: always into the embedded database, but only once into a shared one, which its operator can then change. */
 async function bringCatalog({ importCatalog: isWanted, databaseUrl }: Config, sql: Sql, log: Logger): Promise<void> {
   if (!isWanted || (databaseUrl !== undefined && (await hasCatalog(sql)))) return;
   const { version, changed } = await importCatalog(sql, CATALOG);
@@ -139,8 +138,8 @@ async function bringCatalog({ importCatalog: isWanted, databaseUrl }: Config, sq
 }
 
 /**
- * Throws a `ConfigError` where this database's secrets were sealed under master keys of which none is loaded: what this process sealed
- * would open nowhere else. Returns the warning where some are missing.
+ * Throws a `ConfigError` if no loaded master key sealed this database's secrets: other processes could not open what this one seals. Returns
+ * a warning if some keys are missing.
  */
 async function checkMasterKey(sql: Sql, vault: Vault): Promise<string | undefined> {
   const { known, missing } = await nameMasterKey(sql, vault.heads);
@@ -153,8 +152,8 @@ async function checkMasterKey(sql: Sql, vault: Vault): Promise<string | undefine
 }
 
 /**
- * The key of request hashes. Where it does not open, this process has one of its own: calls that were made under an idempotency key elsewhere
- * are refused here as other calls, and never run twice.
+ * The key of request hashes. If it cannot be opened, this process generates its own: calls that used an idempotency key elsewhere are then
+ * refused here as different calls, and never run twice.
  */
 async function hashKeyOf(sql: Sql, vault: Vault): Promise<Buffer> {
   const fresh = secretBytes(32);
@@ -167,10 +166,10 @@ async function hashKeyOf(sql: Sql, vault: Vault): Promise<Buffer> {
   }
 }
 
-/** How long to wait until a database that is away is looked for again, in milliseconds. */
+/** The delay before an unavailable database is retried, in milliseconds. */
 const RETRY_MS = { first: 250, most: 5_000 };
 
-/** Does `work`, again and again while the database is away, and says in the log what is waited for. Anything else that fails is thrown. */
+/** Retries `work` while the database is unavailable, and logs what it waits for. Throws any other error. */
 export async function whenDatabaseAnswers<T>(log: Logger, work: () => Promise<T>): Promise<T> {
   for (let waitMs = RETRY_MS.first; ; waitMs = Math.min(waitMs * 2, RETRY_MS.most)) {
     try {
@@ -185,14 +184,14 @@ export async function whenDatabaseAnswers<T>(log: Logger, work: () => Promise<T>
 }
 
 async function openDatabase(config: Config, closers: Closers, log: (line: string) => void): Promise<EmbeddedPostgres> {
-  // Each process holds 23 connections; operators and tools need some, too.
+  // Each process holds 23 connections; leave some for operators and tools.
   const max_connections = String(Math.max(100, CONNECTIONS_OF_A_PROCESS * (config.processes + 1)));
   const database = await startPostgres({ dataDir: config.dataDir, log, settings: { max_connections } });
   closers.add(() => database.stop());
   return database;
 }
 
-/** The nats-server of the embedded default; one that doesn't start is done without. */
+/** Starts the nats-server of the embedded default; if it does not start, continues without it. */
 async function openNats({ natsServer, dataDir }: Config, closers: Closers, warn: (text: string) => void) {
   if (natsServer === undefined) return undefined;
   try {

@@ -53,27 +53,27 @@ import { openReplicaLine, type Storage, whenDatabaseAnswers } from "./storage.ts
 /** Billing, opened. */
 export interface Billing {
   readonly leaser: Leaser;
-  /** Undefined where no payment processor is configured. */
+  /** Undefined if no payment processor is configured. */
   readonly processor: Processor | undefined;
   readonly alerts: BalanceAlerts;
   /** Claims of idempotency keys. */
   readonly claims: Claims;
-  /** Hears of what an operator should know. */
+  /** Reports faults that the operator should know. */
   warn(text: string): void;
-  /** Logs at level error, and counts for `/metrics`, what an operator has to decide. */
+  /** Logs at level error, and counts in `/metrics`, what needs the operator's decision. */
   alert(text: string): void;
-  /** How often that happened in this process. */
+  /** The number of such faults in this process. */
   undecidedPayments(): number;
-  /** Asks the payment processor about payments that nothing was heard of; undefined without one. */
+  /** Queries the payment processor about payments without a report; undefined without a processor. */
   readonly askForgotten: (() => Promise<unknown>) | undefined;
 }
 
-/** Opens billing: recovers what earlier processes of this replica left, then leases again. Waits while the database is down. */
+/** Opens billing: recovers this replica's predecessors, then leases credit. Waits while the database is unavailable. */
 export async function openBilling(
   { config, log, replica, closers }: AppContext,
   { sql, line, notifications }: Storage,
 ): Promise<Billing> {
-  // The embedded database has one process at a time, which is the same replica at each start.
+  // The embedded database has one process at a time, so it is the same replica at each start.
   const ledger = new Ledger({ sql, line, notifications, replica: config.databaseUrl ? replica : "embedded" });
   const leaser: Leaser = await whenDatabaseAnswers(log, () => CreditLeaser.open(ledger));
   closers.add(() => leaser.close());
@@ -101,24 +101,24 @@ export async function openBilling(
   };
 }
 
-/** How long the receiver of an event has, in milliseconds. */
+/** The timeout of event receivers, in milliseconds. */
 export const HOOK_MS = 10_000;
 
-/** The way out, opened. */
+/** Outbound connections. */
 export interface OpenedUpstream {
   readonly upstream: Upstream;
-  /** Fetches what callers and providers name by URL. */
+  /** Fetches URLs that callers and providers supply. */
   readonly agent: ReturnType<typeof guardedAgent>;
   /** Posts events and spans to receivers. */
   readonly hookAgent: ReturnType<typeof guardedAgent>;
-  /** Servers that connected to other replicas. */
+  /** Servers that are connected to other replicas. */
   readonly relay: ReplicaRelay;
   readonly allowPrivate: boolean;
-  /** Addresses of the reference provider, which the guard lets pass. */
+  /** Addresses of the reference provider, which the guard allows. */
   readonly own: Set<string>;
 }
 
-/** Opens the way out. */
+/** Opens outbound connections. */
 export function openUpstream(
   { config, log, replica, closers, member }: AppContext,
   { sql, notifications, replicaLine }: Storage,
@@ -147,12 +147,12 @@ export function openUpstream(
 /** Events, opened. */
 export interface Events {
   readonly broadcaster: Broadcaster;
-  /** Rings when events were written. */
+  /** Wakes the event senders when events were written. */
   readonly bell: EventBell;
-  /** How receivers of spans are reached. */
+  /** The connection to span receivers. */
   readonly reach: Parameters<typeof openOtlp>[0];
   readonly openTarget: EventExporterDeps["open"];
-  /** Sends mail; undefined where the operator has named no mail server. */
+  /** Sends mail; undefined if no mail server is configured. */
   readonly mailer: Mailer | undefined;
 }
 
@@ -183,16 +183,16 @@ export function openEvents(
   return { broadcaster, bell, mailer, reach, openTarget };
 }
 
-/** How often idle figures are aged. */
+/** The interval at which idle statistics are aged. */
 const AGE_MS = 5_000;
-/** How often replicas tell each other what they measured. */
+/** The interval at which replicas exchange measurements. */
 const GOSSIP_MS = 1_000;
-/** How often what offerings did is written down; what a crash loses is no older. */
+/** The interval at which offering statistics are stored; a crash loses no more than this. */
 const ROLL_MS = 10_000;
 
-/** What supply depends on. */
+/** The dependencies of supply. */
 interface OpenSupplyDeps extends Pick<Storage, "sql" | "notifications" | "replicaLine" | "vault"> {
-  /** Names this process among all. */
+  /** The unique name of this process. */
   replica: string;
   outward: Pick<OpenedUpstream, "upstream" | "agent" | "allowPrivate">;
   scenarios: ReadonlyMap<string, Scenario>;
@@ -204,15 +204,15 @@ interface OpenSupplyDeps extends Pick<Storage, "sql" | "notifications" | "replic
 export interface OpenedSupply {
   supply: LiveSupply;
   registry: Registry;
-  /** Reads it again. */
+  /** Loads it again. */
   loader: SupplyLoader;
   rollup: Rollup;
   troubles: Troubles;
-  /** Action spaces that a scenario is here for. */
+  /** Action spaces that have a scenario. */
   evaluated: ReadonlySet<string>;
 }
 
-/** Opens it, empty until `loader` loads: what there is, how it does, and what other replicas tell of that. */
+/** Opens supply, empty until `loader` loads: the offerings, their health, and measurements of other replicas. */
 export function openSupply({
   sql,
   notifications,
@@ -252,7 +252,7 @@ export function openSupply({
     put: (records) => putMinutes(sql, replica, records),
     rollUp: async (minute) => {
       const rolled = await rollUp(sql, minute);
-      // Whichever replica rolls up adds up what was earned too, and what calls came to.
+      // The replica that does the rollup also adds up earnings and series.
       if (rolled) await Promise.all([addUpServed(sql), addUpSeries(sql)]);
       return rolled;
     },
@@ -282,7 +282,7 @@ export function openSupply({
   return { supply, registry, loader, rollup, troubles, evaluated };
 }
 
-/** What the metrics show of live supply. */
+/** Metrics of live supply. */
 export function* samplesOf({ health }: LiveSupply): Iterable<OfferingSample> {
   const at = steadyNow();
   for (const { offering, breaker, p50Ms, p95Ms, p99Ms } of health.figures(at)) {
@@ -298,18 +298,18 @@ export interface Inference {
   /** The inference RPCs. */
   readonly service: Implementation<typeof InferenceService>;
   readonly loops: LoopRegistry;
-  /** The loops of all replicas, for those who watch. */
+  /** The loops of all replicas, for watching. */
   readonly liveLoops: LiveLoops;
   readonly sessions: Sessions;
   readonly presets: PresetCache;
   readonly ownKeys: OwnKeyCache;
   readonly stops: ActiveStops;
   readonly stopOrders: StopOrders;
-  /** The robots that wait here for runs of agents. */
+  /** The robots that wait on this replica for agents' runs. */
   readonly robots: AttendedRobots;
 }
 
-/** The subsystems that inference is opened over. */
+/** The dependencies of inference. */
 interface InferenceBase {
   readonly storage: Storage;
   readonly billing: Billing;
@@ -318,7 +318,7 @@ interface InferenceBase {
   readonly events: Events;
 }
 
-/** Opens inference. Emergency stops are known when it resolves: no robot moves before. */
+/** Opens inference. Emergency stops are loaded when it resolves, before any robot moves. */
 export async function openInference(
   { config, log, replica, closers }: AppContext,
   { storage, billing, supply: { supply, evaluated }, outward: { agent, allowPrivate }, events }: InferenceBase,
@@ -333,7 +333,7 @@ export async function openInference(
     ...{ sql, notifications, replicaLine },
     hear: (message) => liveLoops.hear(message),
   });
-  // The embedded database has one process at a time.
+  // The embedded database has only one process at a time.
   const others = async (): Promise<string[]> =>
     config.databaseUrl === undefined ? [] : (await livingReplicas(sql)).filter((name) => name !== replica);
   const liveLoops: LiveLoops = new LiveLoops({ replica, loops, sender: loopTransport, others });

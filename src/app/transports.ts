@@ -1,4 +1,4 @@
-/** The ports of a process: the transports that callers know, in the role of an API, and the operations port in any. */
+/** The ports of a process: the API transports if it has the API role, and the operations port in any role. */
 
 import { X509Certificate } from "node:crypto";
 import { hostname, networkInterfaces } from "node:os";
@@ -20,45 +20,45 @@ import { LateGate } from "./gate.ts";
 import { unhandledErrors } from "./process.ts";
 import { SERVICES } from "./services.ts";
 
-/** What the transports depend on. */
+/** The dependencies of the transports. */
 interface TransportsDeps {
   config: Config;
   gate: Gate;
   load: LoadShedder;
   log: Logger;
-  /** Where lines of the log are written. */
+  /** Where log lines are written. */
   logged: { write(text: string): unknown };
   metrics: Metrics;
   memory: BodyMemory;
   adminToken(): string | undefined;
   ready(): boolean;
   embodimentOf(model: string): Embodiment | undefined;
-  /** Hears of the end of every call. */
+  /** Receives the end of every call. */
   record: CallLog;
   closers: Closers;
 }
 
-/** The transports, listening. */
+/** The listening transports. */
 export interface Transports {
-  /** Undefined where the process answers no calls. */
+  /** Undefined if the process serves no calls. */
   readonly url: string | undefined;
-  /** Where else they listen, where the host stands for every address of the machine. */
+  /** Further addresses, if the host stands for every address of the machine. */
   readonly otherUrls: readonly string[];
   readonly gr00tPort: number | undefined;
   readonly operationsPort: number | undefined;
-  /** Returns the number of open connections on the port for calls. */
+  /** Returns the number of open connections on the API port. */
   connections(): Promise<number>;
-  /** Leaves new connections to the other processes that listen on the same ports. */
+  /** Stops accepting connections, so that other processes on the same ports get them. */
   refuseConnections(): void;
-  /** When the certificate ends, in unix seconds; undefined in clear text. */
+  /** When the certificate expires, in unix seconds; undefined without TLS. */
   readonly certificateEnds: number | undefined;
-  /** New connections are served under this certificate from now on. Throws where there was none before, or it is none. */
+  /** Replaces the certificate for new connections. Throws if TLS is off or the certificate is invalid. */
   renew(tls: CertificatePair): void;
-  /** Says that the process is not ready any more, and asks every peer to send its next request on another connection. Everything is served as before. */
+  /** Reports not ready, and asks every client to use another connection for its next request. Everything is still served. */
   leave(): void;
   /**
-   * Takes no new connection, lets what runs end for `patienceMs`, or until shortly after `enough` resolves, and hangs up. Idle connections are
-   * read for `idleMs`, and end with their next answer. Calling it twice is calling it once.
+   * Accepts no new connections, waits for running calls up to `patienceMs`, or until shortly after `enough` resolves, and closes all connections.
+   * Idle connections stay open for `idleMs`, and close with their next response. Idempotent.
    */
   drain(patienceMs: number, enough?: Promise<unknown>, idleMs?: number): Promise<void>;
 }
@@ -96,7 +96,8 @@ async function openTransports(deps: TransportsDeps): Promise<Transports> {
   if (operations) closers.add(() => operations.close());
   let certificate = tls;
   const renew = (renewed: CertificatePair): void => {
-    if (certificate === undefined) throw new ConfigError(["TLS_CERT was not set when this process started; restart the gateway"]);
+    if (certificate === undefined)
+      throw new ConfigError(["TLS_CERT was not set when this process started; restart the gateway"]);
     certificate = renewed;
     server?.renew(renewed);
     operations?.renew(renewed);
@@ -188,7 +189,7 @@ const endOf = (pair: CertificatePair | undefined): number | undefined =>
 const addressesOf = ({ host, tls }: Config, port: number): string[] =>
   hostsOf(host).map((each) => `${tls ? "https" : "http"}://${each.includes(":") ? `[${each}]` : each}:${port}`);
 
-/** The hosts by which callers reach it: of one that stands for all of the machine's addresses loopback first, which is always there. */
+/** The host names under which it is reachable; for a wildcard address, loopback comes first, because it always exists. */
 function hostsOf(host: string): string[] {
   if (host !== "0.0.0.0" && host !== "::") return [host];
   const addresses = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
@@ -198,7 +199,7 @@ function hostsOf(host: string): string[] {
   return ["127.0.0.1", ...new Set(others)];
 }
 
-/** What the port serves once everything else is open. */
+/** What the port serves once everything is open. */
 interface PortContent {
   readonly sources: Omit<MetricSources, "unhandledErrors" | "bodyBytes" | "load" | "standing"> & {
     storage(): Pick<Standing, "isDatabaseUp" | "doEventsWait">;
@@ -206,16 +207,16 @@ interface PortContent {
   readonly adminToken: string;
   isReady(): boolean;
   embodimentOf(model: string): Embodiment | undefined;
-  /** Puts calls on record that no bill does. */
+  /** Records calls that have no charge. */
   record: CallLog;
 }
 
-/** The port, listening. */
+/** The listening port. */
 export interface OpenedPort {
   readonly transports: Transports;
-  /** Refuses every call but health until it is opened. */
+  /** Refuses every call except health checks until it is opened. */
   readonly gate: LateGate;
-  /** From now on metrics and readiness show this. */
+  /** From now on, metrics and readiness report this. */
   fill(content: PortContent): void;
 }
 
@@ -231,7 +232,7 @@ export async function openPort(
   const metrics = new Metrics({
     standing: () => ({
       isReady: content?.isReady() ?? false,
-      // What was never reached does not answer.
+      // A component that was not opened yet has nothing to report.
       isDatabaseUp: content?.sources.storage().isDatabaseUp ?? false,
       doEventsWait: content?.sources.storage().doEventsWait ?? false,
       certificateEnds: transports?.certificateEnds,
@@ -275,7 +276,7 @@ export async function openPort(
   };
 }
 
-/** Why nothing can listen at an address, by the error's code. */
+/** Why listening on an address failed, by the error's code. */
 const PORT_FAULTS: Readonly<Record<string, string>> = {
   EADDRINUSE: "the port is already in use",
   EACCES: "this user is not allowed to listen on the port",
@@ -287,7 +288,7 @@ const HOST_FAULTS: Readonly<Record<string, string>> = {
   EINVAL: "this machine does not have the address",
 };
 
-/** Listens; what the system refuses is thrown as a `ConfigError` that names the setting. */
+/** Listens; system errors become a `ConfigError` that names the setting. */
 async function naming<T>(at: { setting: string; host: string; port: number }, listen: () => Promise<T>): Promise<T> {
   try {
     return await listen();

@@ -1,4 +1,4 @@
-/** What a process does in the role of a worker: jobs, webhooks, probes by schedule, and forgetting what is over. */
+/** The worker role of a process: jobs, webhooks, scheduled probes, and deletion of expired data. */
 
 import { availableParallelism } from "node:os";
 import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
@@ -40,20 +40,20 @@ import { addressOf, type Subsystems, supplyDeps } from "./services.ts";
 import { HOOK_MS } from "./subsystems.ts";
 
 const PRUNE_MS = 3_600_000;
-/** A month is closed this long after its end: clocks of replicas differ a little. */
+/** A month is closed this long after its end, because clocks of replicas differ slightly. */
 const CLOSING_GRACE_MS = 600_000;
-/** How long jobs are kept with their results. */
+/** The retention of jobs and their results. */
 const RESULT_DAYS = 30;
-/** How much of a receiver's answer is read. */
+/** The most bytes read of a receiver's response. */
 const HOOK_ANSWER_BYTES = 64 << 10;
-/** Batches that one process works on at one time. */
+/** Concurrent batches of one process. */
 const BATCHES_AT_ONCE = 4;
-/** Evaluations at one time: most wait for their policies, and each takes 64 MB. */
+/** Concurrent evaluations: most wait for their policies, and each needs 64 MB. */
 const EVALUATIONS_AT_ONCE = 16;
-/** Callers who wait, from which on work that can wait does. */
+/** The number of queued callers from which low-priority work waits. */
 const CROWD = 32;
 
-/** Begins to work. */
+/** Starts the workers. */
 export function startWorkers(
   { config, log, replica, closers }: AppContext,
   subsystems: Subsystems,
@@ -141,7 +141,7 @@ export function startWorkers(
       atOncePerOrg: EVALUATIONS_AT_ONCE / 2,
     }),
   ];
-  // What is closed later is opened earlier: workers give their messages back.
+  // Cleanup runs in reverse order: workers must return their messages before the connection closes.
   closers.add(async () => {
     await feeder?.close();
     await queue?.close();

@@ -563,7 +563,8 @@ export class Hold<I, S extends Charged> {
 
   /** Writes the intent before dispatch, with the next group commit. */
   intend(record: I): void {
-    if (this.#intent || this.#over) throw new Error("the intent of a hold can be written only once, before the hold ends");
+    if (this.#intent || this.#over)
+      throw new Error("the intent of a hold can be written only once, before the hold ends");
     this.#intent = this.#committer.intend(record);
     if (this.#lease.state === "gone") this.#intent.done.reject(leaseLost());
   }

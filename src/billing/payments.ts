@@ -148,7 +148,10 @@ export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSet
 
     read(payload, signature) {
       if (webhookSecret === undefined)
-        throw refuse(Reason.BILLING_UNAVAILABLE, "this gateway does not accept payment webhooks: no payment processor is configured");
+        throw refuse(
+          Reason.BILLING_UNAVAILABLE,
+          "this gateway does not accept payment webhooks: no payment processor is configured",
+        );
       const event = verified(stripe, payload, signature, webhookSecret);
       try {
         return wordsOf(event);

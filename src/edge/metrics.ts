@@ -360,10 +360,7 @@ export function sayMetrics(
   }
   const refusal =
     bearer === undefined && admin === undefined
-      ? refuse(
-          Reason.ADMIN_TOKEN_REQUIRED,
-          "metrics require the admin token, or the metrics token as a bearer token",
-        )
+      ? refuse(Reason.ADMIN_TOKEN_REQUIRED, "metrics require the admin token, or the metrics token as a bearer token")
       : refuse(Reason.INVALID_ADMIN_TOKEN, "invalid token");
   refuseRequest(response, refusal, requestId);
 }

@@ -1,4 +1,4 @@
-/** What a first user needs and an operator configures: secrets made once per data directory, and a demo organization. */
+/** Generated secrets for a first start: created once per data directory, with a demo organization. */
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { now } from "../clock.ts";
@@ -16,14 +16,14 @@ export interface DevelopmentSecrets {
   adminToken: string;
   /** 32 bytes in base64. */
   masterKey: string;
-  /** The demo organization's key; absent until it was made. */
+  /** The demo organization's key; absent until it is created. */
   demoKey?: string;
 }
 
 const FILE = "development.json";
 const DEMO_CREDIT_MICRO = 100_000_000;
 
-/** Reads the secrets of a data directory, or makes them. Only the owner of the process may read the file. */
+/** Reads or generates the secrets of a data directory. The file is readable only by the process owner. */
 export function developmentSecrets(dataDir: string): DevelopmentSecrets {
   const path = join(dataDir, FILE);
   if (existsSync(path)) return kept(path);
@@ -32,7 +32,7 @@ export function developmentSecrets(dataDir: string): DevelopmentSecrets {
   return secrets;
 }
 
-/** What `keepSecrets` wrote. */
+/** The format of the file that `keepSecrets` writes. */
 function kept(path: string): DevelopmentSecrets {
   try {
     return JSON.parse(readFileSync(path, "utf8"));
@@ -42,7 +42,7 @@ function kept(path: string): DevelopmentSecrets {
   }
 }
 
-/** Writes the secrets of a data directory, whole or not at all. */
+/** Writes the secrets of a data directory atomically. */
 function keepSecrets(dataDir: string, secrets: DevelopmentSecrets): void {
   mkdirSync(dataDir, { recursive: true });
   const path = join(dataDir, FILE);
@@ -50,7 +50,7 @@ function keepSecrets(dataDir: string, secrets: DevelopmentSecrets): void {
   renameSync(`${path}.new`, path);
 }
 
-/** The demo organization's key, made with its credit at the first start. */
+/** The demo organization's key, created with credit at the first start. */
 export async function demoKey(sql: Sql, dataDir: string, secrets: DevelopmentSecrets): Promise<string> {
   if (secrets.demoKey !== undefined) return secrets.demoKey;
   const org = await createOrg(sql, { name: "demo" });
@@ -60,11 +60,11 @@ export async function demoKey(sql: Sql, dataDir: string, secrets: DevelopmentSec
   return secret;
 }
 
-/** Who signs in first: the owner of the demo organization, under an address that no mail goes to. */
+/** The first user: the owner of the demo organization, with an address that receives no mail. */
 const FIRST_USER = "owner@demo.localhost";
 const LINK_MS = 3600 * 1000;
 
-/** The token of a link that signs the first user in, once and within an hour; undefined where the demo organization is gone. */
+/** The one-time token that signs in the first user within an hour; undefined if the demo organization was deleted. */
 export async function demoSignIn(sql: Sql, key: string): Promise<string | undefined> {
   const demo = await findKeyByHash(sql, hashSecret(key));
   if (!demo || demo.orgSuspended) return undefined;

@@ -1,4 +1,4 @@
-/** The nats-server that comes with the gateway where one is installed: started in the data directory, kept alive, ended with the process. */
+/** The embedded nats-server, if installed: runs in the data directory, is restarted if it exits, and stops with the process. */
 import type { ChildProcess } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,23 +7,23 @@ import { after, sleep } from "../clock.ts";
 import { secretBytes } from "../random.ts";
 import { launch } from "./postgres/account.ts";
 
-/** How to run it. */
+/** Options of the server. */
 export interface EmbeddedNatsOptions {
-  /** The program. */
+  /** The path of the program. */
   readonly program: string;
-  /** Where it keeps its files, in a folder of its own. */
+  /** The parent folder of its data. */
   readonly dataDir: string;
-  /** Told when it ended without being asked to, or can't start. */
+  /** Called if it exits unexpectedly or cannot start. */
   readonly warn: (text: string) => void;
 }
 
 /** A running server. */
 export interface EmbeddedNats {
-  /** Its address with its token; the same for as long as this process owns it. */
+  /** Its address with its token, constant for the lifetime of this process. */
   readonly url: string;
-  /** The process id of the present server. */
+  /** The process id of the current server. */
   readonly pid: number;
-  /** Ends it and stays ended. */
+  /** Stops it permanently. */
   stop(): Promise<void>;
 }
 
@@ -37,7 +37,7 @@ interface NatsServer {
   readonly exited: Promise<void>;
 }
 
-/** Starts a server on loopback, on a port that is free, open to those who know its token. Rejects when it doesn't start. */
+/** Starts a server on a free loopback port, which requires its token. Rejects if it does not start. */
 export async function startEmbeddedNats({ program, dataDir, warn }: EmbeddedNatsOptions): Promise<EmbeddedNats> {
   const folder = join(dataDir, "nats");
   mkdirSync(folder, { recursive: true, mode: 0o700 });
@@ -77,14 +77,14 @@ export async function startEmbeddedNats({ program, dataDir, warn }: EmbeddedNats
       stopping.abort();
       await end(server);
       await watched;
-      // It may have come back meanwhile.
+      // It may have been restarted meanwhile.
       await end(server);
       process.off("exit", endWithProcess);
     },
   };
 }
 
-/** It dies with us, however we die, where the system can arrange that. Says itself which port it has. */
+/** Starts it so that it exits with this process in any case, if the system supports that. It reports its own port. */
 async function begin(program: string, config: string, port: string): Promise<NatsServer> {
   const args = ["-c", config, "-a", "127.0.0.1", "-p", port];
   const child = launch({ program, args, account: undefined, reaches: [], env: {} });

@@ -1,6 +1,6 @@
 /**
- * The database that comes with the gateway: a real PostgreSQL that this process starts, keeps alive and ends. Nothing
- * but its socket leads to it, and the socket is open to its own account (and to root) alone.
+ * The embedded database: a real PostgreSQL that this process starts, restarts and stops. It is reachable only through a unix socket, which is
+ * open only to its own account (and root).
  */
 import {
   accessSync,
@@ -23,29 +23,29 @@ import { claim } from "./postgres/claim.ts";
 import { ensureCluster, SUPERUSER } from "./postgres/cluster.ts";
 import { type PostgresServer, type ServerExit, type ServerPlan, startServer } from "./postgres/server.ts";
 
-/** How to run the embedded database. */
+/** Options of the embedded database. */
 export interface EmbeddedOptions {
-  /** Where it keeps its files; made when it isn't there. */
+  /** The data directory; created if missing. */
   dataDir: string;
-  /** Told each time the server ends without being asked to. It is being started again by then. */
+  /** Called whenever the server exits unexpectedly; it is being restarted by then. */
   onExit?: (exit: ServerExit) => void;
-  /** Gets every line that the server writes to its log. */
+  /** Receives every line of the server's log. */
   log?: (line: string) => void;
-  /** Settings of PostgreSQL that differ from the gateway's. */
+  /** PostgreSQL settings that override the gateway's. */
   settings?: Record<string, string>;
 }
 
 /** A running database. */
 export interface EmbeddedPostgres {
   /**
-   * Its address for `connect`, and for any client that takes `?host=`. The same for as long as this process owns it.
+   * Its address for `connect`, and for any client that supports `?host=`. Constant for the lifetime of this process.
    */
   readonly url: string;
-  /** The process id of the present server. */
+  /** The process id of the current server. */
   readonly pid: number;
-  /** How often the server has been started again after it ended without being asked to. */
+  /** The number of restarts after an unexpected exit. */
   readonly restarts: number;
-  /** Ends the server and gives the data directory free. Calling it twice is calling it once. */
+  /** Stops the server and releases the data directory. Idempotent. */
   stop(): Promise<void>;
 }
 
@@ -55,7 +55,7 @@ const SETTINGS: Record<string, string> = {
   max_connections: "100",
   fsync: "on",
   synchronous_commit: "on",
-  // Failed statements are told to who sent them; a log of them would hold what they hold.
+  // Clients receive the errors of their statements; a log of these would contain their data.
   log_min_messages: "log",
   log_checkpoints: "off",
   log_line_prefix: "",
@@ -64,13 +64,12 @@ const SETTINGS: Record<string, string> = {
 };
 
 const RESTART_MS = { first: 50, most: 5_000 };
-/** The longest path of a socket that every platform takes, less the name that PostgreSQL gives it. */
+/** The longest socket path that every platform supports, less PostgreSQL's file name. */
 const SOCKET_DIRECTORY_BYTES = 103 - "/.s.PGSQL.5432".length;
 
 /**
- * Starts the database of `dataDir`, making it at the first start and ending what an earlier process left behind.
- * Resolves when it accepts connections. Throws `StoreUnavailable` when it can't, above all while another process
- * owns `dataDir`.
+ * Starts the database in `dataDir`: creates it at the first start, and stops a server that an earlier process left. Resolves when it accepts
+ * connections. Throws `StoreUnavailable` if it cannot start, in particular while another process owns `dataDir`.
  */
 export async function startPostgres(options: EmbeddedOptions): Promise<EmbeddedPostgres> {
   try {
@@ -99,7 +98,7 @@ export async function startPostgres(options: EmbeddedOptions): Promise<EmbeddedP
   }
 }
 
-/** Its real path; whatever forbids its use is said by the call that finds it. */
+/** Its real path; if it is unusable, the next operation reports why. */
 function openDataDir(path: string): string {
   mkdirSync(dirname(path), { recursive: true });
   if (!existsSync(path)) mkdirSync(path);
@@ -108,7 +107,7 @@ function openDataDir(path: string): string {
   return realpathSync(path);
 }
 
-/** A short path, whatever the length of DATA_DIR, that two data directories never share. */
+/** A short path, independent of DATA_DIR's length, and unique per data directory. */
 function socketDirectory(dataDir: string): string {
   const { dev, ino } = statSync(dataDir);
   const name = `limber-${dev.toString(36)}-${ino.toString(36)}`;
@@ -179,7 +178,7 @@ function keep(
   };
 }
 
-/** The next server, however long it takes: a full disk may be emptied. Undefined when the signal is aborted first. */
+/** Starts the next server, retrying for as long as needed: a full disk can be emptied. Undefined if the signal is aborted first. */
 async function revive(plan: ServerPlan, signal: AbortSignal): Promise<PostgresServer | undefined> {
   for (let delay = RESTART_MS.first; !signal.aborted; delay = Math.min(2 * delay, RESTART_MS.most)) {
     try {

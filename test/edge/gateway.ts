@@ -69,8 +69,7 @@ export async function openGateway(options: HouseOptions = {}): Promise<TestGatew
         return { principal: { kind: "public" }, headers: [], leave: () => undefined };
       }
       if (head.authorization === undefined) throw refuse(Reason.MISSING_API_KEY, "send an API key");
-      if (head.authorization !== `Bearer ${KEY}`)
-        throw refuse(Reason.INVALID_API_KEY, "invalid API key");
+      if (head.authorization !== `Bearer ${KEY}`) throw refuse(Reason.INVALID_API_KEY, "invalid API key");
       inside++;
       const admission: Admission = {
         principal: DEVELOPER,

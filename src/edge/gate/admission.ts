@@ -468,8 +468,7 @@ export function overloaded(advice: Advice): Refusal {
   let refusal = refusals.get(advice);
   if (refusal !== undefined) return refusal;
   const { retryAfter, headers } = advice;
-  const text =
-    "the gateway is overloaded; nothing was done and nothing was charged; retry later";
+  const text = "the gateway is overloaded; nothing was done and nothing was charged; retry later";
   refusal = refuse(Reason.OVERLOADED, text, {}, { retryAfter, headers });
   refusals.set(advice, refusal);
   return refusal;

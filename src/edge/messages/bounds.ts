@@ -345,6 +345,7 @@ export const wantsStream = (method: DescMethod, request: Message): boolean =>
 
 /** The refusal of a stream where the call is answered whole. */
 export function refuseStream(): Refusal {
-  const text = "this transport does not stream this call; omit `stream`, or use POST /v1/act or POST /v1/predict/stream";
+  const text =
+    "this transport does not stream this call; omit `stream`, or use POST /v1/act or POST /v1/predict/stream";
   return refuse(Reason.STREAM_UNSUPPORTED, text, {}, { param: "stream" });
 }

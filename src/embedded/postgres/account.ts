@@ -1,5 +1,5 @@
 /**
- * Whom PostgreSQL runs as. It refuses to be root, so a gateway that is root hands it to an account without rights.
+ * The account that runs PostgreSQL, which refuses to run as root: a gateway with root uses an unprivileged account.
  */
 import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
 import { existsSync, readFileSync, statSync } from "node:fs";
@@ -12,20 +12,20 @@ export interface Account {
   gid: number;
 }
 
-/** What to run, as whom, and what it has to reach. */
+/** A program, its account, and the paths that it needs. */
 export interface Launch {
   program: string;
   args: readonly string[];
-  /** Undefined: as ourselves. */
+  /** Undefined runs it as the current user. */
   account: Account | undefined;
-  /** Files and directories whose parents the account has to be able to enter. */
+  /** Files and directories whose parents the account must be able to traverse. */
   reaches: readonly string[];
   env: Record<string, string>;
 }
 
 const SETPRIV = ["/usr/bin/setpriv", "/bin/setpriv"].find(existsSync);
 
-/** The account that owns `cluster` or shall own it; undefined when this process may run PostgreSQL as itself. */
+/** The account that owns `cluster` or will own it; undefined if this process can run PostgreSQL as itself. */
 export function accountFor(cluster: string): Account | undefined {
   if (process.getuid?.() !== 0) return undefined;
   const owner = statSync(cluster, { throwIfNoEntry: false });
@@ -40,8 +40,8 @@ function nobody(): Account {
 }
 
 /**
- * Starts a program that ends when this process does, however it dies (where `setpriv` can arrange that), that a
- * Ctrl-C in our terminal doesn't reach, and that sees none of our environment. Its standard error is piped.
+ * Starts a program that exits with this process in any case (if `setpriv` supports that), ignores Ctrl-C in our terminal, and does not inherit
+ * our environment. Its standard error is piped.
  */
 export function launch({ program, args, account, reaches, env }: Launch): ChildProcess {
   const options: SpawnOptions = {
@@ -60,7 +60,7 @@ export function launch({ program, args, account, reaches, env }: Launch): ChildP
   return spawn(SETPRIV, [...rights, ...reach, "--pdeathsig", "INT", "--", program, ...args], options);
 }
 
-/** Whether every directory above `path` lets the account through, as far as modes tell. */
+/** Whether the account can traverse every directory above `path`, according to their modes. */
 function canReach(path: string, { uid, gid }: Account): boolean {
   const directory = dirname(path);
   const { mode, uid: owner, gid: group } = statSync(directory);
@@ -75,15 +75,14 @@ const CAPABILITIES = [
 ];
 
 /**
- * A checkout under /root is closed to everyone else. The one right to pass closed directories opens it without a
- * copy of the data or a change to directories that are not ours; containers often withhold the smaller of the two
- * that grant it.
+ * A checkout under /root is closed to other accounts. A capability to bypass directory permissions opens it without copying data or changing
+ * directories that are not ours; containers often withhold the smaller of the two capabilities that allow it.
  */
 function enterAnyDirectory(path: string): string[] {
   const held = readFileSync("/proc/self/status", "utf8").match(/^CapEff:\s*([0-9a-f]+)/m)?.[1] ?? "0";
   const right = CAPABILITIES.find(({ bit }) => (BigInt(`0x${held}`) >> bit) & 1n);
   if (!right) throw unreachable(path);
-  // Without the securebit, access(2) would ignore the right, and initdb takes its word.
+  // Without the securebit, access(2) ignores the capability, and initdb relies on access(2).
   return ["--securebits", "+no_setuid_fixup", "--inh-caps", `+${right.name}`, "--ambient-caps", `+${right.name}`];
 }
 

@@ -1,4 +1,4 @@
-/** Where the PostgreSQL programs are: an npm package for each platform. */
+/** The PostgreSQL programs, from an npm package per platform. */
 import { existsSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, dirname, join } from "node:path";
@@ -6,13 +6,13 @@ import { StoreUnavailable } from "../../store/database/client.ts";
 
 /** The programs of the platform's package. */
 export interface Binaries {
-  /** The package's root of programs, libraries and shared files. */
+  /** The root of the package's programs, libraries and shared files. */
   home: string;
   initdb: string;
   postgres: string;
 }
 
-/** One line of the package's list of links; both paths begin at the package's root. */
+/** One line of the package's list of symbolic links; both paths are relative to the package's root. */
 interface LibraryLink {
   source: string;
   target: string;
@@ -31,12 +31,12 @@ export function findBinaries(): Binaries {
 }
 
 /**
- * The environment in which the programs find their libraries. The package's install script links each library's short
- * name to its file; where install scripts are switched off, the links are made in `directory`, which may be replaced.
+ * The environment with the library path. The package's install script links each library's short name to its file; if install scripts are
+ * disabled, the links are created in `directory`, which may be replaced.
  */
 export function libraryEnvironment(binaries: Binaries, directory: string): Record<string, string> {
   const root = dirname(binaries.home);
-  // The package's own file: its shape is pinned with its version.
+  // The package's own file, whose format is pinned with its version.
   const links = JSON.parse(readFileSync(join(binaries.home, "pg-symlinks.json"), "utf8")) as LibraryLink[];
   const missing = links.filter(({ target }) => !existsSync(join(root, target)));
   if (missing.length === 0) return {};

@@ -1,4 +1,4 @@
-/** One owner for each data directory. */
+/** Exclusive ownership of a data directory. */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -7,11 +7,11 @@ import { StoreUnavailable } from "../../store/database/client.ts";
 const SQLITE_BUSY = 5;
 
 /**
- * Makes this process the only owner of `dataDir` until it calls the returned function or dies. Throws
- * `StoreUnavailable` while another process, or another part of this one, is the owner.
+ * Makes this process the only owner of `dataDir` until it calls the returned function or dies. Throws `StoreUnavailable` while another
+ * process, or another part of this one, is the owner.
  *
- * A pid in a file can't be trusted after a crash, and Node has no file lock of its own but SQLite's: a lock of the
- * kernel, gone with the process that held it, and respected between containers that share the directory.
+ * A pid file is unreliable after a crash, and Node.js has no file locks except SQLite's. Such a lock belongs to the kernel, ends with its
+ * process, and also works between containers that share the directory.
  */
 export function claim(dataDir: string): () => void {
   const owner = join(dataDir, "limber.pid");

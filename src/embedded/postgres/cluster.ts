@@ -1,4 +1,4 @@
-/** The directory that PostgreSQL keeps its files in. */
+/** PostgreSQL's data directory. */
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import {
@@ -20,16 +20,15 @@ import { StoreUnavailable } from "../../store/database/client.ts";
 import { type Account, launch } from "./account.ts";
 import type { Binaries } from "./binaries.ts";
 
-/** The superuser of every embedded database, and the only user it has. */
+/** The superuser, and only user, of every embedded database. */
 export const SUPERUSER = "limber";
 
 const UNFINISHED = "postgres.new-";
-/** Another process may still be writing its last files, or removing them. */
+/** Retries, because another process may still be writing or removing files. */
 const REMOVAL = { recursive: true, force: true, maxRetries: 10, retryDelay: 50 };
 
 /**
- * Makes a cluster at `path`, unless there is one. One that was never finished, because the process died, is made
- * again.
+ * Creates a cluster at `path` if there is none. One that was left incomplete by a crash is created again.
  */
 export async function ensureCluster(
   path: string,
@@ -50,7 +49,7 @@ export async function ensureCluster(
 }
 
 /**
- * PostgreSQL refuses a directory that isn't its own, or that others may read; a copy that root restored may be both.
+ * PostgreSQL rejects a directory that it does not own or that others can read; a copy restored by root can be both.
  */
 function adopt(path: string, account: Account | undefined): void {
   chmodSync(path, 0o700);
@@ -72,7 +71,7 @@ async function initialise(path: string, binaries: Binaries, account: Account | u
   throw new StoreUnavailable(explain(errors, dirname(path)));
 }
 
-/** A rename is only lasting when the directory that holds the name is. */
+/** A rename is durable only once its directory is synced. */
 function syncDirectory(path: string): void {
   const directory = openSync(path, "r");
   fsyncSync(directory);
@@ -100,8 +99,7 @@ const EXPLANATIONS: readonly { says: RegExp; text: (dataDir: string) => string }
 ];
 
 /**
- * One line that says why PostgreSQL failed, from what it said: the cause where it is known, else its own last
- * complaint.
+ * Why PostgreSQL failed, in one line: the known cause, else its last error message.
  */
 export function explain(said: string, dataDir: string): string {
   const known = EXPLANATIONS.find(({ says }) => says.test(said));

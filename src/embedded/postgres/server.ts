@@ -1,4 +1,4 @@
-/** One life of a PostgreSQL server: from its start until it ends, by our wish or not. */
+/** One run of a PostgreSQL server, from its start to its exit. */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -9,7 +9,7 @@ import { type Account, launch } from "./account.ts";
 import type { Binaries } from "./binaries.ts";
 import { explain } from "./cluster.ts";
 
-/** How a server ended. */
+/** How a server exited. */
 export interface ServerExit {
   code: number | null;
   signal: NodeJS.Signals | null;
@@ -18,34 +18,34 @@ export interface ServerExit {
 /** A server that accepts connections. */
 export interface PostgresServer {
   readonly pid: number;
-  /** Resolves when it has ended. */
+  /** Resolves when it has exited. */
   readonly exited: Promise<ServerExit>;
-  /** Ends it: connections are closed, open transactions rolled back. Resolves when it is gone. */
+  /** Stops it: closes connections and rolls back open transactions. Resolves when it has exited. */
   end(): Promise<void>;
-  /** Asks it to end, and doesn't wait. */
+  /** Requests a stop without waiting. */
   interrupt(): void;
 }
 
-/** What a server needs to know. */
+/** Options of a server. */
 export interface ServerPlan {
   binaries: Binaries;
   account: Account | undefined;
   env: Record<string, string>;
   cluster: string;
-  /** The directory of its socket, open to its account alone. */
+  /** The directory of its socket, accessible only to its account. */
   sockets: string;
   settings: Record<string, string>;
   log: (line: string) => void;
 }
 
-/** Replaying the log of a long busy life takes minutes. */
+/** Replaying a long write-ahead log takes minutes. */
 const START_MS = 180_000;
-/** The workers of a killed server hold its memory until their statement is over; a new server can't start before. */
+/** The processes of a killed server hold its shared memory until their statements end; a new server cannot start before. */
 const WORKERS_MS = 40_000;
 const POLL_MS = 20;
 const REMEMBERED_LINES = 50;
 
-/** First politely, rolling back what is open; then at the price of a recovery; then like a power cut. */
+/** The escalation: a fast shutdown, which rolls back; an immediate one, which requires recovery; then a kill. */
 const ENDINGS: readonly { signal: NodeJS.Signals; patienceMs: number }[] = [
   { signal: "SIGINT", patienceMs: 20_000 },
   { signal: "SIGQUIT", patienceMs: 5_000 },
@@ -53,8 +53,8 @@ const ENDINGS: readonly { signal: NodeJS.Signals; patienceMs: number }[] = [
 ];
 
 /**
- * Starts a server on a cluster that the caller owns, after ending any that an earlier owner left there. Resolves
- * when it accepts connections; throws `StoreUnavailable` when it doesn't, or when the signal is aborted first.
+ * Starts a server on a cluster that the caller owns, after stopping any that an earlier owner left. Resolves when it accepts connections;
+ * throws `StoreUnavailable` if it does not start, or if the signal is aborted first.
  */
 export async function startServer(plan: ServerPlan, signal: AbortSignal): Promise<PostgresServer> {
   const patience = steadyNow() + WORKERS_MS;
@@ -71,7 +71,7 @@ export async function startServer(plan: ServerPlan, signal: AbortSignal): Promis
   }
 }
 
-/** A server that accepts connections, or undefined when it ended instead; `said` gets its latest lines. */
+/** A server that accepts connections, or undefined if it exited; `said` receives its latest lines. */
 async function attempt(plan: ServerPlan, said: string[], signal: AbortSignal): Promise<PostgresServer | undefined> {
   const settings = { ...plan.settings, unix_socket_directories: `"${plan.sockets}"` };
   const child = launch({
@@ -109,16 +109,15 @@ async function attempt(plan: ServerPlan, said: string[], signal: AbortSignal): P
 }
 
 /**
- * A server outlives its owner where nothing ties a child to its parent's death, and while it is still closing its
- * files.
+ * Stops a server that outlived its owner, which happens if the system cannot tie a child to its parent, or while it is closing its files.
  */
 async function endOrphan(cluster: string): Promise<void> {
   const record = join(cluster, "postmaster.pid");
   if (!existsSync(record)) return;
   const pid = Number.parseInt(readFileSync(record, "utf8"), 10);
   if (serves(pid, cluster)) return endServer(pid, () => !serves(pid, cluster));
-  // After a crash the number may belong to any other process, and PostgreSQL would then refuse to start. What guards
-  // the files against a second server is the shared memory of the first, not this record.
+  // After a crash, the pid can belong to any other process, and PostgreSQL would refuse to start. The first server's shared
+  // memory protects the files from a second server, not this record.
   rmSync(record, { force: true });
 }
 

@@ -246,7 +246,8 @@ async function refuseTaken(tx: Tx, orgId: string, slug: string, exceptId: string
   await tx`select from org where id = ${orgId} for no key update`;
   const { count } = await tx`
     select from workspace where org_id = ${orgId} and slug = ${slug} and id <> ${exceptId} and deleted_at is null`;
-  if (count > 0) throw refuse(Reason.ALREADY_EXISTS, `a workspace with the slug ${slug} already exists`, {}, { param: "slug" });
+  if (count > 0)
+    throw refuse(Reason.ALREADY_EXISTS, `a workspace with the slug ${slug} already exists`, {}, { param: "slug" });
 }
 
 /** A workspace of an organization; undefined if it does not exist or was deleted. */

@@ -88,7 +88,8 @@ export async function createWebhook(
   await tx`select pg_advisory_xact_lock(hashtextextended(${`webhooks ${hook.orgId}`}, 0))`;
   const [{ count } = { count: 0 }] = await tx<{ count: number }[]>`
     select count(*)::int as count from webhook where org_id = ${hook.orgId}`;
-  if (count >= MOST) throw refuse(Reason.TOO_MANY, `an organization can have at most ${MOST} webhooks; delete one first`);
+  if (count >= MOST)
+    throw refuse(Reason.TOO_MANY, `an organization can have at most ${MOST} webhooks; delete one first`);
   const { id, orgId, url, events, description, workspaceId = null, enabled, secret } = hook;
   const [row] = await tx<HookRow[]>`
     insert into webhook (id, org_id, url, events, description, workspace_id, enabled, secret)

@@ -202,9 +202,7 @@ describe("a server that is reached over TLS", () => {
       await expect(sql`select pg_terminate_backend(pg_backend_pid())`).rejects.toSatisfy(isOutage);
       expect(await encrypted(sql)).toEqual([{ ssl: true }]);
     });
-    await expect(databaseReachable(`${url}?sslmode=verify-full`)).rejects.toThrow(
-      "signed by an unknown authority",
-    );
+    await expect(databaseReachable(`${url}?sslmode=verify-full`)).rejects.toThrow("signed by an unknown authority");
     const known = `sslrootcert=${certPath}&sslcert=${clientCert}&sslkey=${clientKey}`;
     await withClient(`${url}?sslmode=verify-full&${known}`, async (sql) => {
       const [row] = await sql`select client_dn from pg_stat_ssl where pid = pg_backend_pid()`;

@@ -239,7 +239,10 @@ const isRoboarenaSpace = (text: string | null): text is RoboarenaSpace =>
 
 function askedOf({ protocol, model, query }: OpenpiAddress, requestId: string): OpenpiQuery {
   if (model === undefined)
-    throw refuse(Reason.NOT_FOUND, `specify the model in the path /v1/${protocol}/{owner}/{name} or as the user name of the URL`);
+    throw refuse(
+      Reason.NOT_FOUND,
+      `specify the model in the path /v1/${protocol}/{owner}/{name} or as the user name of the URL`,
+    );
   const horizon = query.get("horizon");
   const space = query.get(ROBOARENA_SPACE);
   return {

@@ -23,8 +23,7 @@ export function eventMaker(desc: DescMessage, resumed = false): (message: Messag
   return (message) => {
     const chosen = chosenIn(message);
     const event = events.get(chosen?.case ?? "");
-    if (chosen?.value === undefined || event?.of === undefined)
-      throw new Error(`${desc.typeName} has an empty event`);
+    if (chosen?.value === undefined || event?.of === undefined) throw new Error(`${desc.typeName} has an empty event`);
     // A message holds it as the object that it stands for.
     if (event.of.typeName === STRUCT) return { event: event.name, data: JSON.stringify(chosen.value) };
     const { index, cursor } = chosen.value;

@@ -127,7 +127,8 @@ function withHead({ route, request }: HttpExchange, message: Message, faults: Fa
 
 function refuseMembers(body: unknown, faults: Faults): void {
   if (!isObject(body)) faults.add("dict_type", "must be an object");
-  else for (const key of Object.keys(body)) faults.add("extra_forbidden", "this call accepts no fields in its body", key);
+  else
+    for (const key of Object.keys(body)) faults.add("extra_forbidden", "this call accepts no fields in its body", key);
 }
 
 const isObject = (value: unknown): value is object =>

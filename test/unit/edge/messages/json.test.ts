@@ -65,7 +65,9 @@ describe("a body", () => {
 
   it("is refused when it nests 100,000 deep, and taken at the limit", () => {
     expect(refused("[".repeat(100_000))).toBe("the body must not nest deeper than 64 levels");
-    expect(refused(`${'{"a":'.repeat(100_000)}1${"}".repeat(100_000)}`)).toBe("the body must not nest deeper than 64 levels");
+    expect(refused(`${'{"a":'.repeat(100_000)}1${"}".repeat(100_000)}`)).toBe(
+      "the body must not nest deeper than 64 levels",
+    );
     expect(refused(`${"[".repeat(64)}${"]".repeat(64)}`)).toBe("taken");
     expect(refused(`${"[".repeat(65)}${"]".repeat(65)}`)).toBe("the body must not nest deeper than 64 levels");
   });
