@@ -1,24 +1,24 @@
-/** How much memory request bodies may take while they are read and worked on: of one key, and in all. */
+/** Memory limits for request bodies while they are read and processed: per key, and in total. */
 import type { Principal } from "../call.ts";
 import { Reason, refuse } from "../errors.ts";
 
 /** Sizes in bytes. */
 export interface BodyMemoryLimits {
-  /** Of all callers. */
+  /** For all callers. */
   readonly all: number;
-  /** Of one key; callers without a key share one part of this size. */
+  /** Per key; callers without a key share one such part. */
   readonly perKey: number;
 }
 
-/** What a gateway allows unless its operator says otherwise. */
+/** The default limits. */
 export const BODY_MEMORY: BodyMemoryLimits = { all: 256 << 20, perKey: 128 << 20 };
 
-/** Bodies up to this size are not counted: concurrency limits bound how many of them there are. */
+/** Smaller bodies are not counted: concurrency limits bound their number. */
 export const UNCOUNTED_BYTES = 64 << 10;
 
 const RETRY_AFTER_S = 1;
 
-/** The bodies that this process holds. A body counts with its bytes as sent, and with its bytes as decompressed. */
+/** The bodies in memory of this process. A body counts with its size as sent, and its size as decompressed. */
 export class BodyMemory {
   readonly #limits: BodyMemoryLimits;
   readonly #byOwner = new Map<string, number>();
@@ -28,12 +28,12 @@ export class BodyMemory {
     this.#limits = limits;
   }
 
-  /** Bytes that are held now. */
+  /** The bytes currently held. */
   get held(): number {
     return this.#all;
   }
 
-  /** Holds nothing yet. `release` has to be called when the call ends. */
+  /** Starts without any bytes. `release` must be called when the call ends. */
   open(owner: string): HeldBytes {
     return new HeldBytes((change) => this.#change(owner, change));
   }
@@ -60,7 +60,7 @@ export class BodyMemory {
   }
 }
 
-/** What one call or connection holds. */
+/** The bytes of one call or connection. */
 export class HeldBytes {
   readonly #change: (bytes: number) => void;
   #counted = 0;
@@ -70,7 +70,7 @@ export class HeldBytes {
     this.#change = change;
   }
 
-  /** Holds `bytes` from now on, in place of what was held before. Throws the refusal, 429 or 503, where there is no room for more. */
+  /** Holds `bytes` instead of the previous amount. Throws the refusal, 429 or 503, if the limit is exceeded. */
   to(bytes: number): void {
     const counted = bytes > UNCOUNTED_BYTES && !this.#isReleased ? bytes : 0;
     if (counted === this.#counted) return;
@@ -85,5 +85,5 @@ export class HeldBytes {
   }
 }
 
-/** Whose bodies those of a principal's calls are. */
+/** The account of a principal's bodies. */
 export const ownerOf = (principal: Principal): string => (principal.kind === "key" ? principal.keyId : principal.kind);

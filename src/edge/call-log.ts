@@ -1,4 +1,4 @@
-/** What the edge writes down of every call: one line when its answer is out. */
+/** The access log: one line per call when its response is sent. */
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 import type { Preference } from "../../gen/limber/v1/preferences_pb.ts";
 import type { CallTrail, KeyPrincipal } from "../call.ts";
@@ -7,43 +7,43 @@ import { givenTraceOf } from "../events/spans.ts";
 import { preferenceWord, refuseLargeMetadata, robotIn, robotOf } from "../inference/call.ts";
 import type { RequestRecord } from "../store/billing/ledger.ts";
 
-/** The transport that a call came in by. */
+/** The transport of a call. */
 export type Transport = "rest" | "connect" | "grpc" | "grpc-web" | "openpi" | "gr00t" | "mcp";
 
-/** One answered call. No field carries a secret, a body or a header of the caller but its own request id. */
+/** One completed call. No field contains a secret, a body, or a caller's header except its own request id. */
 export interface LogLine {
   requestId: string;
   transport: Transport;
   /** The RPC, such as `limber.v1.InferenceService/Act`. */
   rpc: string;
-  /** The HTTP status that the answer has over REST. */
+  /** The HTTP status of the response over REST. */
   status: number;
-  /** The word of the refusal; absent on success. */
+  /** The reason code; absent on success. */
   code?: string | undefined;
-  /** Whose call it was; absent when it was not admitted, or needs no key. */
+  /** The caller; absent if it was not admitted, or needs no key. */
   keyId?: string | undefined;
   latencyMs: number;
-  /** The id that the caller gave the request. */
+  /** The caller's own id of the request. */
   callerRequestId?: string | undefined;
-  /** What is known of the call; none of it is written down here. */
+  /** Facts of the call; not logged here. */
   trail?: CallTrail | undefined;
-  /** What was thrown, for refusals with a cause and for bugs. */
+  /** The thrown error, for refusals with a cause and for bugs. */
   cause?: unknown;
-  /** Why it was refused, where an operator has to help; any text. */
+  /** The cause for the operator, if one must act; any text. */
   why?: string | undefined;
 }
 
-/** Takes the lines of the edge. */
+/** Receives completed calls. */
 export type CallLog = (line: LogLine) => void;
 
 const SANE_ID = /^[\w.:-]{1,128}$/;
 
-/** The caller's own id of a request, when it is fit for a log. */
+/** The caller's own request id, if it is safe to log. */
 export function callerIdOf(header: string | readonly string[] | null | undefined): string | undefined {
   return typeof header === "string" && SANE_ID.test(header) ? header : undefined;
 }
 
-/** Milliseconds to the microsecond, as text: whole numbers are written for a fraction of the price of what has seventeen digits. */
+/** Milliseconds with three decimals, as text: integers are formatted at a fraction of the cost of 17 digits. */
 function toMicros(ms: number): string {
   const micros = Math.round(ms * 1000);
   const whole = Math.floor(micros / 1000);
@@ -51,14 +51,14 @@ function toMicros(ms: number): string {
   return rest === 0 ? `${whole}` : `${whole}.${rest < 10 ? "00" : rest < 100 ? "0" : ""}${rest}`;
 }
 
-/** The level of these lines, as pino numbers it. */
+/** Pino's number for the level of these lines. */
 const INFO = 30;
 const GATHERED_CHARACTERS = 16_000;
 const FLUSH_MS = 200;
 
 /**
- * Writes answered calls as lines of JSON, in the form that the rest of the log has, many with one write: a line by hand costs a
- * tenth of what a logger takes for any object.
+ * Writes completed calls as JSON lines in the format of the other log lines, many per write. A handwritten line costs a tenth of a generic
+ * logger's.
  */
 export class CallLines {
   readonly #write: (text: string) => void;
@@ -66,16 +66,16 @@ export class CallLines {
   readonly #rest: () => void;
   #gathered = "";
 
-  /** `process` names this process on every line, such as by its id and its host. */
+  /** `process` identifies this process on every line, such as by its pid and host name. */
   constructor(write: (text: string) => void, process: object) {
     this.#write = write;
     this.#tail = `,${JSON.stringify(process).slice(1, -1)},"msg":"call"}\n`;
     this.#rest = every(FLUSH_MS, () => this.flush());
   }
 
-  /** Takes a line without a cause. */
+  /** Logs a call without a cause. */
   add({ requestId, transport, rpc, status, code, keyId, latencyMs, callerRequestId, why }: LogLine): void {
-    // No other string holds a letter that JSON would escape: they are ours, or were found fit by `callerIdOf`.
+    // No other string needs JSON escapes: they are our own, or were validated by `callerIdOf`.
     this.#gathered +=
       `{"level":${INFO},"time":${now()},"requestId":"${requestId}","transport":"${transport}","rpc":"${rpc}","status":${status},` +
       (code === undefined ? "" : `"code":"${code}",`) +
@@ -86,21 +86,21 @@ export class CallLines {
     if (this.#gathered.length >= GATHERED_CHARACTERS) this.flush();
   }
 
-  /** Writes what was gathered. */
+  /** Writes the buffered lines. */
   flush(): void {
     const text = this.#gathered;
     this.#gathered = "";
     if (text !== "") this.#write(text);
   }
 
-  /** Writes the last lines, and takes no more. */
+  /** Writes the last lines, and accepts no more. */
   close(): void {
     this.#rest();
     this.flush();
   }
 }
 
-/** The RPCs whose calls the log is about, and what it calls them. */
+/** The RPCs in the request log, and their names there. */
 const CONTRACTS: Readonly<Record<string, string>> = {
   "limber.v1.InferenceService/Act": "act",
   "limber.v1.InferenceService/ActStream": "act",
@@ -113,7 +113,8 @@ const CONTRACTS: Readonly<Record<string, string>> = {
 };
 
 /**
- * The caller left, asks again for a call that still runs, or the gateway takes no calls: to write that down would cost what refusing saves.
+ * Refusals that are not recorded: the caller disconnected, repeated a running call, or the gateway accepts no calls. Recording them would cost
+ * what refusing saves.
  */
 const UNTOLD = new Set([
   "client_closed_request",
@@ -124,12 +125,12 @@ const UNTOLD = new Set([
   "internal_error",
 ]);
 
-/** The refused calls of one organization that are recorded: per second, and at once. */
+/** The recorded refusals of one organization: per second, and burst. */
 const PER_SECOND = 10;
 const AT_ONCE = 100;
-/** The number of organizations whose share is remembered. */
+/** The number of organizations whose rate is tracked. */
 const MOST_ORGS = 10_000;
-/** Longer names are no model and no preset. */
+/** Longer names cannot be models or presets. */
 const LONGEST_WORD = 256;
 
 interface RecordShare {
@@ -137,17 +138,17 @@ interface RecordShare {
   at: number;
 }
 
-/** Puts refused calls on record, a bounded number per organization. */
+/** Records refused calls in the request log, at a bounded rate per organization. */
 export class RefusedCalls {
   readonly #note: (record: RequestRecord) => void;
   readonly #shares = new Map<string, RecordShare>();
 
-  /** `note` takes a record, and never throws. */
+  /** `note` receives a record, and never throws. */
   constructor(note: (record: RequestRecord) => void) {
     this.#note = note;
   }
 
-  /** Takes the end of any call. */
+  /** Receives the end of any call. */
   take({ requestId, rpc, status, code, latencyMs, trail }: LogLine): void {
     const contract = CONTRACTS[rpc];
     if (contract === undefined || trail?.principal === undefined || trail.isBilled) return;
@@ -185,7 +186,7 @@ export class RefusedCalls {
     const share = this.#shares.get(orgId) ?? { left: AT_ONCE, at };
     share.left = Math.min(AT_ONCE, share.left + ((at - share.at) / 1000) * PER_SECOND);
     share.at = at;
-    // The latest stand last.
+    // The most recent ones are last.
     this.#shares.delete(orgId);
     this.#shares.set(orgId, share);
     if (this.#shares.size > MOST_ORGS) this.#shares.delete(this.#shares.keys().next().value!);
@@ -195,7 +196,7 @@ export class RefusedCalls {
   }
 }
 
-/** The fields that requests of models have, as far as one has them. */
+/** The common fields of model requests, as far as present. */
 interface AskedFields {
   readonly model?: string;
   readonly preset?: string;
@@ -205,7 +206,7 @@ interface AskedFields {
   readonly provider?: { readonly sessionId?: string; readonly deadlineMs?: number };
 }
 
-/** What the log has of a request; its fields may break rules of the schema. Where no data is retained, nothing of the caller's own words. */
+/** The request's fields in the log, which may be invalid. With zero data retention, none of the caller's texts. */
 function askedIn(
   { request, traceparent, plan }: CallTrail,
   principal: KeyPrincipal,
@@ -229,9 +230,9 @@ function askedIn(
   };
 }
 
-/** The request inside: of a preview, of a control loop. */
+/** The inner request of a preview or a control loop. */
 function fieldsOf(request: Message | undefined): AskedFields {
-  // Which of them a message has depends on its RPC; every field is looked at before it is used.
+  // Which of them a message has depends on its RPC; each is checked before use.
   const outer = (request ?? {}) as { request?: AskedFields; message?: { case?: string; value?: AskedFields } };
   if (outer.message?.case === "open") return outer.message.value ?? {};
   return outer.request ?? (outer as AskedFields);

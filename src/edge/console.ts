@@ -1,5 +1,5 @@
 /**
- * The web console: what `npm run console build` made of `console/`, from memory. A gateway without it serves its API as ever.
+ * The web console: the build of `console/`, served from memory. Without a build, the gateway serves only its API.
  */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
@@ -7,12 +7,12 @@ import { extname, join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 
-/** Where the build is, from this file and from what is made of it alike. */
+/** The path of the build, both from the source file and from the compiled one. */
 const DIST = fileURLToPath(new URL("../../console/dist/", import.meta.url));
 
 /**
- * Scripts, styles and calls of this origin alone, and no page of another one around it. Pictures may be those that calls carry themselves.
- * Styles that a script sets are no inline styles.
+ * Allows scripts, styles and calls only from this origin, and no embedding by other origins. Images can be data URLs from calls. Styles set by
+ * scripts are not inline styles.
  */
 const POLICY = [
   "default-src 'none'",
@@ -32,7 +32,7 @@ const HEADERS = {
   "x-frame-options": "DENY",
   "referrer-policy": "no-referrer",
   "cross-origin-opener-policy": "same-origin",
-  // The playground takes a picture where its user asks for one.
+  // The playground uses the camera if its user allows it.
   "permissions-policy": "camera=(self), microphone=(), geolocation=()",
 };
 
@@ -46,7 +46,7 @@ const TYPES: Readonly<Record<string, string>> = {
   ".jpg": "image/jpeg",
 };
 
-/** The codings that a build has each file in, best first. */
+/** The encodings of each file in a build, best first. */
 const CODINGS = [
   ["br", ".br"],
   ["gzip", ".gz"],
@@ -63,14 +63,14 @@ interface StaticForm {
   readonly etag: string;
 }
 
-/** Names with a hash of the content never change; every other is revalidated by its ETag. */
+/** Names with a content hash never change; others are revalidated by ETag. */
 const IMMUTABLE = "public, max-age=31536000, immutable";
 const ASKED_AGAIN = "no-cache";
 
 /**
- * Serves `/console/…` and `/oauth/authorize`, and sends browsers that open `/` there. `welcome` answers `/` for every other client. Paths are looked up among the
- * files that were there when the gateway started, so that no path reaches another file. Returns what answers with the page itself, for
- * `/sign-in`; undefined where there is no build.
+ * Serves `/console/…` and `/oauth/authorize`, and redirects browsers from `/`. `welcome` serves `/` for all other clients. Paths are looked up
+ * among the files that existed at the start, so no path can reach another file. Returns a handler that serves the page itself, for `/sign-in`;
+ * undefined without a build.
  */
 export function serveConsole(
   fastify: FastifyInstance,
@@ -87,20 +87,20 @@ export function serveConsole(
   if (page === undefined) return undefined;
   const show = (request: FastifyRequest, reply: FastifyReply): FastifyReply => send(request, reply, page);
   fastify.get("/console", async (request, reply) => show(request, reply));
-  // The page of consent, where the authorization server's metadata says that it is.
+  // The consent page, at the address in the authorization server's metadata.
   fastify.get("/oauth/authorize", async (request, reply) => show(request, reply));
   fastify.get<{ Params: { "*": string } }>("/console/*", async (request, reply) => {
     const name = request.params["*"];
     const file = files.get(name);
     if (file !== undefined) return send(request, reply, file);
-    // A page of the console has its own address; a file that is gone is none of them.
+    // Pages of the console have client-side routes; a missing file does not.
     if (name.startsWith("assets/")) return reply.callNotFound();
     return show(request, reply);
   });
   return show;
 }
 
-/** Whether a browser asks for a page to show, rather than a program for an answer. */
+/** Whether a browser requests a page to display, as opposed to an API client. */
 const wantsPage = ({ headers }: FastifyRequest): boolean => /\btext\/html\b/.test(headers.accept ?? "");
 
 function send(request: FastifyRequest, reply: FastifyReply, file: StaticFile): FastifyReply {
@@ -114,14 +114,14 @@ function send(request: FastifyRequest, reply: FastifyReply, file: StaticFile): F
   return reply.type(file.type).send(form.bytes);
 }
 
-/** The codings that a header `accept-encoding` allows by name; one with `q=0` it forbids (RFC 9110, 12.5.3). */
+/** The encodings that an `accept-encoding` header allows by name; `q=0` forbids one (RFC 9110, 12.5.3). */
 function acceptedBy(header: string | string[] | undefined): ReadonlySet<string> {
   const codings = String(header ?? "").split(",");
   const allowed = codings.filter((coding) => !/;\s*q=0(?:\.0*)?\s*$/i.test(coding));
   return new Set(allowed.map((coding) => (coding.split(";", 1)[0] ?? "").trim().toLowerCase()));
 }
 
-/** Every file of the build by its path in it, in all its forms; none where there is no build. */
+/** Every file of the build in all encodings, by path; empty without a build. */
 function filesOf(folder: string): ReadonlyMap<string, StaticFile> {
   if (!existsSync(join(folder, "index.html"))) return new Map();
   const names = readdirSync(folder, { recursive: true, encoding: "utf8" }).map((name) => name.replaceAll(sep, "/"));

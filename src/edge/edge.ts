@@ -1,4 +1,4 @@
-/** The edge as one server: every transport on one port. */
+/** The edge server: every transport on one port. */
 import cluster from "node:cluster";
 import { type EventEmitter, setMaxListeners } from "node:events";
 import type { ServerResponse } from "node:http";
@@ -32,52 +32,52 @@ import { openpiTransport } from "./transports/openpi/openpi.ts";
 import { RestTransport, refuseRequest, serveRest } from "./transports/rest/rest.ts";
 import { dialectAt, routesOf } from "./transports/rest/routes.ts";
 
-/** What the edge is built from. */
+/** The dependencies of the edge. */
 interface ServerOptions {
-  /** The services that are served, in the order in which the documentation shows them. */
+  /** The services, in the order of the documentation. */
   readonly services: readonly DescService[];
   readonly gate: Gate;
   readonly readiness: Readiness;
   readonly log: CallLog;
-  /** Where the bodies of requests are counted; the defaults where it is absent. */
+  /** Counts the memory of request bodies; with the default limits if absent. */
   readonly memory?: BodyMemory;
-  /** Serves `/metrics`; path not found where it is undefined. */
+  /** Serves `/metrics`; path not found if undefined. */
   readonly metrics?: MetricsAccess;
-  /** Where callers reach the gateway from outside, for its documents. */
+  /** The gateway's public URL, for its documents. */
   readonly publicUrl?: string | undefined;
   /** An address without a proxy timeout, for the OpenAPI document. */
   readonly directUrl?: string | undefined;
-  /** Aborted when running calls have to end; `drain` aborts it after `patienceMs`. */
+  /** Aborted to end running calls; `drain` aborts it after `patienceMs`. */
   readonly closing?: AbortController;
-  /** The port's own limits, its certificate, and what is installed in front of Node's servers. */
+  /** The port's limits, its certificate, and handlers in front of Node's servers. */
   readonly port?: PortOptions;
-  /** The origins whose pages may read answers; none where it is absent. */
+  /** The browser origins that can read responses; none if absent. */
   readonly corsOrigins?: ReadonlySet<string>;
 }
 
 /** The edge, not yet listening. */
 export interface EdgeServer {
   readonly fastify: FastifyInstance;
-  /** Listens; resolves with the port's number, which is a free one for 0. */
+  /** Listens; resolves with the port number, a free one for 0. */
   listen(host: string, port: number): Promise<number>;
   /** Returns the number of open connections. */
   connections(): Promise<number>;
-  /** Leaves new connections to the other processes that listen on the port. */
+  /** Stops accepting connections, so that other processes on the port get them. */
   refuseConnections(): void;
-  /** Serves new connections under this certificate; only where the port has one. */
+  /** Replaces the certificate for new connections; only if the port has one. */
   renew(tls: { readonly cert: Buffer; readonly key: Buffer }): void;
-  /** Asks every peer to send its next request on another connection. Everything is served as before. */
+  /** Asks every client to use another connection for its next request. Everything is still served. */
   leave(): void;
   /**
-   * Takes no new connection, lets running calls end for `patienceMs`, or until shortly after `enough` resolves, then ends them, and
-   * resolves when all are gone. Idle connections are read for `idleMs`, and end with their next answer.
+   * Accepts no new connections, waits for running calls up to `patienceMs`, or until shortly after `enough` resolves, then ends them. Resolves
+   * when all have ended. Idle connections stay open for `idleMs`, and close with their next response.
    */
   drain(patienceMs: number, enough?: Promise<unknown>, idleMs?: number): Promise<void>;
 }
 
-/** How long ended calls have for their last answer, in milliseconds. */
+/** How long ended calls have for their last response, in milliseconds. */
 const LAST_WORDS_MS = 1000;
-/** How long answers have to be written when no more calls are waited for. */
+/** How long responses have to be written after the wait for calls has ended. */
 const WRITTEN_MS = 100;
 
 /** Builds the edge over a gate: REST, Connect, gRPC, gRPC-Web, health, reflection and the documentation. */
@@ -110,7 +110,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
     forceCloseConnections: "idle",
     return503OnClosing: false,
     routerOptions: { maxParamLength: MAX_PARAMETER },
-    // The port answers what breaks HTTP, behind the answers that it owes.
+    // The port responds to invalid HTTP, after pending responses.
     clientErrorHandler: () => undefined,
     frameworkErrors: (_, request, reply) => noSuchPath(request, reply),
   });
@@ -134,7 +134,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
   fastify.addHook("preClose", async () => {
     ended = Promise.all(more.map((listener) => new Promise((resolve) => listener.close(resolve))));
   });
-  // Each listener knows of the connections alone that it accepted.
+  // Each listener knows only the connections that it accepted.
   fastify.addHook("onClose", () => ended);
 
   return {
@@ -181,15 +181,15 @@ export function buildServer(options: ServerOptions): EdgeServer {
 }
 
 /**
- * The kernel hands each listener one new connection in each turn of the event loop: with a single listener, a probe of health stands behind
- * hundreds of new connections. So several listen on one port, among which Linux shares what comes.
+ * The kernel gives each listener one new connection per event loop turn: with a single listener, a health check would wait behind hundreds of
+ * new connections. So several listen on one port, and Linux distributes connections among them.
  */
 const MORE_LISTENERS = 7;
 
-/** Whether several may listen on one port. `localhost` may be two addresses; a worker's port is its primary's. */
+/** Whether several can listen on one port. `localhost` may be two addresses; a worker's port belongs to its primary. */
 const canShare = (host: string): boolean => process.platform === "linux" && isIP(host) !== 0 && !cluster.isWorker;
 
-/** Fails where another process listens: a port that is shared would be shared with it, too. */
+/** Fails if another process listens: a shared port would be shared with it, too. */
 function assertFree(host: string, port: number): Promise<void> {
   const probe = createListener();
   return new Promise((resolve, reject) => {
@@ -198,7 +198,7 @@ function assertFree(host: string, port: number): Promise<void> {
   });
 }
 
-/** Further listeners on the port of a server, which is given their connections. */
+/** Further listeners on a server's port, which pass their connections to it. */
 function listenMore(server: EventEmitter, host: string, port: number): Promise<Server[]> {
   const options = { allowHalfOpen: true, noDelay: true, keepAlive: true };
   const listeners = Array.from({ length: MORE_LISTENERS }, () =>
@@ -208,7 +208,7 @@ function listenMore(server: EventEmitter, host: string, port: number): Promise<S
     (listener) =>
       new Promise<Server>((resolve, reject) => {
         listener.once("error", reject);
-        // The error of a connection that could not be accepted belongs to no call.
+        // An error while accepting a connection belongs to no call.
         listener.on("listening", () => listener.on("error", () => undefined));
         listener.listen({ host, port, reusePort: true, exclusive: true }, () => resolve(listener));
       }),
@@ -218,7 +218,7 @@ function listenMore(server: EventEmitter, host: string, port: number): Promise<S
 
 const WELCOME = JSON.stringify({ name: BRAND, version: API_VERSION, docs: "/docs", openapi: "/openapi.json" });
 
-/** Names in paths may be as long as the schema lets names be, percent-encoded. */
+/** The longest path parameter: the longest name in the schema, percent-encoded. */
 const MAX_PARAMETER = 1024;
 
 function portFactory(
@@ -234,7 +234,7 @@ function portFactory(
   };
 }
 
-/** No body is read but by the transport that knows what it should be. */
+/** Only the transport that knows the body's type reads it. */
 function leaveBodiesAlone(fastify: FastifyInstance): void {
   fastify.removeAllContentTypeParsers();
   fastify.addContentTypeParser("*", (_request, _payload, done) => done(null, undefined));
@@ -261,7 +261,7 @@ const knownPaths = (services: readonly DescService[]): readonly string[] => [
 
 const isGrpc = (request: FastifyRequest): boolean => GRPC.test(request.headers["content-type"] ?? "");
 
-/** Returns what no transport has taken. A gRPC client reads no JSON: its answer is trailers that stand alone. */
+/** Responds to requests that no transport serves. A gRPC client cannot read JSON, so it gets trailers only. */
 function answerAny(request: FastifyRequest, reply: FastifyReply, refusal: Refusal): void {
   reply.hijack();
   const requestId = newId("req");
@@ -273,7 +273,7 @@ function answerAny(request: FastifyRequest, reply: FastifyReply, refusal: Refusa
   const trailers = { ...head, ...grpcTrailersOf(refusal, requestId) };
   // Fastify's type knows HTTP/1 only.
   const raw = reply.raw as ServerResponse | Http2ServerResponse;
-  // Over HTTP/2 the head itself has to end the stream, or clients do not take it for trailers.
+  // Over HTTP/2, the header frame itself must end the stream, or clients do not treat it as trailers.
   if ("stream" in raw) raw.stream.respond({ ":status": 200, ...trailers }, { endStream: true });
   else raw.writeHead(200, trailers).end();
 }
@@ -285,20 +285,20 @@ function frameworkRefusal(error: unknown): Refusal {
   return asRefusal(error);
 }
 
-/** Headers of answers that pages may read, beside those that every page may. No cookie is sent, so that `*` stands for all. */
+/** Response headers that pages can read, in addition to the safelisted ones. No cookies are sent, so `*` stands for all. */
 const EXPOSED = "*";
-/** Headers of requests that pages may send: `*` stands for all but this one. */
+/** Request headers that pages can send: `*` stands for all but this one. */
 const ACCEPTED = "authorization, *";
 const METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE";
-/** How long a browser remembers that it may call, in seconds. */
+/** How long a browser caches the preflight response, in seconds. */
 const REMEMBERED_S = "600";
 
-/** Lets pages of these origins read answers, and lets their browsers ask beforehand. Does nothing for any other. */
+/** Handles CORS, including preflight requests, for these origins. Does nothing for others. */
 function serveCors(fastify: FastifyInstance, origins: ReadonlySet<string>): void {
   if (origins.size === 0) return;
   fastify.addHook("onRequest", async ({ raw: { method, headers } }, reply) => {
     const { raw } = reply;
-    // What is kept of an answer to one page is none for another.
+    // A cached response for one origin must not be used for another.
     raw.setHeader("vary", "origin");
     const { origin } = headers;
     if (origin === undefined || !origins.has(origin)) return;

@@ -1,4 +1,4 @@
-/** `GET /metrics`: figures of this replica in the text that Prometheus reads, for the operator alone. */
+/** `GET /metrics`: the metrics of this replica in Prometheus's text format, only for the operator. */
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import type { FastifyInstance } from "fastify";
@@ -18,10 +18,10 @@ export interface OfferingSample {
   readonly provider: string;
   readonly model: string;
   readonly breaker: string;
-  /** Attempts since the start that ended with a verdict, and those that the provider failed. */
+  /** Attempts since the start with a verdict, and those that failed by the provider's fault. */
   readonly attempts: number;
   readonly failures: number;
-  /** Milliseconds; undefined before there is anything. */
+  /** Milliseconds; undefined without data. */
   readonly p50Ms: number | undefined;
   readonly p95Ms: number | undefined;
   readonly p99Ms: number | undefined;
@@ -36,19 +36,19 @@ interface LoopTotals {
   readonly jitterMs: number;
 }
 
-/** How control loops do with one offering. */
+/** The state of an offering's control loops. */
 interface LoopSample extends LoopTotals {
   readonly offeringId: string;
   readonly loops: number;
 }
 
-/** How one control loop does. */
+/** The state of one control loop. */
 interface SessionSample extends LoopTotals {
   readonly stream: string;
   readonly session: string;
 }
 
-/** How this replica stands. */
+/** The state of this replica. */
 export interface Standing {
   readonly isReady: boolean;
   readonly isDatabaseUp: boolean;
@@ -57,16 +57,16 @@ export interface Standing {
   readonly certificateEnds: number | undefined;
 }
 
-/** What is measured where; read at every scrape. */
+/** The sources of the metrics, read at every scrape. */
 export interface MetricSources {
   standing(): Standing;
   offerings(): Iterable<OfferingSample>;
   loops(): { open: number; offerings: Iterable<LoopSample>; sessions: Iterable<SessionSample> };
   leaser(): { leases: number; idleMicro: number; promisedMicro: number; running: number; waiting: number };
   callsRunning(): number;
-  /** Errors that no owner heard. */
+  /** The number of unhandled errors. */
   unhandledErrors(): number;
-  /** Payments, refunds and disputes that an operator has to decide about. */
+  /** Payments, refunds and disputes that need the operator's decision. */
   undecidedPayments(): number;
   bodyBytes(): number;
   load(): LoadFigures;
@@ -75,16 +75,16 @@ export interface MetricSources {
 /** The metrics of one replica. */
 export class Metrics {
   readonly #registry = new Registry();
-  /** Where several processes answer one scrape. */
+  /** Set if several processes respond to one scrape. */
   #joined: (() => Promise<string>) | undefined;
   readonly #calls = new Map<string, CallCount>();
-  /** The count of the call before: most calls are like it. */
+  /** The counter of the previous call: most calls have the same one. */
   #last: CallCount | undefined;
 
   constructor(sources: MetricSources) {
     const registers = [this.#registry];
     collectDefaultMetrics({ register: this.#registry, prefix: `${BRAND}_` });
-    // Gauges that are named like counters, of which others say the same by type.
+    // Gauges that are named like counters, whose type other systems expect.
     for (const kind of ["handles", "requests", "resources"])
       this.#registry.removeSingleMetric(`${BRAND}_nodejs_active_${kind}_total`);
     const told = <L extends string>(
@@ -273,7 +273,7 @@ export class Metrics {
     session("session_missed", "Its holds because the answer would have come too late.", "missed");
   }
 
-  /** Counts an answered call. */
+  /** Counts a completed call. */
   count({ rpc, transport, status, latencyMs }: LogLine): void {
     const last = this.#last;
     const known =
@@ -294,29 +294,29 @@ export class Metrics {
     return begun;
   }
 
-  /** Everything as Prometheus reads it. */
+  /** All metrics in Prometheus's format. */
   text(): Promise<string> {
     return this.#joined === undefined ? this.#registry.metrics() : this.#joined();
   }
 
-  /** Everything as objects, for a process that puts several together. */
+  /** All metrics as objects, for a process that aggregates several. */
   parts(): Promise<readonly object[]> {
     return this.#registry.getMetricsAsJSON();
   }
 
-  /** From now on every figure says which of several processes it is of, and `text` is what `joined` makes of the figures of all. */
+  /** Labels all metrics with this process, and lets `text` return the metrics of all processes from `joined`. */
   join(process: string, joined: () => Promise<string>): void {
     this.#registry.setDefaultLabels({ process });
     this.#joined = joined;
   }
 
-  /** Measures nothing any longer. */
+  /** Stops measuring. */
   close(): void {
     this.#registry.clear();
   }
 }
 
-/** Answered calls of one RPC over one transport with one status. */
+/** Completed calls of one RPC over one transport with one status. */
 interface CallCount {
   readonly rpc: string;
   readonly transport: string;
@@ -325,16 +325,16 @@ interface CallCount {
   ms: number;
 }
 
-/** What lets a scraper in. */
+/** The credentials for scraping. */
 export interface MetricsAccess {
   readonly metrics: Metrics;
-  /** The operator's token; undefined while it is not known yet. */
+  /** The operator's token; undefined while it is not loaded yet. */
   adminToken(): string | undefined;
-  /** A token for scrapers alone, sent as bearer; undefined: there is none. */
+  /** The bearer token for scrapers; undefined if there is none. */
   readonly token: string | undefined;
 }
 
-/** Serves `GET /metrics` to requests with the admin token in its header, or the scraper's token as bearer. */
+/** Serves `GET /metrics` to requests with the admin token in its header, or the scraper's bearer token. */
 export function serveMetrics(fastify: FastifyInstance, door: MetricsAccess): void {
   fastify.get("/metrics", (request, reply) => {
     reply.hijack();
@@ -342,7 +342,7 @@ export function serveMetrics(fastify: FastifyInstance, door: MetricsAccess): voi
   });
 }
 
-/** Returns with the metrics, or with a refusal. */
+/** Responds with the metrics, or with a refusal. */
 export function sayMetrics(
   response: HttpResponse,
   headers: IncomingHttpHeaders,
@@ -365,7 +365,7 @@ export function sayMetrics(
   refuseRequest(response, refusal, requestId);
 }
 
-/** Whether a token is the wanted one, in constant time; an empty one never is. */
+/** Compares a token in constant time; an empty one never matches. */
 const isSame = (given: string | undefined, wanted: string | undefined): boolean =>
   given !== undefined && !!wanted && timingSafeEqual(digestOf(given), digestOf(wanted));
 

@@ -18,13 +18,13 @@ import { absorbErrors, OwnedRequest, OwnedResponse } from "./server/wire-faults.
 import { type RestOptions, RestTransport, refuseRequest } from "./transports/rest/rest.ts";
 import type { RestRoute } from "./transports/rest/routes.ts";
 
-/** What the operations port depends on. */
+/** The dependencies of the operations port. */
 interface OperationsOptions extends RestOptions {
   readonly metrics: MetricsAccess;
   /** Returns whether calls are queued. */
   isBusy(): boolean;
   readonly host: string;
-  /** 0 picks a free one. */
+  /** 0 selects a free port. */
   readonly port: number;
   /** The certificate and key, in PEM; in cleartext when absent. */
   readonly tls?: { readonly cert: Buffer; readonly key: Buffer } | undefined;
@@ -48,23 +48,23 @@ const MOST_BYTES = 16 << 10;
 /** How long a request may take to arrive, and a connection may be idle, in milliseconds. */
 const REQUEST_MS = 10_000;
 const IDLE_MS = 60_000;
-/** The event loop is saturated if it had so little rest in the last period, in milliseconds. */
+/** The event loop is saturated if it was idle for less than this in the last period, in milliseconds. */
 const SATURATED = { utilization: 0.8, periodMs: 500 };
-/** How long running answers have when the listener closes. */
+/** How long running responses have when the listener closes. */
 const CLOSE_MS = 1_000;
 
 const METRICS = "/metrics";
 const { getHealth, getReadiness } = OperationsService.method;
 const SERVED = new Set([getHealth, getReadiness, RobotService.method.stopRobots].map(({ name }) => name));
 
-/** Listens. Rejects with the system's error if it can't. */
+/** Listens. Rejects with the system's error. */
 export async function serveOperations(options: OperationsOptions): Promise<OperationsListener> {
   const transport = new RestTransport([OperationsService, RobotService], options);
   const routes = new Map(
     transport.routes.filter(({ method }) => SERVED.has(method.name)).map((route) => [route.template, route]),
   );
   let isSaturated = false;
-  // A stop then waits for nothing that it can do without: its write takes several turns of the loop.
+  // A stop then skips optional waits: its write takes several turns of the loop.
   const isUrgent = (): boolean => isSaturated || options.isBusy();
   const unanswered = new WeakMap<Socket, number>();
   const server = serverOf(options, (request, response) => {
@@ -130,7 +130,7 @@ function serverOf(
     : createTlsServer({ ...limits, ...tls, handshakeTimeout: REQUEST_MS }, serve);
 }
 
-/** Returns a request. */
+/** Responds to a request. */
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
@@ -171,10 +171,10 @@ async function answer(
   }
 }
 
-/** Reads a body; undefined if it is too large. Resolves with what there is if the caller leaves before its end. */
+/** Reads a body; undefined if it is too large. Resolves with what arrived if the caller disconnects before its end. */
 function bodyOf(request: IncomingMessage): Promise<Buffer | undefined> {
   if (Number(request.headers["content-length"] ?? 0) > MOST_BYTES) {
-    // It is read and dropped: a connection that is closed on unread bytes is reset before the answer is read.
+    // The body is read and dropped: closing a connection with unread bytes resets it before the response is read.
     request.resume();
     return Promise.resolve(undefined);
   }

@@ -1,4 +1,4 @@
-/** The addresses by which a browser goes to an identity provider and comes back: `GET /sign-in?email=` and `/sign-in/callback/{issuer}`. */
+/** The pages of a sign-in with an identity provider: `GET /sign-in?email=` and `/sign-in/callback/{issuer}`. */
 import type { IncomingHttpHeaders } from "node:http";
 import { create, type DescMethod, type Message } from "@bufbuild/protobuf";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -18,7 +18,7 @@ import { browserOf, type OwnAddress } from "./gate/authenticate.ts";
 import type { Gate } from "./gate/gate.ts";
 import { slotOf } from "./server/slots.ts";
 
-/** What these addresses depend on. */
+/** The dependencies of these pages. */
 interface SignInOptions {
   readonly gate: Gate;
   readonly address: OwnAddress;
@@ -29,13 +29,13 @@ interface SignInOptions {
 
 const { beginSignIn, finishSignIn } = SessionService.method;
 
-/** Serves them. `/sign-in` without an address in its query is served by the sign-in page. */
+/** Serves these pages. `/sign-in` without an address in its query is served by the sign-in page. */
 export function serveSignIn(fastify: FastifyInstance, options: SignInOptions): void {
   fastify.get("/sign-in", async (request, reply) => {
     const query = new URLSearchParams(queryOf(request));
     const email = query.get("email");
     if (email === null) return options.page === undefined ? reply.callNotFound() : options.page(request, reply);
-    // A sign-in that another site's page begins might sign in another user: the user starts again at the gateway's own page.
+    // A sign-in started by another site might sign in another user, so the user starts again at the gateway's own page.
     if (isForeign(request.headers)) return goOn(reply, "/sign-in");
     const returnTo = query.get("return_to");
     const asked = create(BeginSignInRequestSchema, { email, ...(returnTo !== null && { returnTo }) });
@@ -52,7 +52,7 @@ export function serveSignIn(fastify: FastifyInstance, options: SignInOptions): v
   });
   fastify.get<{ Params: { issuer: string } }>("/sign-in/callback/:issuer", async (request, reply) => {
     const asked = create(FinishSignInRequestSchema, { issuerId: request.params.issuer, query: queryOf(request) });
-    // The browser comes from the identity provider's page, and shows by its cookie that it began at the gateway's own.
+    // The browser comes from the identity provider's page; its cookie proves that it started at the gateway's own.
     const { origin: _, ...headers } = { ...request.headers, "sec-fetch-site": "same-origin" };
     await answer(
       options,
@@ -66,7 +66,7 @@ export function serveSignIn(fastify: FastifyInstance, options: SignInOptions): v
   });
 }
 
-/** A refusal and its causes as one line for the log. What an issuer answers is named by its error codes alone. */
+/** A refusal and its causes as one line for the log. An issuer's response is described only by its error codes. */
 function whyOf(refusal: Refusal): string {
   const words = [refusal.message];
   for (let each = refusal.cause, i = 0; each instanceof Error && i < 3; each = each.cause, i++) {
@@ -78,11 +78,11 @@ function whyOf(refusal: Refusal): string {
 
 const queryOf = ({ url }: FastifyRequest): string => url.split("?").slice(1).join("?");
 
-/** Typed addresses and followed bookmarks come from no site. */
+/** Typed addresses and bookmarks have no origin site. */
 const isForeign = ({ "sec-fetch-site": site }: IncomingHttpHeaders): boolean =>
   site !== undefined && site !== "same-origin" && site !== "none";
 
-/** Makes the call as a page would, and sends the browser on: where the answer says, or back to sign in, with the word of the refusal. */
+/** Makes the call as a page would, and redirects the browser: to the returned page, or back to sign-in with the reason code. */
 async function answer(
   { gate, address, log }: SignInOptions,
   method: DescMethod,
@@ -130,7 +130,7 @@ async function answer(
   }
 }
 
-/** Where the browser goes next. Nothing of this address, which may hold a code, is named there or kept. */
+/** The redirect target. It neither mentions nor stores this address, which may contain a code. */
 const goOn = (reply: FastifyReply, to: string): void => {
   reply.headers({ "cache-control": "no-store", "referrer-policy": "no-referrer" }).redirect(to, 303);
 };

@@ -1,7 +1,7 @@
 /**
- * Overload: which calls are worked on now, which wait, and which are refused before they cost anything. What a call spends at its upstream
- * does not count: the limit is on calls that this process works on, and turns of its event loop are what it is judged by. A gateway that
- * is not overloaded pays for a few counters a call, and for one look at the clock in a turn.
+ * Overload control: which calls run now, which wait, and which are refused before they cost anything. Time spent at upstreams does not count:
+ * the limit applies to calls that this process works on, and adapts to the duration of its event loop turns. Without overload, the cost is a
+ * few counters per call, and one clock read per turn.
  */
 import { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { after, cpuMs, steadyNow } from "../../clock.ts";
@@ -9,61 +9,61 @@ import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { random } from "../../random.ts";
 import { FairQueue, type QueuedCall } from "./queue.ts";
 
-/** A call that was let in, from then until its answer is out. */
+/** An admitted call, until its response is sent. */
 export interface AdmittedWork {
-  /** Milliseconds that it waited for its turn. */
+  /** Its queueing time in milliseconds. */
   readonly waitedMs: number;
-  /** Its body has still to come, which is the caller's time. */
+  /** Pauses it while its body has not arrived: that is the caller's time. */
   reading(): void;
-  /** It waits for an upstream, which is no load of this process. */
+  /** Pauses it while it waits for an upstream, which is no load on this process. */
   away(): void;
-  /** It is worked on again. */
+  /** Resumes it. */
   back(): void;
-  /** It is over; further calls do nothing. */
+  /** Ends it; further calls do nothing. */
   end(): void;
 }
 
-/** Why a call was refused: no place in the queue, its place given to another, too long in it, or too late for its deadline. */
+/** Why a call was refused: the queue was full, its place went to another call, it waited too long, or its deadline was too close. */
 type ShedReason = "queue_full" | "evicted" | "queue_timeout" | "deadline";
 
-/** What is shown of the load of one replica. */
+/** The load metrics of one replica. */
 export interface LoadFigures {
   readonly limit: number;
   readonly inFlight: number;
-  /** Refusals that wait for their turn, because refusing has cost its share. */
+  /** Refusals that are delayed because refusing used its share of the CPU. */
   readonly held: number;
   readonly isShedding: boolean;
   readonly classes: readonly { readonly priority: string; readonly queued: number; readonly admitted: number }[];
   readonly shed: readonly { readonly priority: string; readonly reason: ShedReason; readonly count: number }[];
 }
 
-/** Windows that the limit is adjusted by, and looks at the queue. */
+/** The interval at which the limit is adjusted and the queue is checked. */
 const WINDOW_MS = 100;
 const LOOK_MS = 20;
-/** A queue that has not been empty for this long stands. */
+/** A queue that has not been empty for this long counts as standing. */
 const STANDING_MS = 500;
-/** A standing queue of so many calls is overload: the gateway sheds. Fewer concurrent callers are never refused. */
+/** A standing queue with this many calls is overload: the gateway sheds load. With fewer concurrent callers, no call is refused. */
 const OVERLOAD_QUEUE = 256;
-/** The most calls that wait while the gateway does not shed. */
+/** The longest queue while the gateway does not shed load. */
 const MOST_QUEUED = 1024;
-/** While it sheds, the queue holds what is served in this time, and nothing waits longer than twice that. */
+/** While it sheds load, the queue holds what can be served in this time, and no call waits more than twice as long. */
 const QUEUE_MS = 200;
 const LEAST_QUEUE = 16;
 const MOST_WAIT_MS = 400;
-/** A queue longer than this that has stood this long is served newest first: its oldest calls are the likeliest to be given up. */
+/** A queue that is longer, and has stood longer, is served newest first: callers of its oldest calls are the likeliest to give up. */
 const LIFO_QUEUE = 32;
 const LIFO_STANDING_MS = 200;
-/** Without a refusal and with an empty queue for this long, the gateway sheds no longer. */
+/** The gateway stops shedding load after this long without a refusal and with an empty queue. */
 const CALM_MS = 1_000;
-/** The share of the processor that refusing may take, and milliseconds of it that each look allows at least. */
+/** The share of the CPU for refusals, and the least milliseconds of it per interval. */
 const REFUSAL_SHARE = 0.2;
 const LEAST_REFUSING_MS = 0.2;
-/** What a refusal is taken to cost before one was measured, in milliseconds; what is measured is not what its bytes cost to come and go. */
+/** The assumed cost of a refusal before any was measured, in milliseconds. Measurements do not include network I/O. */
 const REFUSAL_MS = 0.02;
 const UNSEEN_SHARE = 0.5;
-/** No more refusals are held than this. */
+/** The most delayed refusals. */
 const MOST_HELD = 4_096;
-/** A refusal that is built for one call costs as much as this many prepared ones. */
+/** The cost of a refusal built for one call, in prepared refusals. */
 const PLAIN_COST = 6;
 /** The longest `Retry-After`, in seconds. */
 const MOST_RETRY_S = 4;
@@ -88,39 +88,39 @@ interface AdmissionHold extends QueuedCall {
   readonly cost: number;
 }
 
-/** The class of an RPC by what the schema states. */
+/** The priority class of an RPC, from the schema. */
 export const classOf = (priority: Priority): Priority =>
   priority === Priority.UNSPECIFIED ? Priority.ADMINISTRATION : priority;
 
 /** The load of one replica. */
 export class LoadShedder {
   readonly #limit: GradientLimit;
-  /** Control loops go before every other class, across organizations. */
+  /** Control loops take precedence over every other class, across organizations. */
   readonly #loops = new FairQueue<AdmissionEntry>();
   readonly #others = new FairQueue<AdmissionEntry>();
   #inFlight = 0;
-  /** Calls that were let in in this turn and whose bodies have not come: they may all come at once. */
+  /** Calls admitted in this turn whose bodies have not arrived: all of them can arrive at once. */
   #unread = 0;
-  /** Calls that began in this turn: most are on their way to an upstream before it ends, and would let the next one in at once. */
+  /** Calls that started in this turn: most wait for an upstream before it ends, and would admit the next one too early. */
   #begun = 0;
   #peak = 0;
   #starts = 0;
   #startsBefore = 0;
   #hasWaited = false;
   #windowSince = 0;
-  /** When the turn of the event loop was first seen; undefined between turns. */
+  /** When the current turn of the event loop was first observed; undefined between turns. */
   #turnSince: number | undefined;
   #turnsMs = 0;
   #turns = 0;
   #standingSince: number | undefined;
   #isShedding = false;
   #refusedAt = 0;
-  /** What a call costs of this process's time, its waits for the database in it; in milliseconds. */
+  /** The cost of a call in this process's time, including waits for the database, in milliseconds. */
   #ownMs = 0;
-  /** Refusals that wait: what answers each, and none of what its caller sent. */
+  /** Delayed refusals: only their responses, without the callers' requests. */
   readonly #held = new FairQueue<AdmissionHold>();
   #refusalMs = REFUSAL_MS;
-  /** What refusing may cost until the next look. */
+  /** The budget for refusals until the next check. */
   #refusingMs = LEAST_REFUSING_MS;
   #cpuMs = 0;
   #advice: { limit: number; all: readonly Advice[] } | undefined;
@@ -135,12 +135,12 @@ export class LoadShedder {
     this.#limit = new GradientLimit(bounds);
   }
 
-  /** Whether more comes than is served, so that work which can wait should. */
+  /** Whether more calls arrive than are served, so that low-priority work should wait. */
   get isBusy(): boolean {
     return this.#isShedding || this.#size > 0;
   }
 
-  /** Takes a call in that there is room for; undefined where it has to wait for its turn. */
+  /** Admits a call if there is capacity; undefined if it has to wait. */
   tryEnter(priority: Priority): AdmittedWork | undefined {
     if (priority === Priority.CRITICAL) {
       this.#admitted[priority]!++;
@@ -149,14 +149,14 @@ export class LoadShedder {
     return this.#size === 0 && this.#hasRoom ? this.#start(priority, 0) : undefined;
   }
 
-  /** Takes a call in, when its turn comes; rejects with `overloaded` where it does not come in time. */
+  /** Admits a call, after waiting if needed; rejects with `overloaded` if that takes too long. */
   async enter(priority: Priority, orgOf: () => string, deadline?: number): Promise<AdmittedWork> {
     return this.tryEnter(priority) ?? this.#wait(priority, orgOf(), deadline);
   }
 
   /**
-   * The organization whose share such a call takes, where it would be refused at this moment, and counts it as refused; undefined where it
-   * would not be. For answers that are made before the call is.
+   * Whether such a call would be refused now, for responses that are prepared before a call exists: returns the organization whose share it
+   * takes, and counts the refusal; undefined if it would be admitted.
    */
   refuses(priority: Priority, orgOf: () => string): string | undefined {
     if (!this.#isShedding || priority === Priority.CRITICAL || this.#size < this.#room) return undefined;
@@ -168,7 +168,7 @@ export class LoadShedder {
     return org;
   }
 
-  /** Refuses where a call that has been read turns out to have no time left: what it waited and what it will cost are more than it has. */
+  /** Refuses a call that has been read if its queueing time and its expected cost exceed its deadline. */
   assertInTime(work: AdmittedWork, priority: Priority, deadlineMs: number): void {
     if (work.waitedMs === 0 || work.waitedMs + this.#ownMs < deadlineMs) return;
     this.#count(priority, "deadline");
@@ -176,9 +176,9 @@ export class LoadShedder {
   }
 
   /**
-   * Returns a refusal: at once, or later where refusing has cost its share, and then true. So a client that retries immediately waits, and is
-   * not read. Organizations take turns. If the maximum is held, the organization with the most gives up its oldest: `drop` ends that
-   * call without an answer.
+   * Sends a refusal at once, or later if refusals used their share, and then returns true. A client that retries immediately thus waits, and is
+   * not read. Organizations take turns. At the maximum of delayed refusals, the organization with the most drops its oldest: `drop` ends that
+   * call without a response.
    */
   pace(
     org: string,
@@ -199,7 +199,7 @@ export class LoadShedder {
     const at = steadyNow();
     refuse();
     if (cost === 1) {
-      // A pause in the middle of one is no cost of refusing.
+      // A pause in the middle of one is not a cost of refusing.
       const tookMs = Math.min((steadyNow() - at) / (1 - UNSEEN_SHARE), 4 * this.#refusalMs);
       this.#refusalMs = Math.max(REFUSAL_MS / 4, this.#refusalMs + (tookMs - this.#refusalMs) / 32);
     }
@@ -211,7 +211,7 @@ export class LoadShedder {
     return overloaded(this.advice());
   }
 
-  /** When to come again: jittered, so that not all come at once. One object for each time, for as long as the limit stands. */
+  /** When to retry, with jitter, so that callers do not return at once. One object per delay, as long as the limit is unchanged. */
   advice(): Advice {
     const limit = this.#limit.value;
     if (this.#advice?.limit !== limit) this.#advice = { limit, all: adviceOf(limit) };
@@ -246,7 +246,7 @@ export class LoadShedder {
     return this.#inFlight + this.#unread < value && this.#begun < value;
   }
 
-  /** How many calls may wait at this moment. */
+  /** The current queue limit. */
   get #room(): number {
     if (!this.#isShedding) return MOST_QUEUED;
     const served = (Math.max(this.#starts, this.#startsBefore) * QUEUE_MS) / WINDOW_MS;
@@ -312,7 +312,7 @@ export class LoadShedder {
     return new Promise((_, reject) => this.pace(org, () => reject(this.refusal()), { cost: PLAIN_COST }));
   }
 
-  /** Refuses a call that has waited. */
+  /** Refuses a queued call. */
   #dismiss(entry: AdmissionEntry, reason: ShedReason): void {
     this.#queued[entry.priority]!--;
     this.#count(entry.priority, reason);
@@ -349,14 +349,14 @@ export class LoadShedder {
     return this.#size > LIFO_QUEUE && at - (this.#standingSince ?? at) >= LIFO_STANDING_MS;
   }
 
-  /** Whether the gateway sheds: it needs a queue that is long and has stood for a while. */
+  /** Whether the gateway sheds load: it requires a long queue that has stood for a while. */
   #decide(at: number): void {
     if (!this.#isShedding) {
       if (this.#size >= OVERLOAD_QUEUE && at - (this.#standingSince ?? at) >= STANDING_MS) this.#isShedding = true;
     } else if (this.#size === 0 && this.#held.size === 0 && at - this.#refusedAt >= CALM_MS) this.#isShedding = false;
   }
 
-  /** From the first call that a turn of the event loop brings to the end of what it brings. */
+  /** Starts with the first call in an event loop turn, and ends with that turn. */
   #openTurn(): void {
     if (this.#turnSince !== undefined) return;
     this.#turnSince = steadyNow();
@@ -371,7 +371,7 @@ export class LoadShedder {
     this.#unread = 0;
     this.#begun = 0;
     this.#endWindow(at);
-    // What is let in now is work of the next turn.
+    // Calls admitted now are work of the next turn.
     if (this.#size > 0) this.#committer();
   };
 
@@ -387,7 +387,7 @@ export class LoadShedder {
     this.#starts = 0;
   }
 
-  /** Looks after the queue and after refusals that are held, for as long as there are any. */
+  /** Checks the queue and the delayed refusals, as long as there are any. */
   #keepLooking(): void {
     if (this.#isLooking) return;
     this.#isLooking = true;
@@ -402,7 +402,7 @@ export class LoadShedder {
 
   readonly #look = (): void => {
     const at = steadyNow();
-    // Where calls wait for the database alone no turn is seen, and the timer's delay tells as much.
+    // If calls wait only for the database, no turns are observed; the timer's delay serves as well.
     if (this.#turns === 0) {
       this.#turnsMs = Math.max(0, at - this.#lookDue);
       this.#turns = 1;
@@ -416,7 +416,7 @@ export class LoadShedder {
     if (this.#isLooking) this.#lookLater();
   };
 
-  /** Refuses calls that have waited too long, and those beyond what is served soon. */
+  /** Refuses calls that have waited too long, and those that cannot be served soon. */
   #expire(at: number): void {
     const isLate = ({ deadline }: AdmissionEntry): boolean => deadline !== undefined && deadline - at < this.#ownMs;
     const isOld = ({ since }: AdmissionEntry): boolean => this.#isShedding && at - since > MOST_WAIT_MS;
@@ -429,7 +429,7 @@ export class LoadShedder {
     }
   }
 
-  /** Returns the refusals that were held, as many as refusing may cost. */
+  /** Sends as many delayed refusals as their budget allows. */
   #payOut(): void {
     const cpu = cpuMs();
     // If no call is queued, refusing takes nothing from other calls.
@@ -444,11 +444,11 @@ export class LoadShedder {
   }
 }
 
-/** When a refused call may come again. */
+/** When a refused call should be retried. */
 export interface Advice {
-  /** In whole seconds. */
+  /** Whole seconds. */
   readonly retryAfter: number;
-  /** The fields of the IETF's rate limits, names and values in turn: how many calls are worked on at once, and that none is left. */
+  /** The IETF rate limit headers, alternating names and values: the limit of concurrent calls, and zero remaining. */
   readonly headers: readonly string[];
 }
 
@@ -463,7 +463,7 @@ const adviceOf = (limit: number): Advice[] =>
     ],
   }));
 
-/** The refusal of a call for overload, made once for each advice: most of what one costs is its stack. */
+/** The refusal of a call for overload, created once per advice: most of its cost is its stack. */
 export function overloaded(advice: Advice): Refusal {
   let refusal = refusals.get(advice);
   if (refusal !== undefined) return refusal;
@@ -480,7 +480,7 @@ const refusals = new WeakMap<Advice, Refusal>();
 const nameOf = (priority: Priority): string => NAMES[priority] ?? "";
 const NAMES = ["", "batch", "administration", "predict", "act", "loop", "critical"];
 
-/** What a call tells of itself. */
+/** The properties of a call that determine its admission. */
 interface Counter {
   came(): void;
   left(): void;
@@ -540,7 +540,7 @@ class Counted implements AdmittedWork {
   }
 }
 
-/** What is never refused is not counted either. */
+/** Calls that are never refused are not counted either. */
 const UNCOUNTED: AdmittedWork = {
   waitedMs: 0,
   reading() {},
@@ -549,17 +549,17 @@ const UNCOUNTED: AdmittedWork = {
   end() {},
 };
 
-/** Turns of the event loop up to this long are no overload, in milliseconds. */
+/** Event loop turns up to this long are not overload, in milliseconds. */
 const TURN_MS = 20;
-/** Turns may be this many times as long as the shortest that this machine has shown of late. */
+/** The longest acceptable turn, as a multiple of the recent minimum on this machine. */
 const TOLERANCE = 2;
-/** The floor rises by this share of the difference in a calm window, so that it forgets a faster past. */
+/** In a calm window, the floor rises by this share of the difference, so that a faster past is discounted. */
 const FLOOR_RISE = 0.02;
-/** One window halves the limit at most, and raises it by a quarter and its root at most. */
+/** The largest decrease of the limit per window (half), and increase (a quarter and its square root). */
 const STEEPEST = 0.5;
 const GROWTH = 1.25;
 
-/** The bounds of a limit, in calls. */
+/** The range of the limit, in calls. */
 interface LimitBounds {
   readonly initial: number;
   readonly least: number;
@@ -567,16 +567,16 @@ interface LimitBounds {
 }
 
 /**
- * Calls of one turn share their reads, their writes and their commit: fewer than 16 at once cost several times as much each, which an
- * overloaded processor has least of all.
+ * Calls of one turn share their reads, writes and commit. Fewer than 16 at once cost several times as much each, which an overloaded CPU can
+ * least afford.
  */
 const DEFAULT_BOUNDS: LimitBounds = { initial: 32, least: 16, most: 8192 };
 
-/** One limit. */
+/** An adaptive limit. */
 export class GradientLimit {
   readonly #bounds: LimitBounds;
   #limit: number;
-  /** Unknown at first, and so no excuse for a long turn. */
+  /** Unknown at first, so it does not excuse a long turn. */
   #floorMs = 0;
 
   constructor(bounds: LimitBounds = DEFAULT_BOUNDS) {
@@ -589,7 +589,7 @@ export class GradientLimit {
     return Math.floor(this.#limit);
   }
 
-  /** A window is over: how long turns took in the mean, the most calls that were worked on at once, and whether calls waited. */
+  /** Ends a window, with the mean duration of turns, the most concurrent calls, and whether calls waited. */
   update(turnMs: number, peak: number, waited: boolean): void {
     if (turnMs < this.#floorMs) this.#floorMs = turnMs;
     else if (!waited) this.#floorMs += (turnMs - this.#floorMs) * FLOOR_RISE;

@@ -1,4 +1,4 @@
-/** Who is let in: by the admin token, by a key and what it may, or as anyone; and how often. */
+/** Authentication and authorization: by the admin token, by a key and its permissions, or without either; and rate limits. */
 import { createHash, timingSafeEqual } from "node:crypto";
 import { BlockList, isIP } from "node:net";
 import { type DescMethod, fromJson } from "@bufbuild/protobuf";
@@ -19,7 +19,7 @@ import { refusalOfOutage } from "../messages/errors.ts";
 import type { AdmittedWork } from "./admission.ts";
 import type { ConcurrencySlot, KeyLimit, Limit, RateLimits, TokenPool } from "./rate-limits.ts";
 
-/** What an address may do that calls without a key what is counted: so often in a minute, half of that at once. */
+/** Rate limits of an address for calls without a key: per minute, and half of that as burst. */
 const addressLimit = (perMinute: number): Limit => ({
   requests: perMinute,
   windowS: 60,
@@ -28,22 +28,22 @@ const addressLimit = (perMinute: number): Limit => ({
   streams: 1,
 });
 const SIGNUP_LIMIT: Limit = { requests: 10, windowS: 3600, burst: 5, concurrency: 2, streams: 1 };
-/** Robots are stopped by keys that were good a while ago, when the database can't say whether they still are. */
+/** How long stops of robots accept keys from the cache while the database is unavailable. */
 const STOP = RobotService.method.stopRobots;
-/** The operator's share under overload, and that of all whose key is not in memory. */
+/** The shares of the operator, and of all callers with uncached keys, under overload. */
 const OPERATOR = "operator";
 const NO_ORG = "";
 
-/** Identifies the caller and decides whether the call may pass. */
+/** Identifies the caller and decides whether the call is allowed. */
 export interface AuthenticatorDeps {
   keys: {
     find(secret: string, wantedFor?: KeyUse): Promise<KeyRecord | undefined>;
-    /** What `find` would resolve to, where it is in memory and need not be read again. */
+    /** The result of `find` if it is cached and fresh. */
     known(secret: string): KeyRecord | undefined;
     /** The cached key; makes no query. */
     peek(secret: string): KeyRecord | undefined;
   };
-  /** The keys by which people act who are signed in, by the secrets of their sessions. `look` does not count as using the session. */
+  /** The keys of signed-in users, by the secrets of their sessions. `look` does not count as use. */
   sessions: {
     find(secret: string, wantedFor: KeyUse | "look"): Promise<KeyRecord | undefined>;
     peek(secret: string): KeyRecord | undefined;
@@ -52,22 +52,22 @@ export interface AuthenticatorDeps {
   adminToken: string;
   publicSignup: boolean;
   trustedProxies: Proxies;
-  /** Whether the gateway takes no new work. */
+  /** Whether the gateway accepts no new calls. */
   closing(): boolean;
-  /** Whether the gateway has read its state from the database, without which it knows no model. */
+  /** Whether the gateway has loaded its state from the database, without which it knows no model. */
   loaded(): boolean;
 }
 
-/** Lets callers in, or refuses them. */
+/** Admits callers, or refuses them. */
 interface Authenticator {
   admit(method: DescMethod, rule: MethodRule, head: CallHead): Promise<Admission>;
-  /** Whose key this is; refuses one that may not call at all, and everyone while the gateway is closing. */
+  /** Identifies the key; refuses a key that cannot make any call, and every key while the gateway is shutting down. */
   identify(authorization: string | undefined): Promise<KeyPrincipal>;
-  /** The principal of a key, for calls that are made later on its behalf; refuses a key that must not make the call. */
+  /** The principal of a key, for later calls on its behalf; refuses a key that must not make the call. */
   inNameOf(rule: MethodRule, record: KeyRecord | undefined): KeyPrincipal;
-  /** Whose share of an overloaded gateway a call takes, by cached keys: an organization, the operator, or all others. */
+  /** The share of an overloaded gateway that a call takes, by cached keys: of an organization, the operator, or all others. */
   orgOf(authorization: string | undefined, adminToken: string | undefined, browser?: BrowserHead): string;
-  /** Refuses while the gateway does not know its state, where that is needed. */
+  /** Refuses calls that need the gateway's state while it is not loaded. */
   assertLoaded(rule: Rpc): void;
 }
 
@@ -104,7 +104,7 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     return unlimited({ kind: "admin" });
   };
 
-  /** By what a caller without a key is known: the session of its browser. A request that another site's page may have sent has none. */
+  /** The identity of a caller without a key: the session of its browser. A request that another site may have sent has none. */
   const sessionOf = ({ authorization, browser }: CallHead): string | undefined => {
     const secret = authorization === undefined ? browser?.session : undefined;
     if (secret === undefined || browser?.isOwn === true) return secret;
@@ -114,21 +114,21 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     );
   };
 
-  /** Throws the refusal of a head that can have no key. */
+  /** Throws the refusal of a request that cannot have a key. */
   const recordOf = (head: CallHead, wantedFor: KeyUse | "look"): Promise<KeyRecord | undefined> => {
     const secret = sessionOf(head);
     if (secret !== undefined) return deps.sessions.find(secret, wantedFor);
     return deps.keys.find(bearerOf(head.authorization), wantedFor === "look" ? "call" : wantedFor);
   };
 
-  /** The same, where nothing has to be waited for; undefined where something may have to be. */
+  /** The same without waiting; undefined if a query may be needed. */
   const knownRecordOf = ({ authorization }: CallHead): KeyRecord | undefined =>
     authorization === undefined ? undefined : deps.keys.known(bearerOf(authorization));
 
   const principalFor = (head: CallHead, record: KeyRecord | undefined): KeyPrincipal =>
     head.authorization === undefined ? principalOfSession(record) : principalOf(record);
 
-  /** The place of a call with this key: reads of jobs have places of their own. */
+  /** The concurrency slot of a call with this key; reads of jobs have separate slots. */
   const enter = (keyId: string, record: KeyRecord | undefined, { pool, readsJobs }: MethodRule) => {
     const above = aboveOf(record);
     return readsJobs
@@ -136,7 +136,7 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
       : deps.limits.enter(keyId, limitOf(record), pool, above);
   };
 
-  /** The same key, looked at again by who stays: what would be refused now. Its limits are those that hold now. */
+  /** Checks a key again for an open stream: refuses what would be refused now, and applies the current limits. */
   const lookAgain = async (head: CallHead, { rule }: MethodRule, before: Principal): Promise<void> => {
     const record = await recordOf(head, "look");
     const key = principalFor(head, record);
@@ -157,7 +157,7 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     const denial = denialOf(key, rule.rule);
     // Forbidden calls count too, so that a client that repeats them is slowed down and sees its remaining limit.
     if (denial !== undefined) turnAway(await enter(key.keyId, record, rule), denial);
-    // A stop takes nothing of its key's limits, and so is refused by none of them.
+    // A stop uses none of its key's limits, so none of them refuses it.
     const admission = isStop ? unlimited(key) : new Admitted(key, await enter(key.keyId, record, rule));
     // Re-check the key periodically while the stream is open.
     if (method.methodKind !== "unary") admission.again = () => lookAgain(head, rule, key);
@@ -193,7 +193,7 @@ export function createAuthenticator(deps: AuthenticatorDeps): Authenticator {
     },
     orgOf(authorization, adminToken, browser) {
       if (isAdmin(adminToken)) return OPERATOR;
-      // A request that another site's page makes takes no share of the user's organization.
+      // A request from another site takes no share of the user's organization.
       if (authorization === undefined)
         return browser?.isOwn === true ? (deps.sessions.peek(browser.session ?? "")?.orgId ?? NO_ORG) : NO_ORG;
       try {
@@ -284,7 +284,7 @@ const limitOf = (record: KeyRecord | undefined): Limit => {
   return record.rateLimit;
 };
 
-/** The limits of the keys that a key descends from; undefined for none. */
+/** The limits of the key's ancestors; undefined if it has none. */
 export const aboveOf = (record: KeyRecord | undefined): readonly KeyLimit[] | undefined =>
   record === undefined || record.ancestors.length === 0
     ? undefined
@@ -297,10 +297,10 @@ const readsName = (id: string): string => `${id} jobs`;
 const digestOf = (secret: string): Buffer => createHash("sha256").update(secret).digest();
 const sameSecret = (a: Buffer, b: Buffer): boolean => timingSafeEqual(a, b);
 
-/** The header before, and the key in it: a caller in a loop sends the same one again and again. */
+/** The last header and its key: a caller in a loop sends the same one repeatedly. */
 let heard = { authorization: "", key: "" };
 
-/** The key in an `authorization` header; refuses where there is none. */
+/** The key in an `authorization` header; refuses a missing one. */
 function bearerOf(authorization: string | undefined): string {
   if (authorization === undefined) {
     throw refuse(Reason.MISSING_API_KEY, "send an API key: Authorization: Bearer <key>");
@@ -312,7 +312,7 @@ function bearerOf(authorization: string | undefined): string {
   return key;
 }
 
-// One sentence for every invalid key: its owner learns from the code whether it expired, and others learn nothing.
+// One message for every invalid key: the code tells its owner whether it expired, and others learn nothing.
 const NO_SUCH_KEY = "invalid API key";
 
 /** The principal of a key, narrowed by its parent keys. Refuses an unknown, disabled or expired key. */
@@ -354,7 +354,7 @@ export function principalOf(stored: KeyRecord | undefined): KeyPrincipal {
   return principal;
 }
 
-/** The principal of a session. A session that ended for any reason is refused with the same sentence. */
+/** The principal of a session. One that ended for any reason is refused with the same message. */
 function principalOfSession(record: KeyRecord | undefined): KeyPrincipal {
   try {
     return principalOf(record);
@@ -365,8 +365,8 @@ function principalOfSession(record: KeyRecord | undefined): KeyPrincipal {
 }
 
 /**
- * Whether a key may be served less than it might `before`: fewer models or regions, by no provider that retains frames or is not trusted, no unsigned checkpoints, no placeholders; or
- * is for another robot, which emergency stops know by its name.
+ * Whether a key is narrower than `before`: fewer models or regions, no retaining or untrusted providers, no unsigned checkpoints, no
+ * placeholders; or is bound to another robot, by whose name emergency stops apply.
  */
 export function isNarrowed(key: KeyPrincipal, before: KeyPrincipal): boolean {
   if (key === before) return false;
@@ -382,11 +382,11 @@ export function isNarrowed(key: KeyPrincipal, before: KeyPrincipal): boolean {
   );
 }
 
-/** Whether a list lacks something of another one; undefined has everything. */
+/** Whether a list lacks an item of another one; undefined contains everything. */
 const isLess = (list: readonly string[] | undefined, before: readonly string[] | undefined): boolean =>
   list !== undefined && (before === undefined || before.some((each) => !list.includes(each)));
 
-/** By the key's record, which is the same object for as long as the key is in memory unchanged. */
+/** By the key's record, which is the same object as long as the cached key is unchanged. */
 const principals = new WeakMap<KeyRecord, KeyPrincipal>();
 
 /** The same; undefined instead of a refusal. */
@@ -399,10 +399,10 @@ export function payerOf(record: KeyRecord | undefined): KeyPrincipal | undefined
   }
 }
 
-/** Proxies of the operator's own, by address. */
+/** The operator's trusted proxies, by address. */
 type Proxies = BlockList;
 
-/** Proxies from addresses and networks, such as `10.0.0.1` and `10.0.0.0/8`. Throws for what is neither. */
+/** Parses proxy addresses and networks, such as `10.0.0.1` and `10.0.0.0/8`. Throws for any other text. */
 export function proxiesOf(words: readonly string[]): Proxies {
   const list = new BlockList();
   for (const word of words) {
@@ -414,8 +414,8 @@ export function proxiesOf(words: readonly string[]): Proxies {
 }
 
 /**
- * The address that a call is counted by: the one that connected, or, where that is a trusted proxy, the last one in `X-Forwarded-For`
- * that none of them is. What stands before it was written by the caller. A host with one address of IPv6 has all of its /64.
+ * The address for rate limits: the peer, or, behind a trusted proxy, the last untrusted address in `X-Forwarded-For`. The addresses before it
+ * are the caller's claim. An IPv6 host counts with its /64.
  */
 export function callerAddress(connected: string, forwarded: string | undefined, proxies: Proxies): string {
   const hops = [...(forwarded ?? "").split(",").map((hop) => hop.trim()), connected].map(plainAddress);
@@ -424,7 +424,7 @@ export function callerAddress(connected: string, forwarded: string | undefined, 
   return householdOf(hops[at] ?? "");
 }
 
-/** What an address that connected is charged as, where it costs more than it asks; undefined for a trusted proxy, which all callers share. */
+/** The address that is charged for a costly connection; undefined for a trusted proxy, which all callers share. */
 export function chargedAs(connected: string, proxies: Proxies): string | undefined {
   const address = plainAddress(connected);
   return isTrusted(address, proxies) ? undefined : householdOf(address);
@@ -446,34 +446,34 @@ function householdOf(address: string): string {
   return whole.slice(0, 4).join(":");
 }
 
-/** By which address browsers know the gateway. */
+/** The gateway's origin for browsers. */
 export interface OwnAddress {
-  /** What the operator says; absent: each request's own. */
+  /** The operator's setting; if absent, each request's own. */
   readonly publicUrl?: string | undefined;
-  /** Connections to the port are encrypted. */
+  /** Whether connections to the port are encrypted. */
   readonly isTls: boolean;
 }
 
 type HeadersOfRequest = Readonly<Record<string, string | string[] | undefined>>;
 
-/** What other sites' pages can't send without asking first. */
+/** Methods that other sites cannot use without a preflight. */
 const OWN_TYPE = /^application\/(json|(connect\+)?(json|proto))\s*(;|$)/i;
 const WITHOUT_BODY = new Set(["GET", "HEAD", "DELETE"]);
 
-/** What the head of a request by `verb` tells of its browser. */
+/** What the head of a request with the method `verb` reveals about its browser. */
 export function browserOf(headers: HeadersOfRequest, verb: string, address: OwnAddress): BrowserHead {
   const own = originOf(headers, address);
   return new Browser(own, isOwn(headers, verb, own), textOf(headers.cookie));
 }
 
-/** The gateway's origin, as browsers write it; undefined where the `Host` header is missing. */
+/** The gateway's origin in the format of browsers; undefined if the `Host` header is missing. */
 function originOf(headers: HeadersOfRequest, { publicUrl, isTls }: OwnAddress): URL | undefined {
   const host = textOf(headers[":authority"]) ?? textOf(headers.host);
   const text = publicUrl ?? `${isTls ? "https" : "http"}://${host}`;
   return (publicUrl === undefined && host === undefined) || !URL.canParse(text) ? undefined : new URL(text);
 }
 
-/** Whether a page of the gateway's own sent it; undefined where nothing tells, as with callers that are no browsers. */
+/** Whether one of the gateway's own pages sent it; undefined if unknown, as with callers that are not browsers. */
 function isOwn(headers: HeadersOfRequest, verb: string, own: URL | undefined): boolean | undefined {
   const { origin, "sec-fetch-site": site, "content-type": type } = headers;
   if (origin === undefined && site === undefined) return undefined;
@@ -512,7 +512,7 @@ class Browser implements BrowserHead {
   }
 
   keep(name: string, value: string, forS: number): void {
-    // Browsers take the prefix for an encrypted connection alone: it keeps other hosts of the domain from setting the cookie.
+    // Browsers accept the prefix only on encrypted connections: it prevents other hosts of the domain from setting the cookie.
     const attributes = `Path=/; Max-Age=${forS}; HttpOnly; SameSite=Lax${this.#isSecure ? "; Secure" : ""}`;
     this.cookies.push(`${this.#nameOf(name)}=${value}; ${attributes}`);
   }
@@ -525,86 +525,88 @@ class Browser implements BrowserHead {
 const textOf = (value: string | string[] | undefined): string | undefined =>
   typeof value === "string" ? value : undefined;
 
-/** What the gate reads of a call before its body. */
+/** What the gate needs of a call before its body. */
 export interface CallHead {
   /** The `authorization` header. */
   authorization: string | undefined;
-  /** The admin token's header. */
+  /** The `x-service-admin-token` header. */
   adminToken: string | undefined;
-  /** The address that connected, for limits on calls without a key. */
+  /** The peer address, for limits on calls without a key. */
   remoteAddress: string;
-  /** The slot of the connection, which keeps it once a key or a session was accepted. */
+  /** The slot of the connection, which becomes permanent once a key or a session was accepted. */
   slot?: { authenticated(): void } | undefined;
-  /** The header `X-Forwarded-For`, believed where a trusted proxy connected. */
+  /** The `X-Forwarded-For` header, trusted if the peer is a trusted proxy. */
   forwardedFor?: string | undefined;
-  /** What the request tells of its browser, where it shows no key and may come from one. */
+  /** The request's browser, if it has no key and may come from one. */
   browser?: BrowserHead | undefined;
   requestId: string;
-  /** Learns whose call it is. */
+  /** Receives the caller's identity. */
   trail?: CallTrail | undefined;
-  /** The answer should wait for nothing that it can do without. */
+  /** Whether to skip optional waits. */
   isUrgent?: boolean | undefined;
-  /** The class of the call under overload, where the transport knows better than the schema. */
+  /** The priority class of the call, if the transport knows more than the schema. */
   priority?: Priority | undefined;
-  /** The caller's deadline on the steady clock in milliseconds, where the head tells it. */
+  /** The caller's deadline on the monotonic clock in milliseconds, if set. */
   deadline?: number | undefined;
 }
 
-/** A caller that the gate let in, with what the limits leave to him. */
+/** An admitted caller, with its remaining limits. */
 export interface Admission {
   principal: Principal;
-  /** Headers of the rate limit, name and value in turn; empty for calls without a key. */
+  /** Rate limit headers, alternating names and values; empty for calls without a key. */
   readonly headers: readonly string[];
-  /** The same as lines of HTTP/1, if they exist. */
+  /** The same as lines of HTTP/1, if available. */
   readonly lines?: string | undefined;
-  /** The answer is that of an earlier call with the same idempotency key: transports say so. */
+  /** Marks the response as a replay for the same idempotency key, for transports to report. */
   replayed?: boolean;
-  /** Gives the place in the concurrency limit back; call it once, when the answer is out. */
+  /** Releases the concurrency slot; call it once, after the response. */
   leave(): void;
   /** Counts the steps of a control loop against the key's rate limit; undefined for calls without a key. */
   steps?: StepLimit | undefined;
-  /** Whether the caller would be let in again; rejects with the refusal when not. For calls that last. */
+  /** Whether the caller would be admitted again; rejects with the refusal if not. For long calls. */
   again?(): Promise<void>;
-  /** Called when the place is given back. */
+  /** Called when the slot is released. */
   left?: () => void;
-  /** What the call counts for in the load of this process; ended by `leave`. */
+  /** The call's part of this process's load; ended by `leave`. */
   work?: AdmittedWork | undefined;
-  /** The browser that calls, and the cookies that the answer sets there. */
+  /** The calling browser, and the cookies that the response sets. */
   browser?: BrowserHead | undefined;
 }
 
-/** What a call carries beside its message. */
+/** The context of a call besides its message. */
 export interface CallContext {
   requestId: string;
   signal: Signal;
-  /** When the call arrived, on the steady clock in milliseconds; the moment at which the gate has its message where that is not known. */
+  /** When the call arrived, on the monotonic clock in milliseconds; when the gate gets its message if unknown. */
   arrivedAt?: number | undefined;
-  /** The caller's deadline on the steady clock, in milliseconds. */
+  /** The caller's deadline on the monotonic clock, in milliseconds. */
   deadline: number | undefined;
   /** The `Idempotency-Key` header. */
   idempotencyKey: string | undefined;
-  /** The host that the request names. */
+  /** The `Host` of the request. */
   host?: string | undefined;
-  /** The answer should wait for nothing that it can do without. */
+  /** Whether to skip optional waits. */
   isUrgent?: boolean | undefined;
-  /** The `traceparent` header, unread. */
+  /** The `traceparent` header, not parsed. */
   traceparent?: string | undefined;
   /** Receives the request. */
   trail?: CallTrail | undefined;
-  /** Encodes the answer as it will be sent; called before the answer is charged. */
+  /** Encodes the response for the transport; called before the response is charged. */
   encode?: Call["encode"];
-  /** As of Call. */
+  /** See Call. */
   begin?: (() => void) | undefined;
 }
 
-/** What stands between a caller and an RPC. */
+/** The access rules of an RPC. */
 export interface MethodRule {
   rule: Rpc;
-  /** What its calls count among. */
+  /** The rate limit group of its calls. */
   pool: TokenPool;
-  /** It reads jobs or what came of them. Such calls have the key's limits again for themselves, so that who looks at a job slows none of its calls. */
+  /**
+   * Whether it reads jobs or their results. Such calls have the key's limits again for themselves, so that polling a job does not slow its calls.
+   */
   readsJobs: boolean;
-  /** Its class under overload. */
+  /** Its priority class under overload. */
   priority: Priority;
   serve: (request: unknown, call: Call) => unknown;
 }

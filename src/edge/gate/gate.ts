@@ -1,4 +1,4 @@
-/** The gate that every call passes, whatever transport it comes in by: who are you, may you, how often, is it valid, seen before. */
+/** The gate that every call passes on any transport: authentication, authorization, rate limits, validation, idempotency. */
 import { type DescMessage, type DescMethod, type DescService, getOption, type Message } from "@bufbuild/protobuf";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
 import { rpc, WorkspaceReach } from "../../../gen/limber/edge/v1/options_pb.ts";
@@ -26,48 +26,48 @@ import {
 
 export type { Advice };
 
-/** Overload, for transports that refuse calls before anything is made for them. */
+/** Overload control, for transports that refuse calls before allocating anything for them. */
 export interface Overload {
-  /** Whose share such a call takes, where it is refused at this moment, and counts it; undefined where it is not refused. */
+  /** Whether such a call is refused now: returns the share that it takes, and counts the refusal; undefined if it is admitted. */
   refuses(
     method: DescMethod,
     authorization: string | undefined,
     adminToken: string | undefined,
-    /** What a call without a key tells of its browser; asked where the call is refused. */
+    /** What a call without a key reveals about its browser; used for refused calls. */
     browser?: () => BrowserHead | undefined,
   ): string | undefined;
   /**
-   * Runs what answers a refusal to one of these: at once, or later where refusing has cost its share of the processor, and then true. `drop`
-   * runs instead where too many are held: it ends the call without an answer.
+   * Sends a refusal: at once, or later if refusals used their share of the CPU, and then returns true. If too many are delayed, `drop` runs
+   * instead and ends the call without a response.
    */
   pace(org: string, refuse: () => void, drop: () => void): boolean;
   /** When the caller should retry. */
   advice(): Advice;
 }
 
-/** The three steps of a call. Each says no by a `Refusal`. */
+/** The three steps of a call. Each throws a `Refusal`. */
 export interface Gate {
   /**
-   * Before the body is read: room for it, key or token, permission, rate and concurrency. A cached key with tokens
-   * needs no query and no wait while the gateway is not overloaded.
+   * Before the body is read: capacity, key or token, permission, rate and concurrency. A cached key with available tokens needs no query and no
+   * wait unless the gateway is overloaded.
    */
   admit(method: DescMethod, head: CallHead): Promise<Admission>;
-  /** Whose key this is, before it is known what it asks for; counts nothing. Refuses a key that may not call at all. */
+  /** Identifies the key before the RPC is known, without counting. Refuses a key that cannot make any call. */
   identify(authorization: string | undefined): Promise<KeyPrincipal>;
-  /** The principal of a key for a call that a job makes on its behalf; refuses a key that must not make it, or not any more. */
+  /** The principal of a key for a call that a job makes on its behalf; refuses a key that must not make it, or no longer. */
   inNameOf(method: DescMethod, record: KeyRecord | undefined): KeyPrincipal;
-  /** Absent where nothing is refused for overload. */
+  /** Absent if no call is refused for overload. */
   readonly overload?: Overload | undefined;
-  /** A whole message in, a whole message out: validates, replays, serves. */
+  /** A unary call: validates, replays, serves. */
   unary(method: DescMethod, admission: Admission, request: Message, context: CallContext): Promise<Message>;
-  /** A message in, a stream out. */
+  /** A server-streaming call. */
   serverStream(
     method: DescMethod,
     admission: Admission,
     request: Message,
     context: CallContext,
   ): AsyncIterable<Message>;
-  /** Both talk as they like: each message of the caller is validated as it comes. A caller whose key is revoked is cut off. */
+  /** A bidirectional stream: each message of the caller is validated as it arrives. The stream ends if the caller's key is revoked. */
   conversation(
     method: DescMethod,
     admission: Admission,
@@ -76,15 +76,15 @@ export interface Gate {
   ): StreamHandler<Message>;
 }
 
-/** What the gate asks of the gateway. */
+/** The dependencies of the gate. */
 interface GateDeps extends AuthenticatorDeps {
-  /** Every RPC's service function, by service. */
+  /** The service functions of all RPCs, by service. */
   services: readonly (readonly [DescService, Readonly<Record<string, ServiceFunction>>])[];
   idempotency: IdempotencyKeys;
   load: LoadShedder;
 }
 
-// Any service function: the schema says which form an RPC has, and `createGate` calls each by its own kind.
+// Any service function: the schema determines the kind of an RPC, and `createGate` calls each accordingly.
 type ServiceFunction = (request: never, call: Call) => unknown;
 
 function assertValid(schema: DescMessage, message: Message): void {
@@ -92,7 +92,7 @@ function assertValid(schema: DescMessage, message: Message): void {
   if (violations.length > 0) throw invalid(violations);
 }
 
-/** Builds the gate over the services of the gateway. */
+/** Builds the gate over the gateway's services. */
 export function createGate(deps: GateDeps): Gate {
   const rules = methodRulesOf(deps.services);
   const authenticator = createAuthenticator(deps);
@@ -134,7 +134,7 @@ export function createGate(deps: GateDeps): Gate {
 
     async unary(method, admission, request, context) {
       const rule = ruleOf(method);
-      // Work of jobs comes without being admitted.
+      // Work of jobs is not admitted here.
       authenticator.assertLoaded(rule.rule);
       takeKeyFromHeader(method, request, context);
       if (context.trail) noteAsked(context.trail, request, context);
@@ -162,7 +162,7 @@ export function createGate(deps: GateDeps): Gate {
         throw streamReplay();
       }
       const signal = watched(admission, context.signal);
-      // What lasts is no work that others wait for.
+      // A long-lived stream is not work that others wait for.
       admission.work?.end();
       const call = { ...callOf(admission, { ...context, signal }, undefined), begin: context.begin };
       return streamOf(ruleOf(method).serve(request, call));
@@ -182,14 +182,14 @@ export function createGate(deps: GateDeps): Gate {
       if (!isOver) rest = recheckWhileOpen(admission, listener, context.signal);
       return {
         hear: (message, sound) => {
-          // The first message says what the conversation is about.
+          // The first message identifies the stream's subject.
           if (context.trail && context.trail.request === undefined) noteAsked(context.trail, message, context);
           try {
             if (!sound) assertValid(method.input, message);
             listener.hear(message);
           } catch (thrown) {
             if (!(thrown instanceof Refusal)) throw thrown;
-            // What has begun is brought to its end, with the last words that the schema promises.
+            // A started stream is completed, with the final messages that the schema guarantees.
             listener.cut(thrown);
           }
         },
@@ -201,7 +201,7 @@ export function createGate(deps: GateDeps): Gate {
   };
 }
 
-/** A speaker who is heard to end. */
+/** A writer that reports its end. */
 class HeardSpeaker implements StreamWriter<Message> {
   readonly #speaker: StreamWriter<Message>;
   readonly #ends: () => void;
@@ -235,7 +235,7 @@ const answerOf = (rule: MethodRule, request: Message, call: Call): Promise<Messa
 
 const streamOf = (answer: unknown): AsyncIterable<Message> => answer as AsyncIterable<Message>;
 
-/** The headers of a call's answer beside its own: those of the rate limit, and whether it is an earlier answer. */
+/** The additional headers of a call's response: rate limits, and whether it is a replay. */
 export function headersOfAnswer({ headers, replayed, browser }: Admission): readonly string[] {
   if (!replayed && !browser?.cookies.length) return headers;
   const cookies = (browser?.cookies ?? []).flatMap((cookie) => ["set-cookie", cookie]);
@@ -262,7 +262,7 @@ const callOf = (admission: Admission, context: CallContext, turn: KeyedTurn | un
   browser: admission.browser,
 });
 
-/** The milliseconds that a routed request gives its call; undefined where it names none. */
+/** The deadline in a routed request, in milliseconds; undefined if absent. */
 function withinOf(request: Message): number | undefined {
   const { provider } = request as { provider?: { deadlineMs?: unknown } };
   return typeof provider?.deadlineMs === "number" ? provider.deadlineMs : undefined;
@@ -273,14 +273,14 @@ const nothing = (): void => {};
 /** The services whose GET calls read jobs. */
 const JOBS: ReadonlySet<DescService> = new Set([JobService, EvaluationService]);
 
-/** The doors of all RPCs of the gateway. */
+/** The access rules of all RPCs. */
 export function methodRulesOf(services: GateDeps["services"]): Map<DescMethod, MethodRule> {
   const rules = new Map<DescMethod, MethodRule>();
   for (const [service, functions] of services) {
     for (const method of service.methods) {
       const serve = functions[method.localName];
       if (!serve) throw new Error(`${service.typeName}.${method.name} has no service function`);
-      // The function's types were checked where the service was built; here the schema names them, not the compiler.
+      // The function's type was checked where the service was built; here the schema provides the names, not the compiler.
       const pool = method.methodKind === "unary" ? "calls" : "streams";
       const rule = getOption(method, rpc);
       if (rule.workspaces === WorkspaceReach.UNSPECIFIED)
@@ -301,7 +301,7 @@ export function methodRulesOf(services: GateDeps["services"]): Map<DescMethod, M
 /** How often the key of an open stream is checked again. The key is cached, and a notification evicts a revoked one. */
 const LOOK_AGAIN_MS = 400;
 
-/** Ends what a caller stays for, soon after its key is revoked, runs out, or may do less than when it began. A database that is away ends none. */
+/** Ends a stream soon after its key is revoked, expires or is narrowed. An unavailable database ends none. */
 export function recheckWhileOpen(
   { again }: Admission,
   listener: Pick<StreamHandler<Message>, "cut">,

@@ -1,4 +1,4 @@
-/** Idempotency keys: a repeated call is answered with what the first one was answered. */
+/** Idempotency keys: a repeated call gets the first call's response. */
 import { createHash } from "node:crypto";
 import {
   type DescMessage,
@@ -20,7 +20,7 @@ import { refusalOfOutage } from "../messages/errors.ts";
 import { asSent } from "../messages/json-text.ts";
 import type { CallContext } from "./authenticate.ts";
 
-/** What is called once per idempotency key. */
+/** A call that runs once per idempotency key. */
 interface IdempotentCall {
   readonly method: DescMethod;
   readonly principal: KeyPrincipal;
@@ -28,10 +28,10 @@ interface IdempotentCall {
   readonly request: Message;
 }
 
-/** How a call with an idempotency key is served: it runs under its claim, or an earlier answer is given again once it passed the same checks. */
+/** How a call with an idempotency key is served: it runs under its claim, or replays an earlier response after the same checks. */
 export type KeyedTurn = { readonly claim: IdempotencyClaim } | { readonly earlier: EarlierAnswer };
 
-/** Serves a whole call once per idempotency key: later calls get the first one's answer. */
+/** Serves a unary call once per idempotency key: later calls get the first one's response. */
 export async function serveIdempotent(
   idempotency: IdempotencyKeys,
   { method, principal, key, request }: IdempotentCall,
@@ -43,10 +43,10 @@ export async function serveIdempotent(
   const { orgId, workspaceId, settings } = principal;
   const { requestId: claimId } = context;
   const place = idempotencyContext({ orgId, workspaceId, key });
-  // Where no data is retained, the answer is kept under a key of its own, which is forgotten with it.
+  // With zero data retention, the response is stored under its own key, which is deleted with it.
   const seal = settings.zdr ? (answer: Uint8Array) => idempotency.seal(answer, place) : undefined;
   const claim = { orgId, workspaceId, key, claimId, promised: false, seal };
-  // Where no data is retained, what is kept of the request tells nothing to who tries what it may have been.
+  // With zero data retention, the stored request hash is keyed, so that guesses of the request cannot be tested.
   const hashes = idempotency.hashes(fingerprint(method, request), settings.zdr, place);
   const named = { method: `${method.parent.typeName}/${method.name}`, sealed: settings.zdr };
   const { arrivedAt = steadyNow() } = context;
@@ -74,20 +74,20 @@ export async function serveIdempotent(
   try {
     return await serve({ claim });
   } catch (thrown) {
-    // Refused before anything was promised, so the same key may try again. Else a charge may still be on its way.
+    // It was refused before any intent, so the same key can be retried. Otherwise a charge may still be pending.
     if (!claim.promised)
       await inTime(release(), { ms: leftOf(context, request), late: () => undefined }).catch(() => {});
     throw thrown;
   }
 }
 
-/** The refusal of a key on a call whose answer is a stream. */
+/** The refusal of an idempotency key on a streaming call. */
 export const streamReplay = (): Refusal =>
   refuse(Reason.IDEMPOTENCY_UNSUPPORTED, "streams don't support idempotency keys; remove `Idempotency-Key`");
 
 const KEY_FORM = /^[!-~]{1,255}$/;
 
-/** The call's idempotency key: the field wins over the header. */
+/** The call's idempotency key: the field takes precedence over the header. */
 export function idempotencyKeyOf(request: Message, context: CallContext): string | undefined {
   const field =
     "idempotencyKey" in request && typeof request.idempotencyKey === "string" ? request.idempotencyKey : undefined;
@@ -103,7 +103,7 @@ export function idempotencyKeyOf(request: Message, context: CallContext): string
   return key;
 }
 
-/** Where a call keeps its idempotency key itself, the header is another way to give it. */
+/** If a call stores its idempotency key itself, the header is an alternative to the field. */
 export function takeKeyFromHeader(method: DescMethod, request: Message, { idempotencyKey }: CallContext): void {
   if (idempotencyKey === undefined || method.input.field.idempotencyKey === undefined) return;
   if (getOption(method, rpc).idempotent || ("idempotencyKey" in request && request.idempotencyKey !== undefined))
@@ -111,7 +111,7 @@ export function takeKeyFromHeader(method: DescMethod, request: Message, { idempo
   Object.assign(request, { idempotencyKey });
 }
 
-/** The message of a stream whose fields are the caller's: the one inside, where the RPC wraps it. */
+/** The message with the caller's fields: the inner one if the RPC wraps it. */
 export function streamedRequest(request: Message): Message {
   const inner = "predict" in request ? request.predict : undefined;
   return typeof inner === "object" && inner !== null && "$typeName" in inner ? (inner as Message) : request;
@@ -130,26 +130,26 @@ function canonical(value: unknown): string {
   return `{${entries.map(([name, inner]) => `${JSON.stringify(name)}:${canonical(inner)}`).join(",")}}`;
 }
 
-/** The kept idempotency keys. */
+/** The stored idempotency keys. */
 export interface IdempotencyKeys {
-  /** Claims a key for a call, answers it from the first one, or refuses. */
+  /** Claims a key for a call, replays the first response, or refuses. */
   claim(claimant: Omit<IdempotencyClaim, "promised" | "seal"> & KeyedCall): Promise<Claim>;
-  /** Frees a key whose call ended before anything was promised. */
+  /** Frees the key of a call that ended before any intent. */
   release(claim: IdempotencyClaim): Promise<void>;
-  /** The sealed form of an answer of an organization that retains no data; opens only at the same place. */
+  /** Seals a response for zero data retention; it opens only in the same place. */
   seal(answer: Uint8Array, place: string): Uint8Array;
   /** The stored form of a request's hash, keyed or not. */
   hashes(hash: Buffer, isKeyed: boolean, place: string): KeptHashes;
-  /** The answer; undefined where it does not open any more. */
+  /** Opens a stored response; undefined if it no longer opens. */
   open(sealed: Uint8Array, place: string): Uint8Array | undefined;
 }
 
 /** A request's hash, and the other forms in which it may be stored. */
 type KeptHashes = Pick<Claimant, "hash" | "otherHashes">;
 
-/** What a call with an idempotency key asks for. */
+/** The claim of a call with an idempotency key. */
 interface KeyedCall extends KeptHashes, Pick<Claimant, "line" | "arrivedAt"> {
   method: string;
-  /** Its answer will be kept sealed. */
+  /** Whether its response is stored sealed. */
   sealed: boolean;
 }

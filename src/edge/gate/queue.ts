@@ -1,11 +1,11 @@
-/** Calls that wait for their turn: fair between organizations, and within one the more important class first. */
+/** The queue of calls: fair between organizations, and by priority class within one. */
 import type { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
 
-/** A call that waits. */
+/** A queued call. */
 export interface QueuedCall {
   readonly org: string;
   readonly priority: Priority;
-  /** When it came, and when its answer is of no use any more; on the steady clock in milliseconds. */
+  /** When it arrived, and when its response becomes useless; on the monotonic clock in milliseconds. */
   readonly since: number;
   readonly deadline: number | undefined;
 }
@@ -25,7 +25,7 @@ class AdmissionQueue<T extends QueuedCall> {
     this.size++;
   }
 
-  /** The next one of the most important class. */
+  /** The next call of the most important class. */
   next(newestFirst: boolean): T | undefined {
     for (let priority = this.#classes.length - 1; priority >= 0; priority--) {
       const list = this.#classes[priority];
@@ -36,13 +36,13 @@ class AdmissionQueue<T extends QueuedCall> {
     return undefined;
   }
 
-  /** The class that gives way first; undefined where nothing waits. */
+  /** The least important class with calls; undefined if there are none. */
   get lowest(): Priority | undefined {
     const found = this.#classes.findIndex((list) => list !== undefined && list.length > 0);
     return found < 0 ? undefined : (found as Priority); // sound: lists stand at the numbers of their classes
   }
 
-  /** Takes the oldest of the least important class out. */
+  /** Removes the oldest call of the least important class. */
   dropOldest(): T | undefined {
     const { lowest } = this;
     if (lowest === undefined) return undefined;
@@ -50,7 +50,7 @@ class AdmissionQueue<T extends QueuedCall> {
     return this.#classes[lowest]?.shift();
   }
 
-  /** Takes out what `isOver` says. */
+  /** Removes the calls for which `isOver` is true. */
   takeOut(isOver: (call: T) => boolean, out: T[]): void {
     for (const list of this.#classes) {
       if (list === undefined) continue;
@@ -65,9 +65,9 @@ class AdmissionQueue<T extends QueuedCall> {
   }
 }
 
-/** All that wait. The caller bounds how many. */
+/** All queued calls. The caller limits their number. */
 export class FairQueue<T extends QueuedCall> {
-  /** In the order of their turns: the organization that is served goes to the end. */
+  /** In service order: the served organization moves to the end. */
   readonly #lines = new Map<string, AdmissionQueue<T>>();
   #size = 0;
 
@@ -85,7 +85,7 @@ export class FairQueue<T extends QueuedCall> {
     this.#size++;
   }
 
-  /** Takes out the next call of the organization whose turn it is. */
+  /** Removes the next call of the next organization. */
   next(newestFirst: boolean): T | undefined {
     for (const [org, line] of this.#lines) {
       this.#lines.delete(org);
@@ -99,8 +99,8 @@ export class FairQueue<T extends QueuedCall> {
   }
 
   /**
-   * The organization that gives a place of a full queue to one more call of `org`: the one with the most places where that is more than
-   * `org` has, or `org` itself where it has something less important; undefined if there is none.
+   * The organization that loses a place in a full queue to a new call of `org`: the one with the most places if it has more than `org`, or `org`
+   * itself if it has a less important call; undefined if there is none.
    */
   giver(org: string, priority: Priority): string | undefined {
     const own = this.#lines.get(org);
@@ -116,7 +116,7 @@ export class FairQueue<T extends QueuedCall> {
     return lowest !== undefined && lowest < priority ? org : undefined;
   }
 
-  /** Takes out the oldest call of the least important class of an organization, or of the one with the most places. */
+  /** Removes the oldest call of the least important class of an organization, or of the one with the most calls. */
   evict(org = this.#largest()): T | undefined {
     const line = org === undefined ? undefined : this.#lines.get(org);
     const call = line?.dropOldest();
@@ -126,7 +126,7 @@ export class FairQueue<T extends QueuedCall> {
     return call;
   }
 
-  /** Takes out every call of which `isOver` is true. */
+  /** Removes every call for which `isOver` is true. */
   takeOut(isOver: (call: T) => boolean): T[] {
     const out: T[] = [];
     for (const [org, line] of this.#lines) {

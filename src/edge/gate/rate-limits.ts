@@ -1,7 +1,6 @@
 /**
- * How often keys may call, and how much of that at once: token buckets and places that all replicas share. A replica takes
- * tokens ahead, so that a warm call needs no query; they are taken from the shared bucket first, so that all replicas together let no more
- * in than one would.
+ * Rate and concurrency limits of keys: token buckets and slots that all replicas share. A replica takes tokens in advance, so that a warm call
+ * needs no query. They come from the shared bucket first, so all replicas together admit no more than one would.
  */
 import type { StepLimit } from "../../call.ts";
 import type { Signal } from "../../cancellation.ts";
@@ -9,15 +8,15 @@ import { every, inTime, ioClock, now, sleep, steadyNow } from "../../clock.ts";
 import { Reason, Refusal, refuse } from "../../errors.ts";
 import type { RateAsk, RateGrant } from "../../store/account/rates.ts";
 
-/** What a call took from its key's limits, and what it left. The steps of a control loop that runs here are counted by it. */
+/** A call's part of its key's limits, and the remaining limits. Counts the steps of a control loop on this replica. */
 export interface ConcurrencySlot extends StepLimit {
-  /** Header names and values in turn: the IETF pair, and OpenRouter's. */
+  /** Header names and values alternating: the IETF pair, and OpenRouter's. */
   readonly headers: readonly string[];
   /** The same as lines of HTTP/1. */
   readonly lines: string;
   /** Ends the call; further calls do nothing. */
   leave(): void;
-  /** Of work that waits: gives all of it back, because nothing began. */
+  /** For background work: returns all of it, because nothing started. */
   unused(): void;
 }
 
@@ -27,37 +26,37 @@ export interface KeyLimit {
   readonly limit: Limit;
 }
 
-/** What work that waits was given of a key's limits, and after how many milliseconds there may be more. */
+/** A reservation of background work in a key's limits, and the milliseconds until more may be available. */
 interface Spared {
   readonly places: ConcurrencySlot[];
   readonly againMs: number;
 }
 
-/** Asks the database for what many keys need, at once. */
+/** Queries the database for the needs of many keys at once. */
 type TakeRates = (asks: readonly RateAsk[]) => Promise<readonly RateGrant[]>;
 
-/** What isn't used is returned after this long, and looked for this often. */
+/** Unused tokens are returned after this time, and checked at this interval. */
 const IDLE_MS = 2_000;
 const TICK_MS = 1_000;
-/** Places are renewed this often; it must be well below the life that the store gives them. */
+/** The renewal interval of slots; must be well below their lifetime in the store. */
 const RENEW_MS = 5_000;
-/** No call waits longer than this for what it needs of other replicas. */
+/** The longest wait of a call for limits that other replicas hold. */
 const PATIENCE_MS = 1_000;
-/** How many keys one question is about at most. */
+/** The most keys per query. */
 const MOST_ASKS = 500;
 /** A limit may be raised meanwhile: waiting calls check again this often. */
 const LOOK_MS = 1_000;
-/** Who is not the first to wait for a key looks again this often. */
+/** A waiter that is not the first for its key checks at this interval. */
 const QUEUE_MS = 10;
 
-/** The limits of all keys that this process has seen lately. */
+/** The limits of all recently used keys in this process. */
 export class RateLimits {
   readonly #takeRates: TakeRates;
   readonly #buckets = new Map<string, Bucket>();
-  /** Those that the next question is about, and whether what they hold is to be given back. */
+  /** The keys of the next query, and whether to return what they hold. */
   readonly #asking = new Map<Bucket, { idle: boolean }>();
   #underway: Promise<void> | undefined;
-  /** Calls that wait for a turn of a key, in order. */
+  /** Background calls waiting for a key, in order. */
   readonly #turns = new Map<string, object[]>();
   #untick: () => void;
   #running = 0;
@@ -69,9 +68,8 @@ export class RateLimits {
   }
 
   /**
-   * Takes one request from a key's bucket, without a query if one is available; a stream takes a place among the streams
-   * instead of among the calls. A key that descends from others takes from their buckets too. Rejects with 429 and the time after which it
-   * would be let in.
+   * Takes one request from a key's bucket, without a query if one is available. A stream takes a stream slot instead of a call slot. Also takes
+   * from the buckets of the key's ancestors. Rejects with 429 and the time after which it would be admitted.
    */
   async enter(
     keyId: string,
@@ -88,8 +86,8 @@ export class RateLimits {
   }
 
   /**
-   * Takes up to `most` requests for background work, from a key and all that it descends from, and none of the last quarter of any
-   * of their limits. Such work does not count as running.
+   * Takes up to `most` requests for background work, from a key and all its ancestors, leaving the last quarter of each limit unused. Such work
+   * does not count as running.
    */
   async spare(line: readonly KeyLimit[], most: number): Promise<Spared> {
     const places: ConcurrencySlot[] = [];
@@ -111,8 +109,7 @@ export class RateLimits {
   }
 
   /**
-   * Waits until `spare` gives a place; rejects when the signal is aborted. Those who wait for one key are served in the order in which they
-   * came.
+   * Waits until `spare` grants a request; rejects if the signal is aborted. Waiters for one key are served in arrival order.
    */
   async turn(line: readonly KeyLimit[], signal: Signal): Promise<ConcurrencySlot> {
     const id = line[0]?.id ?? "";
@@ -137,12 +134,12 @@ export class RateLimits {
     }
   }
 
-  /** What a key may do in time has changed: those who are inside go by it from now on. */
+  /** Applies changed limits of a key, also to its running calls. */
   change(keyId: string, limit: Limit): void {
     const bucket = this.#buckets.get(keyId);
     if (!bucket || bucket.limit === limit) return;
     bucket.limit = limit;
-    // What was taken ahead may be more than may come at once now.
+    // Tokens taken in advance may exceed the new burst.
     bucket.tokens = Math.min(bucket.tokens, limit.burst);
   }
 
@@ -185,8 +182,8 @@ export class RateLimits {
   }
 
   /**
-   * What is left to a key, and when it has all of it again in unix seconds: the least of what it has itself and what those have that it
-   * descends from. Asks the database where this replica doesn't know.
+   * The remaining limit of a key, and when it is full again in unix seconds: the smallest among the key and its ancestors. Queries the database
+   * if unknown on this replica.
    */
   async left(keyId: string, limit: Limit, above: readonly KeyLimit[] = ALONE): Promise<RateLeft> {
     const all = await Promise.all([this.#leftOf(keyId, limit), ...above.map((key) => this.#leftOf(key.id, key.limit))]);
@@ -205,7 +202,7 @@ export class RateLimits {
     return { remaining: left, resetAt };
   }
 
-  /** Returns what was taken ahead. */
+  /** Returns tokens taken in advance. */
   async close(): Promise<void> {
     this.#untick();
     for (const bucket of this.#buckets.values()) this.#ask(bucket, true);
@@ -229,7 +226,7 @@ export class RateLimits {
     if (this.#running === 0) this.#whenIdle();
   }
 
-  /** Enters by a key's bucket and those of all that it descends from. */
+  /** Takes from the buckets of a key and all its ancestors. */
   async #enterLine(line: readonly KeyLimit[], pool: TokenPool, counts = true): Promise<ConcurrencySlot> {
     const at = steadyNow();
     const buckets = line.map(({ id, limit }) => this.#bucketOf(id, limit, at));
@@ -261,7 +258,7 @@ export class RateLimits {
     return false;
   }
 
-  /** Takes what is wanted from each bucket in turn. Where one refuses, the others get back what they gave. */
+  /** Takes from each bucket in turn. If one refuses, the others take back what they gave. */
   async #takeLine(buckets: readonly Bucket[], wanted: WantedTokens): Promise<void> {
     let taken = 0;
     try {
@@ -293,9 +290,9 @@ export class RateLimits {
     this.#underway ??= this.#run();
   }
 
-  /** One question at a time; those that come meanwhile share the next one. */
+  /** One query at a time; later needs share the next one. */
   async #run(): Promise<void> {
-    // Everything that this turn of the event loop brings shares the question.
+    // All needs of this event loop turn share the query.
     await new Promise(setImmediate);
     while (this.#asking.size > 0) {
       const round = [...this.#asking].slice(0, MOST_ASKS);
@@ -316,7 +313,7 @@ export class RateLimits {
     this.#underway = undefined;
   }
 
-  /** What the database says; undefined when it doesn't, or too late. */
+  /** The database's response; undefined if it fails or is late. */
   async #answer(asks: readonly RateAsk[]): Promise<readonly RateGrant[] | undefined> {
     return inTime(this.#takeRates(asks), { ms: PATIENCE_MS, on: ioClock, late: () => undefined }).catch(
       () => undefined,
@@ -334,7 +331,7 @@ export class RateLimits {
   }
 }
 
-/** Why a bucket without waiting calls is empty: the database's last answer still holds. Undefined if it might have tokens. */
+/** Why a bucket without waiting calls is empty: the database's last response still holds. Undefined if it might have tokens. */
 function refusalOf(bucket: Bucket, wanted: WantedTokens, at: number): Refusal | undefined {
   const refusal = bucket.waiting.length === 0 ? bucket.refusal(wanted, at) : undefined;
   return refusal && withHeaders(refusal, bucket, at);
@@ -346,14 +343,14 @@ const withHeaders = (refusal: Refusal, bucket: Bucket, at: number): Refusal =>
     headers: headersOf(bucket.limit, standing(bucket, at)),
   });
 
-/** What a key has left, and how long until it has all of it. */
+/** The remaining limit of a key, and the time until it is full. */
 interface RateStanding {
   left: number;
   fullInS: number;
   resetAt: number;
 }
 
-/** What is left to a key, and when it has all of it again in unix seconds. */
+/** The remaining limit of a key, and when it is full again in unix seconds. */
 interface RateLeft {
   remaining: number;
   resetAt: number;
@@ -370,7 +367,7 @@ function standing(bucket: Bucket, at: number): RateStanding {
   return { left: Math.floor(left), fullInS, resetAt: Math.ceil(now() / 1000) + fullInS };
 }
 
-/** A place that is held. What the limits left when it was taken is written for the transport that asks, in its own form. */
+/** A held slot. The remaining limits at its start are formatted for the requesting transport. */
 class HeldSlot implements ConcurrencySlot {
   readonly #limit: Limit;
   readonly #standing: RateStanding;
@@ -414,14 +411,14 @@ class HeldSlot implements ConcurrencySlot {
   }
 }
 
-/** What a place does to the buckets that it was taken from. */
+/** The handlers of a slot in the buckets that it came from. */
 interface Does extends StepLimit {
   left(): void;
-  /** Of work that waits. */
+  /** For background work. */
   unused?(): void;
 }
 
-/** What is said of a limit whatever is left of it; the last two as lines of HTTP/1, about what is left. */
+/** The constant headers of a limit; the last two as HTTP/1 lines, with placeholders for the remaining limit. */
 interface RatePolicy {
   policy: string;
   most: string;
@@ -459,61 +456,61 @@ function headersOf(limit: Limit, { left, fullInS, resetAt }: RateStanding): read
   ];
 }
 
-/** What one key may do in time. */
+/** The rate limits of one key. */
 export interface Limit {
-  /** Requests in one window; a step of a control loop counts as one. */
+  /** Requests per window; a control-loop step counts as one. */
   requests: number;
   /** The window, in seconds. */
   windowS: number;
-  /** Requests that may come at once. */
+  /** The burst of requests. */
   burst: number;
-  /** Requests that may run at once. */
+  /** Concurrent requests. */
   concurrency: number;
-  /** Streams that may be open at once. */
+  /** Concurrent streams. */
   streams: number;
 }
 
-/** What counts apart: calls that end by themselves, and streams that stay. */
+/** The kinds of slots: short calls, and streams. */
 export type TokenPool = "calls" | "streams";
-/** What takes a token: a call or a stream, with its place, or a step of a control loop, whose stream has one. */
+/** What takes a token: a call or a stream with its slot, or a step of a control loop, whose stream has the slot. */
 type WantedTokens = TokenPool | "steps";
 
-/** A call or a step that waits for the database's answer. */
+/** A call or step that waits for the database's response. */
 interface TokenWaiter {
   readonly wanted: WantedTokens;
   enter(): void;
   refuse(why: unknown): void;
 }
 
-/** Tokens that a replica takes ahead: about a second's worth, and never much of the burst. */
+/** Tokens that a replica takes in advance: about a second's worth, and only a small part of the burst. */
 const SHARE_OF_BURST = 1 / 8;
-/** After a refusal for want of tokens the database is left alone this long at least. */
+/** The shortest delay of the next query after a refusal for lack of tokens. */
 const LEAST_REST_MS = 50;
-/** After one for want of a place. */
+/** The same after a refusal for lack of slots. */
 const FULL_REST_MS = 100;
-/** Places that are fetched ahead: a share of all, so that few places are never kept from those who need them. */
+/** Slots taken in advance: a share of all, so that few are withheld from replicas that need them. */
 const SPARE_SHARE = 1 / 16;
-/** And no more than that, since those of a replica that dies are kept from the others for a while. */
+/** The most slots taken in advance: other replicas cannot use a dead replica's slots for a while. */
 const MOST_SPARE = 64;
 
-/** One key in one replica. Times are on the steady clock in milliseconds. */
+/** One key on one replica. Times are on the monotonic clock in milliseconds. */
 class Bucket {
   readonly id: string;
   limit: Limit;
   /** Available tokens. */
   tokens = 0;
   readonly running = { calls: 0, streams: 0 };
-  /** Places that this replica may fill. */
+  /** Slots that this replica can use. */
   readonly places = { calls: 0, streams: 0 };
   waiting: TokenWaiter[] = [];
-  /** It is among those that the next question to the database is about. */
+  /** Whether the next query includes it. */
   asked = false;
   usedAt = 0;
   renewedAt = 0;
   #shared: number;
   #sharedAt: number;
   #emptyUntil = 0;
-  /** How many of those who wait the running question is about; those who came after it are for the next. */
+  /** The number of waiters that the running query covers; later ones are for the next. */
   #counted = 0;
   readonly #fullUntil = { calls: 0, streams: 0 };
 
@@ -528,14 +525,14 @@ class Bucket {
     return this.limit.requests / (this.limit.windowS * 1000);
   }
 
-  /** Tokens that are left to the key, here and for all, as far as is known here. */
+  /** The key's remaining tokens, here and in the shared bucket, as far as known here. */
   left(at: number): number {
     const { burst } = this.limit;
     const shared = Math.min(burst, this.#shared + (at - this.#sharedAt) * this.perMs);
     return Math.min(burst, this.tokens + shared);
   }
 
-  /** Takes a token and a place, if both are available. */
+  /** Takes a token and a slot, if both are available. */
   take(wanted: WantedTokens, at: number): boolean {
     this.usedAt = at;
     if (this.tokens < 1 || this.#isFull(wanted)) return false;
@@ -544,14 +541,14 @@ class Bucket {
     return true;
   }
 
-  /** Gives back a token and a place that were taken for a call that did not begin. */
+  /** Returns the token and slot of a call that did not start. */
   putBack(wanted: WantedTokens): void {
     this.tokens = Math.min(this.limit.burst, this.tokens + 1);
     if (wanted !== "steps") this.running[wanted] -= 1;
   }
 
   /**
-   * How long work that waits has to leave the key alone, in milliseconds; 0 where it may take a token and a place. A quarter of both is for
+   * How long background work must leave the key alone, in milliseconds; 0 if it can take a token and a slot. A quarter of both is reserved for
    * calls with a waiting client.
    */
   spareIn(at: number): number {
@@ -565,26 +562,26 @@ class Bucket {
     return wanted !== "steps" && this.running[wanted] >= this.places[wanted];
   }
 
-  /** Why a call that found no token is refused without a query; undefined: the database decides. */
+  /** Why a call without a token is refused without a query; undefined if the database decides. */
   refusal(wanted: WantedTokens, at: number): Refusal | undefined {
     if (this.tokens < 1 && at < this.#emptyUntil) return this.#tooFast(at);
     if (wanted !== "steps" && this.#isFull(wanted) && at < this.#fullUntil[wanted]) return this.#tooMany(wanted);
     return undefined;
   }
 
-  /** Whether it is time to fetch ahead. */
+  /** Whether to take tokens in advance now. */
   get low(): boolean {
     return this.tokens < this.#chunk / 2;
   }
 
-  /** What to ask the database for now. */
+  /** The needs for the next query. */
   ask(at: number, idle: boolean): RateAsk {
     const { burst, concurrency, streams } = this.limit;
     const waiting = { calls: 0, streams: 0, steps: 0 };
     for (const { wanted } of this.waiting) waiting[wanted]++;
     const rests = at < this.#emptyUntil;
     const tokens = idle ? -this.tokens : rests ? 0 : this.waiting.length + this.#chunk - this.tokens;
-    // Given back at once: what comes meanwhile asks again.
+    // Returned at once: later needs are queried again.
     if (idle) this.tokens = 0;
     const places = (pool: TokenPool, most: number): number => {
       const busy = this.running[pool] + waiting[pool];
@@ -605,7 +602,7 @@ class Bucket {
     };
   }
 
-  /** Takes over what the database granted, and answers those who waited. */
+  /** Applies what the database granted, and resolves the waiters. */
   granted(grant: RateGrant, at: number): void {
     if (grant.tokens > 0) this.tokens += grant.tokens;
     this.#shared = grant.remaining;
@@ -625,7 +622,7 @@ class Bucket {
     }
   }
 
-  /** The database is away: the key's limits hold in this replica alone until it is back. */
+  /** The database is unavailable: the key's limits apply only on this replica until it returns. */
   alone(at: number): void {
     const { burst, concurrency, streams } = this.limit;
     const tokens = Math.floor(this.left(at) - this.tokens);
@@ -633,18 +630,18 @@ class Bucket {
     this.tokens = Math.min(this.tokens, burst);
   }
 
-  /** It holds something that no call here uses. */
+  /** Whether it holds anything that no call here uses. */
   get holds(): boolean {
     const { calls, streams } = this.places;
     return this.tokens > 0 || calls > this.running.calls || streams > this.running.streams;
   }
 
-  /** Nothing of it needs to be remembered. */
+  /** Whether it can be dropped. */
   get isIdle(): boolean {
     return !this.holds && !this.isBusy && this.waiting.length === 0 && !this.asked;
   }
 
-  /** Something of it runs. */
+  /** Whether any of its calls are running. */
   get isBusy(): boolean {
     return this.running.calls + this.running.streams > 0;
   }
