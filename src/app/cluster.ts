@@ -243,7 +243,7 @@ export class Primary implements ClusterMember {
   readonly #log: Logger;
   readonly #count: number;
   readonly #children = new Set<Child>();
-  readonly #over = Promise.withResolvers<number>();
+  readonly #exitCode = Promise.withResolvers<number>();
   readonly #registry = new Registry();
   readonly #restarts: Counter;
   #work: Partial<MemberWork> = {};
@@ -344,7 +344,7 @@ export class Primary implements ClusterMember {
       const others = Array.from({ length: this.#isEnding ? 0 : this.#count - 1 }, (_, i) => this.#start(i + 1));
       await Promise.allSettled(others.map((child) => child.ready));
       if (!this.#isEnding && ready !== undefined) run.ready(ready);
-      return await this.#over.promise;
+      return await this.#exitCode.promise;
     } finally {
       stop();
       for (const child of this.#children) child.kill();
@@ -355,14 +355,14 @@ export class Primary implements ClusterMember {
   end(delayMs: number): void {
     if (this.#isEnding) {
       for (const child of this.#children) child.kill();
-      this.#over.resolve(1);
+      this.#exitCode.resolve(1);
       return;
     }
     this.#isEnding = true;
     this.#run?.ending();
     // They accept connections until the delay is over: a load balancer may still send some.
     for (const child of this.#children) this.#drain(child, delayMs);
-    if (this.#children.size === 0) this.#over.resolve(0);
+    if (this.#children.size === 0) this.#exitCode.resolve(0);
   }
 
   #start(index: number, backOffMs: number = RESTART_MS.first): Child {
@@ -384,7 +384,7 @@ export class Primary implements ClusterMember {
 
   #ended(child: Child, how: number | string): void {
     this.#children.delete(child);
-    if (this.#isEnding && this.#children.size === 0) this.#over.resolve(0);
+    if (this.#isEnding && this.#children.size === 0) this.#exitCode.resolve(0);
     if (this.#hasBegun && !child.isLeaving && !this.#isEnding) void this.#restart(child, how);
   }
 

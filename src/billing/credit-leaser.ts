@@ -551,7 +551,7 @@ export class Hold<I, S extends Charged> {
   readonly #lease: Lease;
   readonly #ended: (spent: number) => void;
   #intent: IntentOp<I> | undefined;
-  #over = false;
+  #isOver = false;
 
   /** Created only by `CreditLeaser.hold`. */
   constructor(committer: GroupCommitter<I, S>, lease: Lease, ceilingMicro: number, ended: (spent: number) => void) {
@@ -563,7 +563,7 @@ export class Hold<I, S extends Charged> {
 
   /** Writes the intent before dispatch, with the next group commit. */
   intend(record: I): void {
-    if (this.#intent || this.#over)
+    if (this.#intent || this.#isOver)
       throw new Error("the intent of a hold can be written only once, before the hold ends");
     this.#intent = this.#committer.intend(record);
     if (this.#lease.state === "gone") this.#intent.done.reject(leaseLost());
@@ -587,12 +587,12 @@ export class Hold<I, S extends Charged> {
 
   /** Like `settle`, without waiting. */
   charge(record: S): Durability {
-    if (this.#over) throw new Error("the hold has already ended");
+    if (this.#isOver) throw new Error("the hold has already ended");
     const { costMicro } = record;
     if (!Number.isSafeInteger(costMicro) || costMicro < 0 || costMicro > this.ceilingMicro) {
       throw new RangeError(`a charge of ${costMicro} micro-dollars exceeds the ceiling of ${this.ceilingMicro}`);
     }
-    this.#over = true;
+    this.#isOver = true;
     if (this.#lease.state === "gone") {
       const lost = new Durability();
       lost.reject(leaseLost());
@@ -611,8 +611,8 @@ export class Hold<I, S extends Charged> {
       return this.settle(record);
     }
     if (this.#intent) throw refuse(Reason.INTERNAL_ERROR, "a call with an intent must be settled with a record");
-    if (this.#over) throw new Error("the hold has already ended");
-    this.#over = true;
+    if (this.#isOver) throw new Error("the hold has already ended");
+    this.#isOver = true;
     this.#ended(0);
     return Promise.resolve();
   }

@@ -55,7 +55,7 @@ export class GroupCommitter<I, S> {
   /** Whether no operation arrived while it was being written. */
   #alone = false;
   /** Ends the pause before the next batch; undefined if there is none. */
-  #wake: (() => void) | undefined;
+  #endPause: (() => void) | undefined;
   #endedAt = steadyNow();
 
   constructor(port: LedgerPort<I, S>, leaser: string, listener: GroupCommitListener) {
@@ -112,7 +112,7 @@ export class GroupCommitter<I, S> {
   /** Resolves when all operations are written, or cannot be because the store is unavailable. */
   async close(): Promise<void> {
     this.#closing = true;
-    this.#wake?.();
+    this.#endPause?.();
     while (this.#running !== undefined || this.#queue.length + this.#ends.length > 0) {
       this.#start();
       await this.#running;
@@ -121,7 +121,7 @@ export class GroupCommitter<I, S> {
 
   #add<W extends CommitOp<I, S>>(op: W): W {
     this.#queue.push(op);
-    if (this.#wake && (op.kind === "move" || this.#isGathered)) this.#wake();
+    if (this.#endPause && (op.kind === "move" || this.#isGathered)) this.#endPause();
     // All operations of this event loop turn share the batch.
     if (this.#running === undefined && this.#queue.length === 1) setImmediate(() => this.#start());
     return op;
@@ -172,12 +172,12 @@ export class GroupCommitter<I, S> {
   async #rest(ms: number): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const forget = after(ms, resolve);
-    this.#wake = () => {
-      this.#wake = undefined;
+    this.#endPause = () => {
+      this.#endPause = undefined;
       setImmediate(resolve);
     };
     await promise;
-    this.#wake = undefined;
+    this.#endPause = undefined;
     forget();
   }
 
@@ -322,7 +322,7 @@ export class Durability {
     if (this.#awaited === undefined) {
       this.#awaited = Promise.withResolvers<void>();
       this.#awaited.promise.catch(() => {});
-      this.#tell();
+      this.#settleWaiters();
     }
     return this.#awaited.promise;
   }
@@ -331,10 +331,10 @@ export class Durability {
     if (this.#ended !== undefined) return;
     this.#ended = how;
     this.#cause = cause;
-    this.#tell();
+    this.#settleWaiters();
   }
 
-  #tell(): void {
+  #settleWaiters(): void {
     if (this.#ended === "kept") this.#awaited?.resolve();
     else if (this.#ended === "broken") this.#awaited?.reject(this.#cause);
   }

@@ -87,7 +87,7 @@ export class Metrics {
     // Gauges that are named like counters, whose type other systems expect.
     for (const kind of ["handles", "requests", "resources"])
       this.#registry.removeSingleMetric(`${BRAND}_nodejs_active_${kind}_total`);
-    const told = <L extends string>(
+    const metric = <L extends string>(
       kind: "counter" | "gauge",
       name: string,
       help: string,
@@ -113,19 +113,19 @@ export class Metrics {
         });
     };
     const call = ["rpc", "transport", "status"] as const;
-    told("counter", "calls_total", "Answered calls, by RPC, transport and HTTP status.", call, (set) => {
+    metric("counter", "calls_total", "Answered calls, by RPC, transport and HTTP status.", call, (set) => {
       for (const { rpc, transport, status, count } of this.#calls.values())
         set({ rpc, transport, status: `${status}` }, count);
     });
-    told("counter", "call_seconds_total", "Time from a call's head to its answer, in all.", call, (set) => {
+    metric("counter", "call_seconds_total", "Time from a call's head to its answer, in all.", call, (set) => {
       for (const { rpc, transport, status, ms } of this.#calls.values())
         set({ rpc, transport, status: `${status}` }, ms / 1000);
     });
-    told("gauge", "calls_running", "Calls of keys that are being answered.", [], (set) =>
+    metric("gauge", "calls_running", "Calls of keys that are being answered.", [], (set) =>
       set({}, sources.callsRunning()),
     );
     const state01 = (name: string, help: string, of: (standing: Standing) => boolean): void =>
-      told("gauge", name, help, [], (set) => set({}, Number(of(sources.standing()))));
+      metric("gauge", name, help, [], (set) => set({}, Number(of(sources.standing()))));
     state01("ready", "1 while this replica takes traffic.", ({ isReady }) => isReady);
     state01("database_up", "1 while the database answers.", ({ isDatabaseUp }) => isDatabaseUp);
     state01(
@@ -133,7 +133,7 @@ export class Metrics {
       "1 while NATS takes no events, so that they wait in the outbox.",
       (it) => it.doEventsWait,
     );
-    told(
+    metric(
       "gauge",
       "certificate_expiry_timestamp_seconds",
       "When the certificate of the port ends, in unix seconds.",
@@ -143,17 +143,17 @@ export class Metrics {
         if (certificateEnds !== undefined) set({}, certificateEnds);
       },
     );
-    told(
+    metric(
       "counter",
       "undecided_payments_total",
       "Payments, refunds and disputes that an operator has to decide about.",
       [],
       (set) => set({}, sources.undecidedPayments()),
     );
-    told("counter", "unhandled_errors_total", "Errors that no owner heard, each a bug.", [], (set) =>
+    metric("counter", "unhandled_errors_total", "Errors that no owner heard, each a bug.", [], (set) =>
       set({}, sources.unhandledErrors()),
     );
-    told(
+    metric(
       "gauge",
       "body_bytes_held",
       "Bytes of request bodies of more than 64 KiB that running calls hold.",
@@ -165,7 +165,7 @@ export class Metrics {
       name: string,
       help: string,
       of: (figures: TurnFigures) => number,
-    ): void => told(kind, name, help, [], (set) => set({}, of(pictureTurns.figures)));
+    ): void => metric(kind, name, help, [], (set) => set({}, of(pictureTurns.figures)));
     pictures("gauge", "pictures_running", "Pictures that are decoded, resized or encoded now.", (all) => all.running);
     pictures("gauge", "pictures_waiting", "Pictures that wait for their turn.", (all) => all.waiting);
     pictures("counter", "pictures_total", "Pictures that were decoded, resized or encoded.", (all) => all.begun);
@@ -176,7 +176,7 @@ export class Metrics {
       (all) => all.left,
     );
     const load = (kind: "counter" | "gauge", name: string, help: string, of: (figures: LoadFigures) => number): void =>
-      told(kind, name, help, [], (set) => set({}, of(sources.load())));
+      metric(kind, name, help, [], (set) => set({}, of(sources.load())));
     load("gauge", "concurrency_limit", "Calls that may be worked on at once.", ({ limit }) => limit);
     load(
       "gauge",
@@ -186,10 +186,10 @@ export class Metrics {
     );
     load("gauge", "refusals_held", "Refusals for overload that wait for their turn.", ({ held }) => held);
     load("gauge", "shedding", "1 while calls are refused for overload.", ({ isShedding }) => Number(isShedding));
-    told("gauge", "calls_queued", "Calls that wait to be worked on, by class.", ["priority"], (set) => {
+    metric("gauge", "calls_queued", "Calls that wait to be worked on, by class.", ["priority"], (set) => {
       for (const { priority, queued } of sources.load().classes) set({ priority }, queued);
     });
-    told(
+    metric(
       "counter",
       "calls_admitted_total",
       "Calls that were let in to be worked on, by class.",
@@ -198,12 +198,12 @@ export class Metrics {
         for (const { priority, admitted } of sources.load().classes) set({ priority }, admitted);
       },
     );
-    told("counter", "calls_shed_total", "Calls refused for overload.", ["priority", "reason"], (set) => {
+    metric("counter", "calls_shed_total", "Calls refused for overload.", ["priority", "reason"], (set) => {
       for (const { priority, reason, count } of sources.load().shed) set({ priority, reason }, count);
     });
     const offering = ["offering", "provider", "model"] as const;
     const outcome = [...offering, "outcome"] as const;
-    told(
+    metric(
       "counter",
       "attempts_total",
       "Attempts at an offering that its provider answered or failed.",
@@ -217,32 +217,34 @@ export class Metrics {
       },
     );
     const percentile = [...offering, "percentile"] as const;
-    told("gauge", "attempt_latency_seconds", "Latency of warm attempts of late.", percentile, (set) => {
+    metric("gauge", "attempt_latency_seconds", "Latency of warm attempts of late.", percentile, (set) => {
       for (const { offering, provider, model, p50Ms, p95Ms, p99Ms } of sources.offerings())
         for (const [percentile, ms] of Object.entries({ 50: p50Ms, 95: p95Ms, 99: p99Ms }))
           if (ms !== undefined) set({ offering, provider, model, percentile }, ms / 1000);
     });
     const state = [...offering, "state"] as const;
-    told("gauge", "breaker_state", "1 for the state that an offering's circuit breaker is in.", state, (set) => {
+    metric("gauge", "breaker_state", "1 for the state that an offering's circuit breaker is in.", state, (set) => {
       for (const { offering, provider, model, breaker } of sources.offerings())
         set({ offering, provider, model, state: breaker }, 1);
     });
-    told("gauge", "credit_leases", "Leases of credit that this replica holds.", [], (set) =>
+    metric("gauge", "credit_leases", "Leases of credit that this replica holds.", [], (set) =>
       set({}, sources.leaser().leases),
     );
-    told("gauge", "credit_leased_usd", "Credit in those leases.", ["state"], (set) => {
+    metric("gauge", "credit_leased_usd", "Credit in those leases.", ["state"], (set) => {
       const { idleMicro, promisedMicro } = sources.leaser();
       set({ state: "idle" }, idleMicro / 1e6);
       set({ state: "promised" }, promisedMicro / 1e6);
     });
-    told("gauge", "credit_calls", "Calls that hold credit, and calls that wait for some.", ["state"], (set) => {
+    metric("gauge", "credit_calls", "Calls that hold credit, and calls that wait for some.", ["state"], (set) => {
       const { running, waiting } = sources.leaser();
       set({ state: "running" }, running);
       set({ state: "waiting" }, waiting);
     });
-    told("gauge", "loops_open", "Control loops that this replica carries.", [], (set) => set({}, sources.loops().open));
+    metric("gauge", "loops_open", "Control loops that this replica carries.", [], (set) =>
+      set({}, sources.loops().open),
+    );
     const loop = <K extends keyof LoopSample>(kind: "counter" | "gauge", name: string, help: string, field: K): void =>
-      told(kind, name, help, ["offering"], (set) => {
+      metric(kind, name, help, ["offering"], (set) => {
         for (const sample of sources.loops().offerings) set({ offering: sample.offeringId }, Number(sample[field]));
       });
     loop("gauge", "loops", "Control loops that an offering serves.", "loops");
@@ -251,17 +253,17 @@ export class Metrics {
     loop("counter", "loop_missed_total", "Holds because the answer would have come too late.", "missed");
     loop("gauge", "loop_effective_hz", "Chunks per second that control loops got.", "effectiveHz");
     loop("gauge", "loop_stale_ratio", "Share of answers that would have come too late.", "staleRatio");
-    told("gauge", "loop_jitter_seconds", "Standard deviation of the time between chunks.", ["offering"], (set) => {
+    metric("gauge", "loop_jitter_seconds", "Standard deviation of the time between chunks.", ["offering"], (set) => {
       for (const { offeringId, jitterMs } of sources.loops().offerings) set({ offering: offeringId }, jitterMs / 1000);
     });
     const session = (name: string, help: string, field: keyof LoopTotals): void =>
-      told("gauge", name, help, ["stream", "session"], (set) => {
+      metric("gauge", name, help, ["stream", "session"], (set) => {
         for (const sample of sources.loops().sessions)
           set({ stream: sample.stream, session: sample.session }, sample[field]);
       });
     session("session_effective_hz", "Chunks per second that a running control loop gets.", "effectiveHz");
     session("session_stale_ratio", "Share of its answers that would have come too late.", "staleRatio");
-    told(
+    metric(
       "gauge",
       "session_jitter_seconds",
       "Standard deviation of the time between its chunks.",

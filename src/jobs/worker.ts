@@ -107,7 +107,7 @@ export class Worker {
   constructor(deps: WorkerDeps) {
     this.#deps = deps;
     this.#kinds = Object.keys(deps.work) as JobKind[]; // the table's own keys
-    const wake = (): void => this.#wake();
+    const wake = (): void => this.#takeJobs();
     this.#stops = [
       deps.notifications.on(
         "job",
@@ -195,11 +195,11 @@ export class Worker {
     after(FRUITLESS_MS + 1, () => this.#messages?.wake());
   }
 
-  #wake(): void {
+  #takeJobs(): void {
     this.#again = true;
     this.#taking ??= this.#fill().finally(() => {
       this.#taking = undefined;
-      if (this.#again && !this.#closed) this.#wake();
+      if (this.#again && !this.#closed) this.#takeJobs();
     });
   }
 
@@ -244,7 +244,7 @@ export class Worker {
       await this.#run(job, { lost, stopped, isAwaited }, message);
       this.#held.delete(job.id);
       this.#messages?.wake();
-      if (!this.#closed && !this.#isTold) this.#wake();
+      if (!this.#closed && !this.#isTold) this.#takeJobs();
     };
     const done = work();
     this.#held.set(job.id, { job, lost, stopped, done, message });
@@ -275,7 +275,7 @@ export class Worker {
     if (this.#closed || (message !== undefined && this.#isTold)) return;
     const stop = after(ms, () => {
       this.#rests.delete(stop);
-      this.#wake();
+      this.#takeJobs();
     });
     this.#rests.add(stop);
   }

@@ -172,7 +172,7 @@ export function createGate(deps: GateDeps): Gate {
       if (context.idempotencyKey !== undefined) throw streamReplay();
       let rest = nothing;
       let isOver = false;
-      const told = new HeardSpeaker(speaker, () => {
+      const told = new EndReportingWriter(speaker, () => {
         isOver = true;
         rest();
       });
@@ -202,26 +202,26 @@ export function createGate(deps: GateDeps): Gate {
 }
 
 /** A writer that reports its end. */
-class HeardSpeaker implements StreamWriter<Message> {
-  readonly #speaker: StreamWriter<Message>;
+class EndReportingWriter implements StreamWriter<Message> {
+  readonly #writer: StreamWriter<Message>;
   readonly #ends: () => void;
 
   constructor(speaker: StreamWriter<Message>, ends: () => void) {
-    this.#speaker = speaker;
+    this.#writer = speaker;
     this.#ends = ends;
   }
 
   say(message: Message): void {
-    this.#speaker.say(message);
+    this.#writer.say(message);
   }
 
   get behind(): boolean {
-    return this.#speaker.behind;
+    return this.#writer.behind;
   }
 
   end(refusal?: unknown): void {
     this.#ends();
-    this.#speaker.end(refusal);
+    this.#writer.end(refusal);
   }
 }
 

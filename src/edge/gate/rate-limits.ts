@@ -54,7 +54,7 @@ export class RateLimits {
   readonly #takeRates: TakeRates;
   readonly #buckets = new Map<string, Bucket>();
   /** The keys of the next query, and whether to return what they hold. */
-  readonly #asking = new Map<Bucket, { idle: boolean }>();
+  readonly #queried = new Map<Bucket, { idle: boolean }>();
   #underway: Promise<void> | undefined;
   /** Background calls waiting for a key, in order. */
   readonly #turns = new Map<string, object[]>();
@@ -285,8 +285,8 @@ export class RateLimits {
 
   #ask(bucket: Bucket, idle: boolean): void {
     bucket.asked = true;
-    const before = this.#asking.get(bucket);
-    this.#asking.set(bucket, { idle: idle && before?.idle !== false });
+    const before = this.#queried.get(bucket);
+    this.#queried.set(bucket, { idle: idle && before?.idle !== false });
     this.#underway ??= this.#run();
   }
 
@@ -294,11 +294,11 @@ export class RateLimits {
   async #run(): Promise<void> {
     // All needs of this event loop turn share the query.
     await new Promise(setImmediate);
-    while (this.#asking.size > 0) {
-      const round = [...this.#asking].slice(0, MOST_ASKS);
+    while (this.#queried.size > 0) {
+      const round = [...this.#queried].slice(0, MOST_ASKS);
       const at = steadyNow();
       const asks = round.map(([bucket, { idle }]) => {
-        this.#asking.delete(bucket);
+        this.#queried.delete(bucket);
         bucket.asked = false;
         return bucket.ask(at, idle && bucket.waiting.length === 0);
       });

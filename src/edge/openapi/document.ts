@@ -215,11 +215,11 @@ function refusalsOf(route: RestRoute): Keywords {
 /** Collects the schemas that a document refers to. */
 export class Schemas {
   readonly #schemas = new Map<string, Keywords>();
-  readonly #asked: ReadonlySet<string>;
+  readonly #requests: ReadonlySet<string>;
 
   /** `requests` are the messages that callers send; what is inside them is closed to unknown fields. */
   constructor(requests: Iterable<DescMessage>) {
-    this.#asked = insideOf(requests);
+    this.#requests = insideOf(requests);
   }
 
   /** All schemas by name, in the order of the alphabet. */
@@ -281,7 +281,7 @@ export class Schemas {
   }
 
   #object(desc: DescMessage): Keywords {
-    const asked = this.#asked.has(desc.typeName);
+    const asked = this.#requests.has(desc.typeName);
     const demanded = asked ? demandedOf(desc) : alwaysThere(desc);
     // A property of the name `$ref` is a reference to every reader of such documents, so it goes untold.
     const told = desc.fields.filter((field) => nameOf(field) !== "$ref");

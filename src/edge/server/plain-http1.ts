@@ -277,16 +277,16 @@ class PlainConnection {
   readonly #ended = (): void => {
     this.#bytes = undefined;
     this.#behind = [];
-    this.#gone();
+    this.#onClose();
     this.#socket.end();
   };
 
   readonly #closed = (): void => {
     this.#leave();
-    this.#gone();
+    this.#onClose();
   };
 
-  #gone(): void {
+  #onClose(): void {
     const running = this.#running;
     this.#running = undefined;
     running?.close();

@@ -58,7 +58,7 @@ interface NewMember {
  */
 export async function addMember(tx: Tx, member: NewMember): Promise<MemberRecord> {
   const { orgId, email, role, workspaceIds = [], invite } = member;
-  const told = {
+  const fields = {
     email,
     role,
     givenRole: role,
@@ -68,10 +68,10 @@ export async function addMember(tx: Tx, member: NewMember): Promise<MemberRecord
     inviteEnds: invite ? new Date(invite.endsMs) : null,
   };
   const [waiting] = await tx<MemberRow[]>`
-    update member set ${tx(told)}, updated = ${new Date(now())}
+    update member set ${tx(fields)}, updated = ${new Date(now())}
     where org_id = ${orgId} and lower(user_name) = lower(${email}) and status = 'invited' returning ${columns(tx)}`;
   if (waiting) return memberOf(waiting);
-  const row = { id: newId("usr"), orgId, userName: email, created: new Date(now()), ...told };
+  const row = { id: newId("usr"), orgId, userName: email, created: new Date(now()), ...fields };
   const [made] = await tx<MemberRow[]>`
     insert into member ${tx(row)} on conflict (org_id, lower(user_name)) do nothing returning ${columns(tx)}`;
   if (!made) throw refuse(Reason.ALREADY_EXISTS, "a member with this `email` already exists", {}, { param: "email" });

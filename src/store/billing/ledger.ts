@@ -133,22 +133,22 @@ interface LedgerOptions {
 /** One replica's access to the ledger, for `CreditLeaser.open`. */
 export class Ledger {
   readonly #sql: Sql;
-  readonly #line: Sql;
+  readonly #batches: Sql;
   readonly #notifications: Notifications;
   readonly #replica: string;
   readonly #lifeMs: number;
-  readonly #life: string;
+  readonly #lifetime: string;
   readonly #kinds = new Kinds();
   #leaser = "";
   #renewedAt = Number.NEGATIVE_INFINITY;
 
   constructor({ sql, line, notifications, replica, lifeMs = LIFE_MS }: LedgerOptions) {
     this.#sql = sql;
-    this.#line = line;
+    this.#batches = line;
     this.#notifications = notifications;
     this.#replica = replica;
     this.#lifeMs = lifeMs;
-    this.#life = `${lifeMs} milliseconds`;
+    this.#lifetime = `${lifeMs} milliseconds`;
   }
 
   /** Opens a credit leaser for this replica and recovers its predecessors; returns its name. */
@@ -157,7 +157,7 @@ export class Ledger {
       select id from leaser where replica = ${this.#replica} and fenced_at is null`;
     for (const { id } of earlier) await this.#sql`select leaser_recover(${id}, true)`;
     const [row] = await this.#sql<{ leaser: string }[]>`
-      select leaser_open(${this.#replica}, ${this.#life}::text::interval) as leaser`;
+      select leaser_open(${this.#replica}, ${this.#lifetime}::text::interval) as leaser`;
     this.#leaser = row!.leaser;
     this.#kinds.forget();
     return this.#leaser;
@@ -170,7 +170,7 @@ export class Ledger {
     try {
       const isFresh = at - this.#renewedAt < this.#lifeMs * RENEWED_AFTER;
       if (isFresh && promised !== null && batch.settlements.length + batch.over.length + batch.moves.length === 0) {
-        const [row] = await this.#line.unsafe<{ isWanted: boolean }[]>(
+        const [row] = await this.#batches.unsafe<{ isWanted: boolean }[]>(
           INTENTS_ALONE,
           [leaser, batch.number, promised],
           {
@@ -181,9 +181,9 @@ export class Ledger {
       }
       const { unknown, parameters } = settledOf(batch.settlements, this.#kinds);
       const over = batch.over.length === 0 ? null : `{${batch.over.join(",")}}`;
-      const [row] = await this.#line.unsafe<{ answer: LedgerAnswer | null }[]>(
+      const [row] = await this.#batches.unsafe<{ answer: LedgerAnswer | null }[]>(
         LEDGER_COMMIT,
-        [leaser, batch.number, this.#life, promised, over, moreOf(batch), ...parameters],
+        [leaser, batch.number, this.#lifetime, promised, over, moreOf(batch), ...parameters],
         { prepare: true },
       );
       const answer = row?.answer;

@@ -277,7 +277,7 @@ const LOOK_MS = 250;
 export class Pulse {
   readonly #listeners = new Set<() => void>();
   readonly #stop: () => void;
-  #heard = false;
+  #hasResponded = false;
   #silent = false;
   #silentForMs = 0;
 
@@ -293,7 +293,7 @@ export class Pulse {
   /** Reports a response with the database's unix milliseconds, and the monotonic times of the query and the response. */
   answered(wallMs: number, askedAt: number, answeredAt: number): void {
     setWall(wallMs, askedAt, answeredAt);
-    this.#heard = true;
+    this.#hasResponded = true;
     this.#silentForMs = 0;
     this.#silent = false;
   }
@@ -310,7 +310,7 @@ export class Pulse {
   }
 
   #look(spanMs: number): void {
-    if (!this.#heard || this.#silent) return;
+    if (!this.#hasResponded || this.#silent) return;
     this.#silentForMs += spanMs;
     if (this.#silentForMs < SILENCE_MS) return;
     this.#silent = true;

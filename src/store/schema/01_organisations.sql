@@ -49,7 +49,7 @@ create table workspace (
 
 create unique index workspace_slug on workspace (org_id, slug) where deleted_at is null;
 
--- An API key. Its secret is not stored: `hash` is the SHA-256 of it, `prefix` its first letters, for people to recognise it.
+-- An API key. Its secret is not stored: `hash` is its SHA-256, `prefix` its first characters, for display.
 create table key (
   id text primary key,
   org_id text not null references org,
@@ -58,18 +58,18 @@ create table key (
   -- The key that made this one. It never changes. The budgets of all ancestors limit a key, and what narrows or revokes an ancestor narrows or
   -- revokes the key.
   parent_id text references key,
-  -- The member whose key it is: the key works while that member is active.
+  -- The member who owns the key; the key works only while the member is active.
   user_id text,
-  -- The OAuth application that it was made for.
+  -- The OAuth application that it belongs to.
   client_id text,
-  -- What a secret stands behind: `api` for a caller's own, `member` for what a member does while signed in, which has no secret anybody knows.
+  -- `api` for a caller's key, `member` for the key of a signed-in member, whose secret is never revealed.
   kind text not null default 'api' check (kind in ('api', 'member')),
   robot_id text,
   name text not null,
   prefix text not null,
   hash bytea not null unique,
   role text not null,
-  -- What it may do within its role; null: all of it.
+  -- Its permissions within its role; null for all of them.
   permissions text[],
   scopes text[] not null default '{}',
   models text[] not null default '{}',

@@ -56,7 +56,7 @@ $$;
 create trigger key_changed after update of status, role or delete on member
   for each row execute function notify_member_changed();
 
--- The events of which a member is told nothing by mail, by their names; `*` for all.
+-- The event types that a member muted in mail; `*` for all.
 create table mail_preference (
   member_id text primary key references member on delete cascade,
   org_id text not null references org,
@@ -73,7 +73,7 @@ create table issuer (
   client_id text not null,
   -- The client's secret; null for a client that has none.
   sealed bytea,
-  -- The role of people who become members by signing in; null: nobody does.
+  -- The role of new members who sign in; null if the issuer creates none.
   join_role text,
   -- The operator found that it verifies every e-mail address that it names, whether it says so or not.
   emails_verified boolean not null default false,
@@ -95,7 +95,7 @@ create table email_domain (
 create index email_domain_of_org on email_domain (org_id);
 create index email_domain_of_issuer on email_domain (issuer_id) where issuer_id is not null;
 
--- As whom an issuer knows a member, from the first sign-in on: an e-mail address that is given to somebody else opens nothing.
+-- The issuer's subject of a member, from the first sign-in: a reassigned e-mail address gives no access.
 create table sign_in_identity (
   issuer_id text not null references issuer on delete cascade,
   subject text not null,

@@ -34,8 +34,8 @@ $$;
 
 create trigger provider_cap after insert on provider referencing new table as made for each statement execute function provider_cap();
 
--- Whose an owner's name is, the part of a model's slug before the slash: the organization whose offering was the first to pass under it, or the
--- one that the operator gave it to. Names of the catalog are nobody's until the operator gives them.
+-- The organization of an owner name, the part of a model's slug before the slash: the one whose offering passed first, or the one that the
+-- operator chose. Names in the catalog have none until the operator assigns them.
 create table model_owner (
   owner text primary key,
   org_id text not null references org,
@@ -102,7 +102,7 @@ create table offering (
   price_token_nano bigint check (price_token_nano >= 0),
   price_episode_nano bigint check (price_episode_nano >= 0),
   max_horizon integer not null default 256 check (max_horizon between 1 and 256),
-  -- Steps of the chunk that its server always answers, as the last good probe found; null where it answers as many as it is asked for.
+  -- The constant chunk length of its server, from the last successful probe; null if the length varies.
   chunk_steps integer check (chunk_steps > 0),
   dt_ms integer not null default 0 check (dt_ms >= 0),
   -- The wire profile, as ProtoJSON.

@@ -129,8 +129,8 @@ create trigger request_outcome_append_only
 create trigger request_kind_append_only before update or delete or truncate on request_kind
   for each statement execute function refuse_change();
 
--- Whom the part of a charge is for that its request was charged for hedges: the offerings that were asked beside the one that answered. The sum
--- of a request's rows is the `hedge_cost_micro` of its kind.
+-- The paid losers of hedges: offerings that were called in addition to the one that answered. The sum of a request's rows is the
+-- `hedge_cost_micro` of its kind.
 create table hedge_loser (
   org_id text not null,
   request_id text not null,
@@ -138,7 +138,7 @@ create table hedge_loser (
   offering_id text not null,
   provider text not null,
   model text not null,
-  -- False: it was asked with the caller's own key, or is a placeholder.
+  -- False for a call with the caller's own key, and for a placeholder.
   earns boolean not null,
   cost_micro bigint not null check (cost_micro >= 0),
   created timestamptz not null default now(),
@@ -484,9 +484,9 @@ create function credit_would_help(p_source text, p_holder text, p_key text, p_wo
   end
 $$;
 
--- What a key may take on a day: the least of the balance, its own budget, the budgets of its ancestors and that of its workspace. `short` is null
--- where that covers `p_need`; else it says what ran short, for a key's budget whose it is (`holder`), and whether other leasers hold some of it
--- or were asked for it.
+-- The credit that a key can take on a day: the minimum of the balance, its own budget, its ancestors' budgets and its workspace's. `short` is
+-- null if that covers `p_need`; else it names what is exhausted, for a key's budget the key (`holder`), and whether other leasers hold some
+-- of it or were notified.
 create function lease_room(
   p_leaser text, p_entry text, p_org text, p_key text, p_day date, p_need bigint, out room bigint, out short json
 ) language plpgsql as $$
@@ -630,8 +630,8 @@ begin
 end
 $$;
 
--- Asks the other leasers for what is idle in their leases of an organization, or of one key of it and of its descendants. Returns how many
--- leases were asked.
+-- Requests idle credit from the other leasers: from leases of an organization, or of one key and its descendants. Returns the number of
+-- leases.
 create function lease_recall(p_leaser text, p_org text, p_key text) returns integer language plpgsql as $$
 declare
   asked integer;

@@ -2,8 +2,8 @@
 
 -- PAYMENTS
 
--- What was asked for and paid. Credit comes into the ledger under the payment's own id, which the ledger takes once for each kind: a payment is
--- credited once, however often it is reported.
+-- Payments. Credit enters the ledger under the payment's id, which the ledger accepts once per kind: a payment is credited once, however often
+-- it is reported.
 create table payment (
   id text primary key,
   org_id text not null references org,
@@ -36,7 +36,7 @@ create index payment_pending on payment (expires_at) where status = 'pending';
 -- An organization is charged for one automatic payment at a time, by whichever replica.
 create unique index payment_one_automatic on payment (org_id) where automatic and status = 'pending';
 
--- When credit is bought without anybody asking. No row: never.
+-- The rule for automatic top-up. Without a row, there is none.
 create table auto_topup (
   org_id text primary key references org,
   enabled boolean not null default false,
@@ -60,7 +60,7 @@ create table auto_topup (
   declines integer not null default 0 check (declines >= 0),
   -- Nothing is charged before.
   next_try timestamptz not null default now(),
-  -- The month in which it was told that the ceiling is reached.
+  -- The month in which the reached ceiling was reported.
   ceiling_told date,
   updated timestamptz not null default now(),
   check (not enabled or (
@@ -408,7 +408,7 @@ create function served_between(p_from timestamptz, p_to timestamptz) returns tab
   from line group by 1, 2, 3, 4, 5, 6
 $$;
 
--- The same, added up until a moment, so that nobody's statement reads the calls of all others.
+-- The same, added up until a time, so that one provider's statement does not read the calls of all others.
 create table served_day (
   day date not null,
   provider text not null,

@@ -237,8 +237,8 @@ $$;
 create trigger robot_run_asked after insert on robot_run for each row execute function notify_robot_run();
 create trigger robot_run_changed after update of started, ended on robot_run for each row execute function notify_robot_run();
 
--- Which replica holds the connection of a provider's server that dialled the gateway; all replicas call the server through it. A replica renews its
--- rows; a row that is not renewed is of a replica that is gone, and the connection with it.
+-- The replica that holds the connection of a provider's server that dialed the gateway; all replicas call the server through it. A replica
+-- renews its rows; a row that is not renewed belongs to a dead replica, whose connection is gone.
 create table outbound_connection (
   provider text not null,
   replica text not null,

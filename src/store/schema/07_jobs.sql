@@ -10,24 +10,24 @@ create table job (
   -- The key that the work is done and paid with.
   key_id text not null,
   status text not null,
-  -- The order of states: waiting, running, called off, finalizing, ended. It never falls.
+  -- The rank of the status: waiting, running, canceled, finalizing, ended. It never decreases.
   rank smallint not null,
-  -- Higher goes first.
+  -- Higher runs first.
   priority smallint not null default 0,
-  -- What was asked for, in the form of its kind.
+  -- The request, in the format of its kind.
   request jsonb not null,
-  -- What the server that is worked with asks for, sealed; null where it asks for nothing, and once the job has ended.
+  -- The sealed credentials of the model server; null if it needs none, and once the job has ended.
   secret bytea,
-  -- What came of it, in the form of its kind.
+  -- The result, in the format of its kind.
   result jsonb,
   total integer not null,
-  -- What the caller sent and got is sealed: in `request` and `result` the member `sealed`, in its items all columns that hold any of it.
+  -- Whether caller data is sealed: in the member `sealed` of `request` and `result`, and in all such columns of its items.
   sealed boolean not null default false,
-  -- A runner of the organization works on it, not a worker of the gateway.
+  -- Whether an external runner of the organization works on it, not a worker of the gateway.
   outside boolean not null default false,
-  -- Set once: what has not begun never begins.
+  -- Set once: items that have not begun never begin.
   cancelled_at timestamptz,
-  -- A job that waits for its key's limits rests until then: no worker takes it before, unless its time is over.
+  -- Until then, a job that waits for its key's limits is not taken by any worker, unless it expires.
   ready_at timestamptz,
   owner text,
   epoch integer not null default 0,
@@ -125,7 +125,7 @@ end $$;
 create trigger job_goes_forward before update on job for each row execute function rank_never_falls();
 create trigger job_item_goes_forward before update on job_item for each row execute function rank_never_falls();
 
--- Workers are notified of new work, and of work that was called off.
+-- Notifies workers of new and canceled jobs.
 create function notify_job() returns trigger language plpgsql as $$
 begin
   perform pg_notify('job', new.id);

@@ -276,12 +276,12 @@ create table plan_digest (
 
 -- MAIL
 
--- Mail on its way to people: about an event, or to somebody who is invited. What it says is forgotten when it was sent.
+-- Outgoing mail: about an event, or an invite. Its content is deleted once it is sent.
 create table mail (
   id text primary key,
   org_id text,
   kind text not null check (kind in ('event', 'invite')),
-  -- Null: the people that an event is told are to be found.
+  -- Null if the recipients are not resolved yet.
   recipient text,
   -- The event message, binary.
   payload bytea,

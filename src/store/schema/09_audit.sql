@@ -23,7 +23,7 @@ create table audit (
 create trigger audit_append_only before update or truncate on audit
   for each statement execute function refuse_change();
 
--- The log of a deleted organization goes as a whole, by `audit_forget` alone.
+-- Only `audit_forget` deletes log records, and only all of a deleted organization's.
 create function audit_row_stays() returns trigger language plpgsql as $$
 begin
   if current_setting('limber.forgotten_org', true) = old.org_id then
@@ -87,8 +87,8 @@ begin
 end
 $$;
 
--- Deletes the log of an organization that was deleted in this transaction; returns how many records it had, and the hash of the last in hex,
--- which whoever exported the log can compare. What is appended from then on begins a new chain.
+-- Deletes the log of an organization that was deleted in this transaction; returns the number of records and the last hash in hex, to compare
+-- with an exported log. Later records begin a new chain.
 create function audit_forget(p_org text) returns table (records bigint, hash text) language plpgsql as $$
 begin
   if not exists (select from org where id = p_org and status = 'deleted') then

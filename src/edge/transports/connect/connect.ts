@@ -487,25 +487,25 @@ async function hearAll(requests: AsyncIterable<Message>, listener: StreamHandler
 /** What was said and is not read yet. */
 class ConversationMessage implements StreamWriter<Message> {
   readonly #messages: Message[] = [];
-  #over = false;
+  #isOver = false;
   #refusal: unknown;
-  #wake = (): void => {};
+  #notify = (): void => {};
 
   get behind(): boolean {
     return this.#messages.length > MOST_UNREAD;
   }
 
   say(message: Message): void {
-    if (this.#over) return;
+    if (this.#isOver) return;
     this.#messages.push(message);
-    this.#wake();
+    this.#notify();
   }
 
   end(refusal?: unknown): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#isOver) return;
+    this.#isOver = true;
     this.#refusal = refusal;
-    this.#wake();
+    this.#notify();
   }
 
   async *read(listener: StreamHandler<Message>): AsyncGenerator<Message, void, undefined> {
@@ -515,9 +515,9 @@ class ConversationMessage implements StreamWriter<Message> {
         yield this.#messages.shift()!;
         if (wasBehind && !this.behind) listener.room();
       }
-      if (this.#over) break;
+      if (this.#isOver) break;
       await new Promise<void>((resolve) => {
-        this.#wake = resolve;
+        this.#notify = resolve;
       });
     }
     if (this.#refusal !== undefined) throw this.#refusal;

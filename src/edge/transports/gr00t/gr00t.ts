@@ -123,7 +123,7 @@ export async function serveGr00t(options: Gr00tOptions): Promise<Gr00tTransport>
 class Gr00tPeer {
   readonly #options: Gr00tOptions;
   readonly #socket: Socket;
-  readonly #gone = new Cancel();
+  readonly #disconnected = new Cancel();
   readonly #session = `gr00t ${newId("req")}`;
   #episode = 1;
   /** How the client writes arrays, as its last message with any had them. */
@@ -166,7 +166,7 @@ class Gr00tPeer {
       forget();
       this.#isWhole();
       this.#held.release();
-      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the response"));
+      this.#disconnected.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the response"));
     });
     const reader = new ZmtpReader(CONVERSATION_BYTES, {
       onGreeting: () => void socket.write(READY_TO_ANSWER),
@@ -177,7 +177,7 @@ class Gr00tPeer {
         else if (socket.writableLength > MOST_UNREAD_BYTES) socket.destroy();
         else socket.write(pong(data.subarray(2)));
       },
-      onMessage: (body) => this.#hear(body),
+      onMessage: (body) => this.#receive(body),
     });
     socket.write(GREETING);
     socket.on("data", (chunk) => {
@@ -206,7 +206,7 @@ class Gr00tPeer {
     this.#forgetMessage = undefined;
   }
 
-  #hear(body: Buffer): void {
+  #receive(body: Buffer): void {
     const socket = this.#socket;
     socket.pause();
     // One read may hold many messages.
@@ -290,7 +290,7 @@ class Gr00tPeer {
         const encode = encodedOnce((answer) => written(answer as ActResponse, asked));
         const context = {
           requestId,
-          signal: this.#gone,
+          signal: this.#disconnected,
           deadline: undefined,
           idempotencyKey: undefined,
           trail,
@@ -312,12 +312,12 @@ class Gr00tPeer {
   }
 
   get #by(): EncodeOptions {
-    return { asker: { key: this.#owner, robot: this.#robot }, signal: this.#gone };
+    return { asker: { key: this.#owner, robot: this.#robot }, signal: this.#disconnected };
   }
 
   /** From now on it is this key's memory that messages take. */
   #known(owner: string, bytes: number): void {
-    if (owner === this.#owner || this.#gone.aborted) return;
+    if (owner === this.#owner || this.#disconnected.aborted) return;
     this.#held.release();
     this.#owner = owner;
     this.#held = this.#options.memory.open(owner);

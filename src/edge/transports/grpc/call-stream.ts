@@ -38,7 +38,7 @@ export class CallStream {
   /** The handler waits for room. */
   #wasBehind = false;
   #handler: CallHandler | undefined;
-  #forget: (() => void) | undefined;
+  #removeListeners: (() => void) | undefined;
 
   constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: StreamPeer) {
     this.#stream = stream;
@@ -100,7 +100,7 @@ export class CallStream {
     if (!this.isOpen || this.#isEnding) return;
     this.#isEnding = true;
     this.#trailers = trailers;
-    this.#forget = after(UNREAD_MS, () => this.reset(constants.NGHTTP2_CANCEL));
+    this.#removeListeners = after(UNREAD_MS, () => this.reset(constants.NGHTTP2_CANCEL));
     if (bytes === undefined) this.#stream.end(this.#ended);
     else this.#stream.end(bytes, this.#ended);
     if (this.#isReading && this.#isPaused) this.resume();
@@ -145,9 +145,9 @@ export class CallStream {
 
   /** The answer was read. What a caller still sends is of no use then. */
   readonly #ended = (): void => {
-    this.#forget?.();
+    this.#removeListeners?.();
     if (!this.isOpen || this.isWhole) return;
-    this.#forget = after(LINGER_MS, () => this.reset(constants.NGHTTP2_NO_ERROR));
+    this.#removeListeners = after(LINGER_MS, () => this.reset(constants.NGHTTP2_NO_ERROR));
   };
 
   readonly #sendTrailers = (): void => {
@@ -155,7 +155,7 @@ export class CallStream {
   };
 
   readonly #closed = (): void => {
-    this.#forget?.();
+    this.#removeListeners?.();
     this.#handler?.closed();
   };
 }

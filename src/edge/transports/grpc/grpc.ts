@@ -129,7 +129,7 @@ class GrpcCall implements CallHandler {
   readonly #method: DescMethod;
   readonly #stream: CallStream;
   readonly #headers: HeadFields;
-  #forget: (() => void) | undefined;
+  #removeListener: (() => void) | undefined;
   readonly #responseCoding: Coding | undefined;
   readonly #quick: Quick | undefined;
   /** The caller's time, in milliseconds; undefined where it has no end, NaN where it cannot be read. */
@@ -138,11 +138,11 @@ class GrpcCall implements CallHandler {
   readonly #startedAt = steadyNow();
   readonly #caller = new Cancel();
   readonly #trail: CallTrail = {};
-  #forgetTimeout: (() => void) | undefined;
+  #cancelTimeout: (() => void) | undefined;
   #admission: Admission | undefined;
   #held: HeldBytes | undefined;
   /** What the messages of a conversation hold that were heard last. */
-  #heard = 0;
+  #messageBytes = 0;
   /** Reads what the caller sends, once the call is let in. */
   #reader: MessageReader | undefined;
   /** The one message of a call that is no conversation. */
@@ -157,7 +157,7 @@ class GrpcCall implements CallHandler {
   /** Ends the wait for a caller that has not read on. */
   #goOn: (() => void) | undefined;
   /** The answer is complete, or the caller is gone. */
-  #over = false;
+  #isOver = false;
   #refusal: Refusal | undefined;
 
   constructor(options: GrpcOptions, method: DescMethod, stream: CallStream) {
@@ -173,8 +173,8 @@ class GrpcCall implements CallHandler {
 
   /** `forget` is called when nothing more comes of the call. */
   begin(forget: () => void): void {
-    this.#forget = forget;
-    if (this.#timeoutMs! > 0) this.#forgetTimeout = after(this.#timeoutMs!, () => this.fail(timedOut()));
+    this.#removeListener = forget;
+    if (this.#timeoutMs! > 0) this.#cancelTimeout = after(this.#timeoutMs!, () => this.fail(timedOut()));
     // What comes with the head is heard once the call is let in.
     this.#stream.pause();
     void this.#admit();
@@ -206,7 +206,7 @@ class GrpcCall implements CallHandler {
 
   /** Ends the call with a refusal, in trailers behind whatever was answered so far; does nothing once the call is over. */
   readonly fail = (thrown: unknown): void => {
-    if (this.#over) return;
+    if (this.#isOver) return;
     const refusal = refusalOf(thrown, this.#caller);
     this.#refusal = refusal;
     this.#end(grpcTrailersOf(refusal, this.#requestId));
@@ -215,7 +215,7 @@ class GrpcCall implements CallHandler {
 
   /** As CallHearer. */
   data(bytes: Buffer): void {
-    if (this.#over || this.#reader === undefined) return;
+    if (this.#isOver || this.#reader === undefined) return;
     try {
       this.#reader.push(bytes);
     } catch (thrown) {
@@ -232,7 +232,7 @@ class GrpcCall implements CallHandler {
   /** As CallHearer. */
   room(): void {
     this.#goOn?.();
-    if (this.#over) return;
+    if (this.#isOver) return;
     try {
       this.#listener?.room();
     } catch (thrown) {
@@ -242,14 +242,14 @@ class GrpcCall implements CallHandler {
 
   /** As CallHearer. */
   closed(): void {
-    if (!this.#over) {
-      this.#over = true;
+    if (!this.#isOver) {
+      this.#isOver = true;
       this.#refusal = refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the response");
       this.#caller.abort(this.#refusal);
     }
     this.#goOn?.();
-    this.#forget?.();
-    this.#forgetTimeout?.();
+    this.#removeListener?.();
+    this.#cancelTimeout?.();
     this.#letGo();
     this.#held?.release();
     this.#admission?.leave();
@@ -257,7 +257,7 @@ class GrpcCall implements CallHandler {
   }
 
   #read(admission: Admission): void {
-    if (this.#over) {
+    if (this.#isOver) {
       admission.leave();
       return;
     }
@@ -271,7 +271,7 @@ class GrpcCall implements CallHandler {
       this.#listener = this.#options.gate.conversation(
         this.#method,
         admission,
-        new CallSpeaker(this.#voice()),
+        new CallSpeaker(this.#writer()),
         this.#context,
       );
     this.#reader = new MessageReader(
@@ -285,9 +285,9 @@ class GrpcCall implements CallHandler {
   /** Holds memory for a message of so many bytes, beside what was heard before. */
   #hold(bytes: number): void {
     if (this.#listener === undefined) this.#trail.inputBytes = bytes;
-    if (bytes <= UNCOUNTED_BYTES || !this.#admission || this.#over) return;
+    if (bytes <= UNCOUNTED_BYTES || !this.#admission || this.#isOver) return;
     this.#held ??= this.#options.memory.open(ownerOf(this.#admission.principal));
-    this.#held.to(bytes + this.#heard);
+    this.#held.to(bytes + this.#messageBytes);
   }
 
   /** Drops what came of a message that is not needed any more. */
@@ -302,23 +302,23 @@ class GrpcCall implements CallHandler {
   }
 
   #converse(message: Buffer, compressed: boolean): void {
-    if (!compressed && this.#before === undefined) this.#hear(message);
-    else this.#hearInTurn(message, compressed);
+    if (!compressed && this.#before === undefined) this.#receive(message);
+    else this.#receiveInTurn(message, compressed);
   }
 
-  #hear(bytes: Buffer): void {
-    if (this.#over) return;
+  #receive(bytes: Buffer): void {
+    if (this.#isOver) return;
     const plain = this.#quick?.read(bytes);
     if (plain) this.#listener?.hear(plain, true);
     else this.#listener?.hear(this.#decode(bytes));
     if (!this.#held) return;
     // A loop works on the newest message; the one before it is not held any more.
-    this.#heard = bytes.length > UNCOUNTED_BYTES ? bytes.length : 0;
-    this.#held.to(this.#heard);
+    this.#messageBytes = bytes.length > UNCOUNTED_BYTES ? bytes.length : 0;
+    this.#held.to(this.#messageBytes);
   }
 
   /** Decompresses waiting messages one at a time and handles each before the next. */
-  #hearInTurn(message: Buffer, compressed: boolean): void {
+  #receiveInTurn(message: Buffer, compressed: boolean): void {
     if (compressed && !this.#coding) throw unreadable();
     this.#packed.push({ message, compressed });
     if (this.#before !== undefined) return;
@@ -331,10 +331,10 @@ class GrpcCall implements CallHandler {
   }
 
   async #hearPacked(): Promise<void> {
-    for (let next = 0; next < this.#packed.length && !this.#over; next++) {
+    for (let next = 0; next < this.#packed.length && !this.#isOver; next++) {
       const { message, compressed } = this.#packed[next]!;
       try {
-        this.#hear(compressed ? await this.#unpacked(message) : message);
+        this.#receive(compressed ? await this.#unpacked(message) : message);
       } catch (thrown) {
         this.#failRead(thrown);
       }
@@ -343,17 +343,17 @@ class GrpcCall implements CallHandler {
 
   /** The request has ended. */
   #ended(): void {
-    if (this.#over) return;
+    if (this.#isOver) return;
     try {
       this.#reader?.end();
       if (this.#listener) this.#listener.close();
-      else this.#asked();
+      else this.#serveUnary();
     } catch (thrown) {
       this.#failRead(thrown);
     }
   }
 
-  #asked(): void {
+  #serveUnary(): void {
     if (!this.#body) throw new NotSpoken(`protocol error: missing input message for ${this.#kind} method`);
     const { message, compressed } = this.#body;
     if (!compressed) this.#answer(message).catch(this.fail);
@@ -369,7 +369,7 @@ class GrpcCall implements CallHandler {
     return this.#coding!.decompress(message, boundsOf(this.#method).bytes, grown);
   }
 
-  #voice(): CallWriter {
+  #writer(): CallWriter {
     const stream = this.#stream;
     return {
       framed: (message) => this.#framed(message),
@@ -385,14 +385,14 @@ class GrpcCall implements CallHandler {
   /** What the caller sent can't be read. The service of a conversation brings it to its end. */
   #failRead(thrown: unknown): void {
     const read = thrown instanceof CodecError ? refusalOfFrames(thrown, boundsOf(this.#method).bytes) : thrown;
-    if (this.#listener === undefined || this.#over) this.fail(read);
+    if (this.#listener === undefined || this.#isOver) this.fail(read);
     else this.#listener.cut(refusalOf(read, this.#caller));
   }
 
   async #answer(bytes: Buffer): Promise<void> {
     const admission = this.#admission;
     const context = this.#context;
-    if (this.#over || !admission || !context) return;
+    if (this.#isOver || !admission || !context) return;
     const { gate } = this.#options;
     const request = this.#decode(bytes);
     if (this.#method.methodKind === "unary") {
@@ -407,7 +407,7 @@ class GrpcCall implements CallHandler {
     for await (const message of gate.serverStream(this.#method, admission, request, context)) {
       const frame = this.#framed(message);
       if (!this.#write(frame instanceof Promise ? await frame : frame)) await this.#drained();
-      if (this.#over) return;
+      if (this.#isOver) return;
     }
     this.#end(OK_TRAILERS);
   }
@@ -421,7 +421,7 @@ class GrpcCall implements CallHandler {
         forget();
         resolve();
       };
-      if (this.#over) this.#goOn();
+      if (this.#isOver) this.#goOn();
     });
   }
 
@@ -468,14 +468,14 @@ class GrpcCall implements CallHandler {
 
   /** Sends a message of the answer; false asks to wait until the caller has read some of it. */
   #write(frame: Buffer): boolean {
-    if (this.#over) return true;
+    if (this.#isOver) return true;
     this.#respond();
     return this.#stream.write(frame);
   }
 
   #end(trailers: OutgoingHttpHeaders, frame?: Buffer): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#isOver) return;
+    this.#isOver = true;
     this.#letGo();
     this.#goOn?.();
     this.#respond();

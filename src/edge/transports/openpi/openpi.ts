@@ -289,7 +289,7 @@ class OpenpiRobot {
   readonly #protocol: RobotProtocol;
   readonly #fault: Refusal | undefined;
   /** Ends with the connection. */
-  readonly #gone = new Cancel();
+  readonly #disconnected = new Cancel();
   #turn: Promise<void> = Promise.resolve();
   /** What was sent and is not answered. */
   readonly #ahead = { messages: 0, bytes: 0 };
@@ -332,10 +332,10 @@ class OpenpiRobot {
       rest();
       socket.off("data", this.#came);
       this.#held.release();
-      this.#gone.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the response"));
+      this.#disconnected.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the response"));
     });
     // Messages are Buffers by default.
-    client.on("message", (data, isBinary) => this.#hear(data as Buffer, isBinary));
+    client.on("message", (data, isBinary) => this.#receive(data as Buffer, isBinary));
     const { greeting } = this.#protocol;
     if (greeting !== undefined) client.send(greeting);
   }
@@ -356,11 +356,11 @@ class OpenpiRobot {
       this.#client.close(CLOSE.later, factsOf(refusal.reason).code);
       this.#client.pause();
       after(LINGER_MS, () => this.#client.terminate());
-      this.#gone.abort(refusal);
+      this.#disconnected.abort(refusal);
     }
   };
 
-  #hear(data: Buffer, isBinary: boolean): void {
+  #receive(data: Buffer, isBinary: boolean): void {
     const ahead = this.#ahead;
     this.#missed = 0;
     this.#coming = 0;
@@ -368,7 +368,7 @@ class OpenpiRobot {
     const isFar = ahead.messages >= MOST_AHEAD.messages || ahead.bytes + data.length > MOST_AHEAD.bytes;
     if (isFar || this.#client.bufferedAmount > MOST_UNREAD_BYTES) {
       this.#client.close(CLOSE.policy, "too many unread responses or pending messages");
-      this.#gone.abort(
+      this.#disconnected.abort(
         refuse(Reason.CLIENT_CLOSED_REQUEST, "the connection was closed because the client stopped reading"),
       );
       return;
@@ -402,7 +402,7 @@ class OpenpiRobot {
     this.#client.close(CLOSE.restart, "the gateway is shutting down; reconnect");
   }
 
-  #tell(frames: readonly (Buffer | string)[]): void {
+  #sendAll(frames: readonly (Buffer | string)[]): void {
     for (const frame of frames) this.#send(frame);
   }
 
@@ -412,7 +412,7 @@ class OpenpiRobot {
   }
 
   async #answer(data: Buffer, isBinary: boolean): Promise<void> {
-    if (this.#gone.aborted) return;
+    if (this.#disconnected.aborted) return;
     const requestId = newId("req");
     const startedAt = steadyNow();
     let refusal: Refusal | undefined;
@@ -422,7 +422,7 @@ class OpenpiRobot {
     try {
       const said = this.#protocol.aside(data, isBinary);
       if (said !== undefined) {
-        this.#tell(said);
+        this.#sendAll(said);
         if (this.#protocol.isOver) this.#client.close(CLOSE.done);
         return;
       }
@@ -431,8 +431,8 @@ class OpenpiRobot {
       try {
         if (admission.principal.kind === "key") keyId = admission.principal.keyId;
         if (this.#fault) throw this.#fault;
-        const request = await this.#protocol.read(data, isBinary, { asker: this.#asker, signal: this.#gone });
-        if (request.kind === "frames") return this.#tell(request.frames);
+        const request = await this.#protocol.read(data, isBinary, { asker: this.#asker, signal: this.#disconnected });
+        if (request.kind === "frames") return this.#sendAll(request.frames);
         own = request;
         const encode = encodedOnce((answer) =>
           // Sound: the method answers no other message.
@@ -440,7 +440,7 @@ class OpenpiRobot {
         );
         const context = {
           requestId,
-          signal: this.#gone,
+          signal: this.#disconnected,
           deadline: undefined,
           idempotencyKey: undefined,
           trail,

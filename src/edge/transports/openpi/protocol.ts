@@ -44,14 +44,14 @@ const RESET_DONE = "reset successful";
 
 /** openpi's, and RoboArena's, whose client makes its configuration of the metadata. */
 export class OpenpiProtocol implements RobotProtocol {
-  #asked: OpenpiQuery;
+  #query: OpenpiQuery;
 
   constructor(asked: OpenpiQuery) {
-    this.#asked = asked;
+    this.#query = asked;
   }
 
   get greeting(): Buffer {
-    return encodeNumpy(metadataFor(this.#asked));
+    return encodeNumpy(metadataFor(this.#query));
   }
 
   aside(): undefined {
@@ -60,11 +60,11 @@ export class OpenpiProtocol implements RobotProtocol {
 
   async read(message: Buffer, isBinary: boolean, by: EncodeOptions): Promise<Heard> {
     const observation = messageIn(message, isBinary);
-    const { endpoint, sessionId = this.#asked.sessionId } = askedBy(observation);
+    const { endpoint, sessionId = this.#query.sessionId } = askedBy(observation);
     if (endpoint === "infer")
-      return { kind: "act", ...(await requestOf(observation, { ...this.#asked, sessionId }, by)) };
+      return { kind: "act", ...(await requestOf(observation, { ...this.#query, sessionId }, by)) };
     // Nothing is run for it, and nothing billed.
-    this.#asked = { ...this.#asked, episode: this.#asked.episode + 1 };
+    this.#query = { ...this.#query, episode: this.#query.episode + 1 };
     return { kind: "frames", frames: [RESET_DONE] };
   }
 

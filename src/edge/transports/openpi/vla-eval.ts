@@ -33,14 +33,14 @@ const TASKS = ["task_description", "instruction"];
 /** One connection of the harness. */
 export class VlaEvalProtocol implements RobotProtocol {
   readonly greeting = undefined;
-  #asked: OpenpiQuery;
+  #query: OpenpiQuery;
   /** The benchmark turns its pictures by half a turn before it sends them. */
   #turned = false;
   /** The number of the message that is answered. */
   #seq = 0;
 
   constructor(asked: OpenpiQuery) {
-    this.#asked = asked;
+    this.#query = asked;
   }
 
   aside(message: Buffer, isBinary: boolean): readonly Buffer[] | undefined {
@@ -65,7 +65,7 @@ export class VlaEvalProtocol implements RobotProtocol {
       throw unfit("type", "is one of hello, episode_start, observation, episode_end, error");
     const payload = said.get("payload");
     if (!(payload instanceof Map)) throw unfit("payload", "is a map");
-    const { model, preset, actionSpace, sessionId, episode, robotId } = this.#asked;
+    const { model, preset, actionSpace, sessionId, episode, robotId } = this.#query;
     const taskKey = TASKS.find((key) => payload.get(key) != null);
     const task = taskKey === undefined ? "" : textIn(payload.get(taskKey));
     if (task === undefined) throw unfit(taskKey!, "is one text, or a list or an array of one");
@@ -109,7 +109,7 @@ export class VlaEvalProtocol implements RobotProtocol {
         return [message("hello", this.#hello(), numberOf(said))];
       }
       case "episode_start":
-        this.#asked = { ...this.#asked, episode: this.#asked.episode + 1 };
+        this.#query = { ...this.#query, episode: this.#query.episode + 1 };
         return [];
       case "episode_end":
       case "error":
@@ -120,7 +120,7 @@ export class VlaEvalProtocol implements RobotProtocol {
   }
 
   #hello(): Packable<NdArray> {
-    const { model } = this.#asked;
+    const { model } = this.#query;
     return {
       harness_version: BRAND,
       protocol_version: PROTOCOL_VERSION,

@@ -51,18 +51,18 @@ export function partsNamed(text: string): NamedPart[] | undefined {
 /** One connection of a client. */
 export class XPolicyProtocol implements RobotProtocol {
   readonly greeting = undefined;
-  readonly #asked: OpenpiQuery;
+  readonly #query: OpenpiQuery;
   #episode: number;
   #isOver = false;
   /** The message that is answered. */
-  #said: XPolicyMap | undefined;
+  #message: XPolicyMap | undefined;
   /** The last observation of `update_obs`, and the bytes of its message. */
   #seen: { readonly observations: readonly XPolicyValue[]; readonly bytes: number } | undefined;
   /** The parts of the requested action. */
   #parts: readonly (readonly [name: string, dim: number])[] = [];
 
   constructor(asked: OpenpiQuery) {
-    this.#asked = asked;
+    this.#query = asked;
     this.#episode = asked.episode;
   }
 
@@ -75,12 +75,12 @@ export class XPolicyProtocol implements RobotProtocol {
   }
 
   aside(message: Buffer, isBinary: boolean): readonly Buffer[] | undefined {
-    this.#said = undefined;
+    this.#message = undefined;
     // XPolicyLab's server leaves texts unanswered.
     if (!isBinary) return [];
     try {
       const said = frameIn(message);
-      this.#said = said;
+      this.#message = said;
       const payload = said.get("payload");
       return this.#about(said.get("message_type"), payload instanceof Map ? payload : new Map(), message.length);
     } catch {
@@ -90,7 +90,7 @@ export class XPolicyProtocol implements RobotProtocol {
   }
 
   async read(message: Buffer, _isBinary: boolean, by: EncodeOptions): Promise<Heard> {
-    const said = this.#said ?? frameIn(message);
+    const said = this.#message ?? frameIn(message);
     const payload = said.get("payload");
     if (!(payload instanceof Map)) throw unfit("payload", "is a map");
     const observation = this.#observationIn(said.get("message_type"), payload);
@@ -116,7 +116,7 @@ export class XPolicyProtocol implements RobotProtocol {
   }
 
   refused(text: string): Buffer {
-    const type = this.#said?.get("message_type");
+    const type = this.#message?.get("message_type");
     const code = type === "infer" ? "infer_failed" : type === "call" ? "call_failed" : "invalid_frame";
     return this.#error(code, text);
   }
@@ -174,9 +174,9 @@ export class XPolicyProtocol implements RobotProtocol {
   }
 
   #func(): string | undefined {
-    const payload = this.#said?.get("payload");
+    const payload = this.#message?.get("payload");
     const func =
-      this.#said?.get("message_type") === "call" && payload instanceof Map ? payload.get("func_name") : undefined;
+      this.#message?.get("message_type") === "call" && payload instanceof Map ? payload.get("func_name") : undefined;
     return typeof func === "string" ? func : undefined;
   }
 
@@ -199,7 +199,7 @@ export class XPolicyProtocol implements RobotProtocol {
   }
 
   async #requestOf(observation: XPolicyMap, by: EncodeOptions) {
-    const { model, preset, actionSpace, horizon, sessionId, robotId, xpolicylab = {} } = this.#asked;
+    const { model, preset, actionSpace, horizon, sessionId, robotId, xpolicylab = {} } = this.#query;
     const state = observation.get("state") ?? new Map();
     if (!(state instanceof Map)) throw unfit("state", "is a map of numbers by their names");
     const read = readState(state, xpolicylab.stateKeys);
@@ -249,7 +249,7 @@ export class XPolicyProtocol implements RobotProtocol {
 
   /** Refuses actions that are no joints under the names of joints, unless the address names the parts. */
   #assertJoints(space: string): void {
-    if (this.#asked.xpolicylab?.actionKeys !== undefined || space.startsWith("joint_pos_")) return;
+    if (this.#query.xpolicylab?.actionKeys !== undefined || space.startsWith("joint_pos_")) return;
     throw refuse(
       Reason.VALIDATION_FAILED,
       `action_keys: actions of ${space} are not known to be joints; name action_space=joint_pos_… or the parts, action_keys=ee_pose:7,ee_joint_state:1, in the address`,
@@ -269,7 +269,7 @@ export class XPolicyProtocol implements RobotProtocol {
   }
 
   #reply(type: string, payload: Packable<NdArray>): Buffer {
-    const ids = IDS.map((key): [string, Packable<NdArray>] => [key, idOf(this.#said?.get(key))]);
+    const ids = IDS.map((key): [string, Packable<NdArray>] => [key, idOf(this.#message?.get(key))]);
     const frame = new Map<string, Packable<NdArray>>([
       ["message_type", type],
       ...ids,
