@@ -1,4 +1,4 @@
-/** How a refusal looks on each transport: one body for REST, one error with details for Connect and gRPC. */
+/** The representation of a refusal on each transport: a body for REST, an error with details for Connect and gRPC. */
 import type { DescMessage, MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../../gen/google/rpc/error_details_pb.ts";
@@ -14,41 +14,41 @@ import { isOutage, isStarting, isUnstorableText } from "../../store/database/cli
 import { encoderOf } from "./json.ts";
 import { wordsOf } from "./json-text.ts";
 
-/** What the REST transport knows of a request: where the parts of a path of the schema were given, and with what values. */
+/** Where a REST request had the fields of its message, and with what values. */
 export interface Given {
-  /** Where the field at `path` of the message is given: `["body", "horizon"]`. */
+  /** Where the caller sent the field at `path`: `["body", "horizon"]`. */
   locate(path: string): (string | number)[];
   /** The caller's own JSON by the first segment of a location: `body`, `query`, `path`. */
   readonly inputs: Readonly<Record<string, unknown>>;
-  /** There is a secret among them, so nothing of them is sent back, not even what stands in the wrong place. */
+  /** Whether it contains a secret: then none of it is sent back, not even misplaced values. */
   readonly secret?: boolean;
 }
 
-/** An answer that says no, ready for the wire. */
+/** A serialized refusal. */
 export interface ErrorAnswer {
   readonly status: number;
-  /** Header names and values in turn. */
+  /** Header names and values alternating. */
   readonly headers: readonly string[];
   /** The JSON text of an `ErrorBody`. */
   readonly body: string;
 }
 
-/** Where reasons are explained, and where credit is added, by whatever address this process is reached. */
+/** The URLs of the error reference and of the top-up page, for this process's address. */
 let explained = "/docs/errors";
 let toppedUp = "/v1/billing/topup";
 
-/** Says at which address this process is reached, such as `https://api.example.com`: refusals name the page that explains them in full. */
+/** Sets this process's public address, such as `https://api.example.com`: refusals link to the page that explains them. */
 export function explainAt(origin: string): void {
   explained = new URL("/docs/errors", origin).href;
   toppedUp = new URL("/v1/billing/topup", origin).href;
 }
 
-/** Seconds to wait where a refusal that invites a retry names none. */
+/** The default `Retry-After` in seconds of a retryable refusal. */
 const DEFAULT_RETRY_AFTER_S = 1;
 
 const INVITES_RETRY = new Set([429, 503]);
 
-/** The REST answer to a refusal. `given` places the violations of a 422 in the caller's request. */
+/** The REST response to a refusal. `given` locates the violations of a 422 in the caller's request. */
 export function restAnswer(refusal: Refusal, requestId: string, given?: Given): ErrorAnswer {
   const facts = factsOf(refusal.reason);
   const violations = refusal.details.violations?.map((violation) => place(violation, given));
@@ -76,10 +76,10 @@ export function restAnswer(refusal: Refusal, requestId: string, given?: Given): 
   return { status: facts.status, headers: Object.entries(headersOf(refusal)).flat(), body: JSON.stringify(body) };
 }
 
-/** How many dropped offerings a line of text tells of. */
+/** The most dropped offerings in a one-line text. */
 const MOST_TOLD = 3;
 
-/** A refusal in one line, for clients that show a text and nothing beside it: with why offerings were dropped. */
+/** A refusal in one line, for clients that show only a text: includes why offerings were dropped. */
 export function lineOf({ message, details }: Refusal): string {
   const dropped = details.dropped ?? [];
   const told = dropped
@@ -90,11 +90,11 @@ export function lineOf({ message, details }: Refusal): string {
   return told.length === 0 ? message : `${message} (${[...told, ...more].join("; ")})`;
 }
 
-/** A refusal's details; of one for want of credit with the address where credit is added. */
+/** A refusal's details; for lack of credit, with the URL of the top-up page. */
 const wholeDetails = ({ details, reason }: Refusal): RefusalDetails =>
   reason === Reason.INSUFFICIENT_CREDITS ? { ...details, topupUrl: toppedUp } : details;
 
-/** A violation as the validation errors of the described service have it. */
+/** A violation in the format of the described validation errors. */
 const listed = ({ loc, message, type, input }: Omit<Placed, "path">) => ({ loc, msg: message, type, input });
 
 function encodeDetail(name: string, value: unknown): unknown {
@@ -102,7 +102,7 @@ function encodeDetail(name: string, value: unknown): unknown {
   return encoderOf(ErrorDetailsSchema).encodeField(name, value);
 }
 
-/** What is the same however the violations are placed; in the order of the schema's `Error`. */
+/** The fields that do not depend on locations; in the order of the schema's `Error`. */
 function errorOf(facts: ReasonFacts, refusal: Refusal, requestId: string): object {
   return {
     code: facts.code,
@@ -118,7 +118,7 @@ function errorOf(facts: ReasonFacts, refusal: Refusal, requestId: string): objec
   };
 }
 
-/** One sentence about a list of violations: the first, and how many more there are. */
+/** A summary of violations: the first one, and the number of others. */
 export function sentenceOf(violations: readonly { readonly path: string; readonly message: string }[]): string {
   const [first] = violations;
   if (first === undefined) return "the request is invalid";
@@ -126,7 +126,7 @@ export function sentenceOf(violations: readonly { readonly path: string; readonl
   return `${first.path === "" ? "the body" : `\`${first.path}\``} ${first.message}${more}`;
 }
 
-/** Headers that a refusal has on every transport that has headers. */
+/** The headers of a refusal on every transport with headers. */
 function headersOf({ reason, retryAfter, headers }: Refusal): Record<string, string> {
   const own: Record<string, string> = {};
   for (let i = 0; i < headers.length; i += 2) own[headers[i]!] = headers[i + 1]!;
@@ -139,13 +139,13 @@ function headersOf({ reason, retryAfter, headers }: Refusal): Record<string, str
   };
 }
 
-/** An overloaded server tells clients of gRPC that retry by themselves when to do so (gRFC A6). */
+/** An overloaded server tells retrying gRPC clients when to retry (gRFC A6). */
 const pushbackOf = ({ reason, retryAfter }: Refusal): Record<string, string> =>
   reason === Reason.OVERLOADED && retryAfter !== undefined
     ? { "grpc-retry-pushback-ms": String(Math.round(retryAfter * 1000)) }
     : {};
 
-/** Rules that the schema's zero breaks, and so a field that was not given. */
+/** Rules that a zero value breaks, which then may be a missing field. */
 const BROKEN_BY_NOTHING = new Set([
   "string_too_short",
   "string_pattern_mismatch",
@@ -155,7 +155,7 @@ const BROKEN_BY_NOTHING = new Set([
   "greater_than_equal",
 ]);
 
-/** A violation in the caller's own terms. */
+/** A violation in the caller's terms. */
 interface Placed {
   readonly path: string;
   readonly loc: readonly (string | number)[];
@@ -166,7 +166,7 @@ interface Placed {
 
 function place({ path, message, type }: Violation, given: Given | undefined): Placed {
   const { path: shown, loc, input, known } = placed(path, given);
-  // The schema cannot tell a zero from nothing; the caller's JSON can.
+  // The schema cannot distinguish zero from missing; the caller's JSON can.
   if (known && input === undefined && BROKEN_BY_NOTHING.has(type))
     return { path: shown, loc, message: "is required", type: "missing", input };
   return { path: shown, loc, message, type, input: given?.secret ? undefined : echo(input) };
@@ -188,20 +188,20 @@ function placed(
   return { path: loc.slice(1).join("."), loc, input: input ?? undefined, known: true };
 }
 
-/** The segments of a path; those of digits are positions in arrays. */
+/** The segments of a path; numeric segments are array indexes. */
 export function segmentsOf(path: string): (string | number)[] {
   return path === "" ? [] : path.split(".").map((part) => (/^\d+$/.test(part) ? Number(part) : part));
 }
 
 const MAX_ECHO = 200;
 
-/** What the caller sent, where it is short enough to be worth sending back. */
+/** The caller's value, if it is short enough to send back. */
 function echo(input: unknown): unknown {
   if (typeof input === "string") return input.length > MAX_ECHO || !input.isWellFormed() ? undefined : input;
   return typeof input === "object" ? undefined : input;
 }
 
-/** The body of an answer to what is not even HTTP, in the form of every other refusal. */
+/** The body of a response to invalid HTTP, in the same format as other refusals. */
 export function wireBody(status: number, code: string, message: string, requestId: string): string {
   const type = wordsOf(ErrorTypeSchema).ofNumber.get(
     status < 500 ? ErrorType.VALIDATION_ERROR : ErrorType.SERVER_ERROR,
@@ -211,7 +211,7 @@ export function wireBody(status: number, code: string, message: string, requestI
   return JSON.stringify({ error, detail: message });
 }
 
-/** The Connect form of a refusal: the schema's code, and details that gRPC clients of every language can read. */
+/** The Connect form of a refusal: the gRPC code, and details that gRPC clients of every language can read. */
 export function connectError(refusal: Refusal, requestId: string): ConnectError {
   const { rpcCode } = factsOf(refusal.reason);
   const details = detailsOf(refusal, requestId);
@@ -223,7 +223,7 @@ export function connectError(refusal: Refusal, requestId: string): ConnectError 
 /** One error detail: a message type and the fields of the message. */
 type Detail = { desc: DescMessage; value: MessageInitShape<DescMessage> };
 
-/** What a refusal tells machines over gRPC and Connect: google.rpc's standard details, and the schema's own. */
+/** The error details over gRPC and Connect: google.rpc's standard ones, and the schema's own. */
 export function detailsOf(refusal: Refusal, requestId: string): Detail[] {
   const { code } = factsOf(refusal.reason);
   const { retryAfter, route } = refusal;
@@ -250,7 +250,7 @@ export function detailsOf(refusal: Refusal, requestId: string): Detail[] {
   return list;
 }
 
-/** These details travel in trailers, of which many clients take 8 KiB: long lists are cut there. REST has them whole. */
+/** Details travel in trailers, which many clients limit to 8 KiB, so long lists are truncated. REST has the complete lists. */
 const MOST_LISTED = 24;
 
 function shortened({ dropped, violations, ...rest }: RefusalDetails): RefusalDetails {
@@ -263,7 +263,7 @@ function shortened({ dropped, violations, ...rest }: RefusalDetails): RefusalDet
 
 const detail = <D extends DescMessage>(desc: D, value: MessageInitShape<D>): Detail => ({ desc, value });
 
-/** What Connect itself says no with, by its code, as one of the schema's reasons. */
+/** Connect's own error codes as reasons of the schema. */
 const CONNECT_REASONS: Partial<Record<Code, Reason>> = {
   [Code.InvalidArgument]: Reason.MALFORMED_BODY,
   [Code.Unimplemented]: Reason.MALFORMED_BODY, // an encoding that is not known here, or no message at all
@@ -274,15 +274,15 @@ const CONNECT_REASONS: Partial<Record<Code, Reason>> = {
   [Code.Unavailable]: Reason.NOT_READY,
 };
 
-/** The refusal that an error of Connect's own means, met while a request was read. Never for errors of other clients. */
+/** The refusal for Connect's own error while reading a request. Not for errors of other clients. */
 export function refusalOfConnect(error: ConnectError): Refusal {
   const reason = CONNECT_REASONS[error.code];
   if (reason !== undefined) return refuse(reason, error.rawMessage);
-  // Connect calls unreadable bytes an internal error, which they are not.
+  // Connect reports unreadable bytes as an internal error, which is wrong.
   return refuse(Reason.MALFORMED_BODY, "the message cannot be read", {}, { cause: error });
 }
 
-/** Gives an error of Connect's own, about to be written, what a refusal has; a code that blames the server is corrected. */
+/** Adds a refusal's details to Connect's own error; corrects a code that blames the server. */
 export function complete(error: ConnectError, refusal: Refusal, requestId: string): void {
   if (CONNECT_REASONS[error.code] === undefined) {
     Object.assign(error, { code: factsOf(refusal.reason).rpcCode, rawMessage: refusal.message });
@@ -291,15 +291,15 @@ export function complete(error: ConnectError, refusal: Refusal, requestId: strin
 }
 
 /**
- * Any thrown thing as a refusal; a canceled call throws the reason of its cancellation. A database that is away is no
- * bug, wherever a call met it.
+ * Converts any thrown value to a refusal; a canceled call throws the reason of its cancellation. An unavailable database is never reported as
+ * a bug.
  */
 export function refusalOf(thrown: unknown, signal?: Signal): Refusal {
   const calledOff = signal?.aborted && !(thrown instanceof Refusal);
   return asRefusal(calledOff ? signal.reason : refusalOfOutage(thrown, "begun"));
 }
 
-/** Turns errors of the store that are not bugs into refusals: an outage, text that PostgreSQL cannot hold, and a cap of the organization. */
+/** Converts store errors that are not bugs: an outage, text that PostgreSQL cannot store, and an organization's cap. */
 export function refusalOfOutage(thrown: unknown, call: keyof typeof AWAY): unknown {
   if (isUnstorableText(thrown))
     return refuse(Reason.MALFORMED_BODY, "text must not contain U+0000", {}, { cause: thrown });
@@ -316,7 +316,7 @@ export function refusalOfOutage(thrown: unknown, call: keyof typeof AWAY): unkno
   return refuse(Reason.STORE_UNAVAILABLE, AWAY[call], {}, { retryAfter: 1, cause: thrown });
 }
 
-/** The refusal while the database is down. */
+/** The refusal while the database is unavailable. */
 const AWAY = {
   "not begun": "the gateway's store is unavailable; nothing was done and nothing was charged; retry later",
   begun: "the gateway's store is unavailable; it is unknown whether this call took effect",

@@ -1,4 +1,4 @@
-/** The HTTP/1 half of the port: checks each head before the handler sees it, and answers what it refuses. */
+/** The HTTP/1 part of the port: validates each head before the handler receives it, and responds to invalid ones. */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { ConnectionServer, UpgradeTaker } from "./whole-requests.ts";
@@ -12,9 +12,9 @@ import {
   type WireFault,
 } from "./wire-faults.ts";
 
-/** What is known of one HTTP/1 connection. */
+/** The state of one HTTP/1 connection. */
 interface Http1Peer {
-  /** Called when a whole head has arrived. */
+  /** Called when a complete head has arrived. */
   greeted: () => void;
   /** The response to the newest request; those of earlier, pipelined ones end before it. */
   last?: ServerResponse;
@@ -46,14 +46,14 @@ export function http1Side(
     if (peer.refused) return;
     peer.refused = true;
     const answer = (): void => {
-      // Not destroyed at once: unread bytes would turn the close into a reset, which can arrive before the answer.
+      // Not destroyed at once: unread bytes would turn the close into a reset, which can arrive before the response.
       if (socket.writable) socket.end(bytesOf(answerTo(fault, bodyOf)));
     };
     const { last } = peer;
     if (last === undefined || last.writableFinished) answer();
-    // The fault lies behind a sound request, whose answer comes first.
+    // The fault follows a valid request, whose response comes first.
     else if (last.req.complete) last.once("close", answer);
-    // It lies in the body of the newest request, which can be answered only in its turn and from the start.
+    // The fault is in the body of the newest request, which can be answered only in its turn and from the start.
     else
       inTurn(last, peer, () => {
         if (last.writableEnded) last.once("close", () => socket.end());
@@ -62,7 +62,7 @@ export function http1Side(
       });
   };
 
-  /** Runs `then` when `response`, the newest, is the one that is sent next; never where its connection ends before. */
+  /** Runs `then` when `response`, the newest, is the next to be sent; never if its connection ends before. */
   const inTurn = (response: ServerResponse, { before }: Http1Peer, then: () => void): void => {
     if (response.socket !== null) then();
     else before?.once("close", () => response.socket !== null && then());
@@ -71,7 +71,7 @@ export function http1Side(
   const admit = (request: IncomingMessage, response: ServerResponse, expectation?: WireFault): boolean => {
     const peer = peers.get(request.socket);
     const fault = faultOfHead(request) ?? expectation;
-    // Node parses pipelined requests ahead; none behind a refused one may run.
+    // Node.js parses pipelined requests ahead; none after a refused one may run.
     if (peer === undefined || peer.refused || fault !== undefined) {
       request.resume();
       if (peer !== undefined && fault !== undefined) refuse(request.socket, peer, fault);
@@ -90,7 +90,7 @@ export function http1Side(
   server.on("checkContinue", (request, response) => {
     if (!admit(request, response)) return;
     const peer = peers.get(request.socket);
-    // Written into a response that waits for its turn, the word would stand in the middle of another answer.
+    // Written into a queued response, the bytes would appear inside another response.
     if (peer !== undefined)
       inTurn(response, peer, () => {
         response.writeContinue();
@@ -98,7 +98,7 @@ export function http1Side(
       });
   });
   server.on("checkExpectation", (request, response) => void admit(request, response, FAULTS.expectation));
-  // Only those that are wanted come here; every other is a request like any.
+  // Only supported upgrades come here; all others are ordinary requests.
   server.on("upgrade", (request, stream, head) => {
     const peer = peers.get(request.socket);
     const fault = faultOfHead(request);
@@ -114,7 +114,7 @@ export function http1Side(
   });
   server.on("connect", (request, stream) => {
     const peer = peers.get(request.socket);
-    // Node has let go of the socket, and with it of its errors.
+    // Node.js no longer handles the socket's errors.
     stream.on("error", () => stream.destroy()).resume();
     if (peer !== undefined) refuse(request.socket, peer, FAULTS.method);
   });
@@ -146,7 +146,7 @@ export function http1Side(
         const { last } = peer;
         if (last === undefined || !owes(peer)) continue;
         last.shouldKeepAlive = false;
-        // An answer that already promised to keep the connection is followed by its end, unless a request slipped in.
+        // If a response already promised keep-alive, the connection ends after it, unless another request arrived.
         last.once("close", () => peer.last === last && socket.end());
       }
     },

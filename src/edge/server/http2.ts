@@ -1,4 +1,4 @@
-/** HTTP/2 by node:http2: sessions with wide windows, and budgets for frames that only cost. */
+/** HTTP/2 on node:http2: sessions with large windows, and budgets for frames that cause only costs. */
 import {
   constants,
   createServer,
@@ -32,15 +32,15 @@ interface Http2Limits {
   readonly maxHeaderSize: number;
   readonly idleTimeoutMs: number;
   readonly requestTimeoutMs: number;
-  /** Whether requests for this path may go on for as long as they like. */
+  /** Whether requests for this path can last indefinitely. */
   readonly endless: (path: string) => boolean;
   readonly patience: BudgetOptions;
 }
 
-/** How long a client's first request may take to come after a GOAWAY, in milliseconds. */
+/** How long to wait for a client's first request after a GOAWAY, in milliseconds. */
 const HEARD_MS = 1_000;
 
-/** The answer to a gRPC request that did not come in time: trailers alone, as gRPC clients read no JSON. */
+/** The response to a gRPC request that was too slow: trailers only, as gRPC clients cannot read JSON. */
 const LATE_TRAILERS = {
   "grpc-status": String(RpcCode.DEADLINE_EXCEEDED),
   "grpc-message": encodeURIComponent(FAULTS.slow.message),
@@ -52,43 +52,43 @@ export interface StreamPeer {
   readonly slot: Slot | undefined;
 }
 
-/** Serves streams as they are, without a request and a response of Node's compatibility layer. */
+/** Serves streams directly, without the request and response objects of Node's compatibility layer. */
 export interface StreamServer {
-  /** Serves a stream; false leaves it to the compatibility layer. */
+  /** Serves a stream; returns false to leave it to the compatibility layer. */
   take(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: StreamPeer): boolean;
 }
 
-/** Returns that refuse a call to its caller, for good or for now. They are charged to the connection. */
+/** Responses that refuse a call, permanently or temporarily. They count against the connection's budget. */
 const REFUSALS = new Set([401, 403, 429]);
 const GRPC_REFUSALS = new Set(
   [RpcCode.UNAUTHENTICATED, RpcCode.PERMISSION_DENIED, RpcCode.RESOURCE_EXHAUSTED].map(String),
 );
 
-/** Bytes one session may hold inside Node, in MB: its default of 10 refuses new streams behind one large answer. */
+/** Node's memory limit per session, in MB: the default of 10 refuses new streams after one large response. */
 const SESSION_MEMORY_MB = 64;
 
-/** How often the bytes that a session wastes are counted, in milliseconds. */
+/** How often the wasted bytes of a session are counted, in milliseconds. */
 const WASTE_LOOK_MS = 500;
 
 const ignore = (): void => undefined;
 
-/** What `nodeHttp2` is opened with. */
+/** The options of `nodeHttp2`. */
 interface NodeHttp2Options {
   readonly handler: (request: Http2ServerRequest, response: Http2ServerResponse) => void;
-  /** Makes the JSON body of what is refused at this level. */
+  /** Creates the JSON body of refusals at this level. */
   readonly refusal: RefusalBody;
   readonly limits: Http2Limits;
-  /** Serves streams before the compatibility layer does. */
+  /** Serves streams before the compatibility layer. */
   readonly streams?: StreamServer | undefined;
-  /** A connection of this address was ended for what it cost. */
+  /** Called when a connection of this address was closed for its costs. */
   readonly cutOff: (address: string) => void;
 }
 
-/** Ends a stream whose body comes in more pieces than are held. */
+/** Ends a stream whose body arrives in too many pieces. */
 const endAtTooMany = (body: Readable, stream: ServerHttp2Stream, came?: (bytes: number) => void): void =>
   boundPieces(body, () => stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM), came);
 
-/** A request of node:http2, which holds what its stream passes on. */
+/** A request of node:http2, which buffers its stream's data. */
 class BoundedRequest extends OwnedHttp2Request {
   constructor(...args: ConstructorParameters<typeof OwnedHttp2Request>) {
     super(...args);
@@ -96,9 +96,9 @@ class BoundedRequest extends OwnedHttp2Request {
   }
 }
 
-/** A server that never listens and is handed its connections. */
+/** A server that never listens and receives its connections from the port. */
 export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }: NodeHttp2Options): ConnectionServer {
-  /** Sessions, and whether each has no open stream. */
+  /** Sessions, and whether each one is idle. */
   const sessions = new Map<ServerHttp2Session, () => boolean>();
   let draining = false;
   const server = createServer(
@@ -106,8 +106,8 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
       Http2ServerRequest: BoundedRequest,
       Http2ServerResponse: OwnedHttp2Response,
       maxSessionMemory: SESSION_MEMORY_MB,
-      // A wall of nghttp2's own, which stops a burst of resets in the middle of one read. It counts the resets of
-      // answered streams too, so it has to give way sooner to a steady rate.
+      // A limit of nghttp2 itself, which stops a burst of resets within one read. It counts resets of answered streams too, so it
+      // must yield earlier to a steady rate.
       streamResetBurst: limits.patience.burst,
       streamResetRate: 5 * limits.patience.perSecond,
       settings: {
@@ -142,7 +142,7 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
 
   const refuseLate = (stream: ServerHttp2Stream, type = ""): void => {
     if (!type.startsWith("application/grpc")) refuse(stream, FAULTS.slow);
-    // A gRPC client reads no JSON, and takes headers for trailers only where they end the stream.
+    // A gRPC client cannot read JSON, and treats headers as trailers only if they end the stream.
     else stream.respond({ ":status": 200, "content-type": type, ...LATE_TRAILERS }, { endStream: true });
   };
 
@@ -185,12 +185,12 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
       });
     };
 
-    // Node's own listener hands each stream to the server's compatibility layer, which builds a request and a response.
+    // Node's own listener passes each stream to the server's compatibility layer, which creates a request and a response.
     session.removeAllListeners("stream");
     session.on("stream", (stream, headers, flags, rawHeaders) => {
       stream.on("error", ignore); // a stream's failure is its caller's; unheard, it would end the process
       if (stream.destroyed) return tax(); // reset in the same read that opened it
-      // A refused client sends no more of the body than the window lets in.
+      // A refused client sends no more of the body than the window allows.
       waste.use(sizeOf(rawHeaders) + limits.streamWindow);
       turns.begin(() => begin(stream, headers, flags, rawHeaders));
     });
@@ -210,7 +210,7 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
       if (draining) setImmediate(() => session.close());
       stream.on("close", closed);
       if (!stream.endAfterHeaders) endAtTooMany(stream, stream, came);
-      // Node holds the client to the limit only once it has acknowledged our settings, which is the client's to delay.
+      // Node.js enforces the limit only after the client has acknowledged our settings, which the client can delay.
       if (sizeOf(rawHeaders) > limits.maxHeaderSize) {
         refuse(stream, FAULTS.headers);
         return;
@@ -223,7 +223,7 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
     session.on("ping", tax);
     session.on("remoteSettings", tax);
     session.once("localSettings", greeted);
-    // nghttp2's own wall calls it an error of the protocol, in the middle of what the session cost.
+    // nghttp2's own limit reports a protocol error, although the session exceeded its budget.
     session.on("error", () => {
       isCutOff ||= costs.isDear;
     });
@@ -242,7 +242,7 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
 
   return {
     accept(socket, greeted) {
-      // A peer that half-closes is gone; else its unfinished streams would hold the connection, and `close`, for ever.
+      // A client that half-closes is gone; otherwise its unfinished streams would block the connection, and `close`, forever.
       socket.allowHalfOpen = false;
       server.once("session", (session) => {
         watch(session, greeted);
@@ -255,7 +255,7 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
       });
       server.emit("connection", socket);
     },
-    // Node has no GOAWAY after which it begins another stream: each session ends behind the answer to its next one.
+    // Node.js cannot send a GOAWAY that still admits a stream, so each session ends after its next response.
     leave() {
       draining = true;
     },
@@ -278,32 +278,32 @@ function isRefusal({ sentHeaders, sentTrailers }: ServerHttp2Stream): boolean {
   return GRPC_REFUSALS.has(String(sentTrailers?.["grpc-status"] ?? sentHeaders["grpc-status"]));
 }
 
-/** A request whose body may still be coming. */
+/** A request whose body may still be arriving. */
 interface Arriving {
-  /** How many looks its watch had taken when it began. */
+  /** The watch's tick when it started. */
   readonly since: number;
   /** Set by the watch, once. */
   isLate: boolean;
-  /** Nothing more has to come. */
+  /** Whether it is complete. */
   readonly isWhole: boolean;
-  /** Returns that the request is late, unless an answer has begun. */
+  /** Responds that the request is late, unless a response has started. */
   refuse(): void;
-  /** Ends what is left of it, if anything is. */
+  /** Ends what remains of it. */
   reset(): void;
 }
 
-/** How long the peer has to read why it was turned away, before its stream is reset. */
+/** How long the client has to read the refusal before its stream is reset. */
 const LINGER_MS = 100;
-/** How often one looks: the share of the limit that an answer may come too early by. */
+/** The tick interval, as the share of the limit by which a timeout may be early. */
 const LOOKS = 10;
 
-/** The watch over the requests of one connection. */
+/** Watches the requests of one connection for timeouts. */
 class Arrivals {
-  /** Watches no longer. */
+  /** Stops watching. */
   readonly end: () => void;
   #looks = 0;
 
-  /** Refuses whatever `each` shows that is not whole after `limitMs`, and then resets it. */
+  /** Refuses every request from `each` that is incomplete after `limitMs`, and then resets it. */
   constructor(limitMs: number, each: (visit: (arriving: Arriving) => void) => void) {
     this.end = everyTogether(limitMs / LOOKS, () => {
       this.#looks++;
@@ -311,7 +311,7 @@ class Arrivals {
     });
   }
 
-  /** How many looks it has taken: what a request notes when it begins. */
+  /** The number of ticks; stored when a request starts. */
   get looks(): number {
     return this.#looks;
   }
@@ -324,20 +324,20 @@ class Arrivals {
   };
 }
 
-/** How many frames that only cost a session may send: `burst` at once, `perSecond` in the long run. */
+/** The allowed frames without work: `burst` at once, `perSecond` on average. */
 export interface BudgetOptions {
   readonly burst: number;
   readonly perSecond: number;
 }
 
-/** A head that is too large to be read costs as much as so many frames. */
+/** The cost of a head that is too large to read, in frames. */
 const LARGE_HEAD = 10;
-/** Refusals in words, and resets of answered streams, cost less: their budgets fill so many times as fast. */
+/** Refusals with a body and resets of answered streams cost less: their budgets refill this many times as fast. */
 const SPOKEN = 5;
-/** A balancer sends calls of many clients over one connection, and some of them have no key. */
+/** A load balancer sends the calls of many clients over one connection, and some have no key. */
 const REFUSED_BURST = 2.5;
 
-/** The costs of one connection. */
+/** The budgets of one connection. */
 class Costs {
   readonly #patience: BudgetOptions;
   readonly #idle: TimedBudget;
@@ -350,58 +350,58 @@ class Costs {
     this.#idle = new TimedBudget(patience);
   }
 
-  /** Something that asks for nothing; false when it is one too many, as below. */
+  /** Counts a frame without work; false if it exceeds the budget, as below. */
   spend(): boolean {
     return this.#idle.spend();
   }
 
-  /** As `spend`, for a head that is far too large. */
+  /** Like `spend`, for an oversized head. */
   spendLarge(): boolean {
     let isLeft = true;
     for (let i = 0; i < LARGE_HEAD; i++) isLeft = this.spend() && isLeft;
     return isLeft;
   }
 
-  /** A call that the gate refused to its caller. */
+  /** Counts a refused call. */
   spendRefused(): boolean {
     const { burst, perSecond } = this.#patience;
     this.#refused ??= new TimedBudget({ burst: REFUSED_BURST * burst, perSecond: SPOKEN * perSecond });
     return this.#refused.spend();
   }
 
-  /** A reset, whatever it was of. */
+  /** Counts a reset of any stream. */
   spendReset(): boolean {
     const { burst, perSecond } = this.#patience;
     this.#resets ??= new TimedBudget({ burst, perSecond: SPOKEN * perSecond });
     return this.#resets.spend();
   }
 
-  /** Whether it has lately cost a good part of what it may. */
+  /** Whether it recently spent a large part of its budget. */
   get isDear(): boolean {
     return this.#idle.isLow;
   }
 }
 
-/** Bytes that a session may waste at once, and at each look. */
+/** The wasted bytes that a session is allowed at once, and per tick. */
 const WASTE_BYTES = { burst: 4 << 20, look: 128 << 10 } as const;
-/** What a frame costs beside what it carries, and what a client sends for each frame that it reads. */
+/** The overhead of a received frame, and of the client's frame for each frame that it reads. */
 const FRAME_BYTES = 64;
 
 /**
- * Bytes of a session that reach no handler: padding, frames of closed streams, heads that nghttp2 refuses. Node counts none of them, and reads
- * them for as long as they come. So they are what a session has read beside what its handlers have received.
+ * Bytes of a session that reach no handler: padding, frames of closed streams, heads that nghttp2 rejects. Node.js does not count them, and
+ * reads them as long as they come. They are computed as what a session has read, less what its handlers have received.
  */
 class WastedBytes {
   #used = 0;
   #seen = 0;
   #wasted = 0;
 
-  /** A frame came whose payload has so many bytes. */
+  /** Counts a frame with a payload of so many bytes. */
   use(bytes: number): void {
     this.#used += bytes + FRAME_BYTES;
   }
 
-  /** Whether a session that has read so many bytes in all has wasted no more than it may. Call it at even intervals. */
+  /** Whether a session with so many read bytes is within its waste budget. Call it at regular intervals. */
   look(read: number): boolean {
     this.#wasted = Math.max(0, this.#wasted + read - this.#seen - this.#used - WASTE_BYTES.look);
     this.#seen = read;
@@ -410,7 +410,7 @@ class WastedBytes {
   }
 }
 
-/** A budget that fills at a steady rate: what was spent is forgotten with time. */
+/** A token bucket that refills at a steady rate. */
 class TimedBudget {
   readonly #burst: number;
   readonly #perSecond: number;
@@ -423,7 +423,7 @@ class TimedBudget {
     this.#left = burst;
   }
 
-  /** Spends one; false when there was none. */
+  /** Spends one token; false if there is none. */
   spend(): boolean {
     this.#fill();
     return --this.#left >= 0;
@@ -442,10 +442,10 @@ class TimedBudget {
   }
 }
 
-/** More pieces than these are not held unread: 64 to a kilobyte in a window of 1 MiB. */
+/** The most unread pieces: 64 per kilobyte in a window of 1 MiB. */
 const MOST_PIECES = 16_384;
 
-/** Takes no more pieces once so many wait to be read, and calls `tooMany` in the next turn. `came` gets the bytes of each piece. */
+/** Limits the number of unread pieces; calls `tooMany` in the next turn if it is exceeded. `came` receives the size of each piece. */
 function boundPieces(body: Readable, tooMany: () => void, came?: (bytes: number) => void): void {
   let held = 0;
   let isOver = false;
@@ -454,14 +454,14 @@ function boundPieces(body: Readable, tooMany: () => void, came?: (bytes: number)
     if (piece instanceof Uint8Array) came?.(piece.length);
     held = body.readableLength === 0 ? 1 : held + 1;
     if (piece === null || (held <= MOST_PIECES && !isOver)) return push.call(body, piece, encoding);
-    // Not now: node is in the middle of reading.
+    // Not now: Node.js is in the middle of reading.
     if (!isOver) setImmediate(tooMany);
     isOver = true;
     return false;
   };
   body.read = (size?: number) => {
     const piece: unknown = read.call(body, size);
-    // All that waited, or one piece where they are passed on; `push` notices the former.
+    // All buffered pieces, or one if they are passed on; `push` detects the former.
     if (piece !== null) held--;
     return piece;
   };

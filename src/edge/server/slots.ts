@@ -1,7 +1,7 @@
 /**
- * Connection slots: which connections stay when a port has as many as it may. A connection that has shown a valid key or session keeps its slot.
- * Of the others, a newcomer replaces one of the address that has the most: the one that has been silent longest. So a client with a key gets in
- * whatever strangers hold open, and a fleet behind one address loses nothing.
+ * Connection slots: which connections stay when a port reaches its limit. A connection that has used a valid key or session keeps its slot.
+ * Otherwise, a new connection replaces the longest-silent one of the address with the most unauthenticated connections. So clients with a key
+ * get in regardless of unauthenticated connections, and many robots behind one address lose nothing.
  */
 import type { Socket } from "node:net";
 import { steadyNow } from "../../clock.ts";
@@ -9,33 +9,33 @@ import { SideNote } from "../../side-note.ts";
 
 /** The slot of one connection. */
 export interface Slot {
-  /** A call with a valid key or session came by it. */
+  /** Called for a call with a valid key or session on this connection. */
   authenticated(): void;
 }
 
 const slots = new SideNote<object, Slot>("slot");
 
-/** The slot that a request's socket holds; undefined where its port does not count connections. */
+/** The slot of a request's socket; undefined if its port does not count connections. */
 export const slotOf = (socket: object): Slot | undefined => slots.of(socket);
 
-/** Notes the slot of a connection on another socket that stands for it. */
+/** Registers the slot of a connection under another socket that represents it. */
 const shareSlot = (socket: object, slot: Slot | undefined): void => {
   if (slot !== undefined) slots.set(socket, slot);
 };
 
-/** A stranger that has sent something since the last look is passed over so many times for the next one. */
+/** How often an unauthenticated connection that has sent data since the last check is spared. */
 const MOST_PASSED_OVER = 8;
 
-/** A slot that is taken. */
+/** A slot in use. */
 interface TakenSlot extends Slot {
   readonly socket: Socket;
-  /** Bytes that had come by it at the last look. */
+  /** Bytes received until the last check. */
   seen: number;
-  /** Gives it back, once. */
+  /** Releases it, once. */
   leave(): void;
 }
 
-/** Connections of one address that have shown no key, in the order in which they came or were last seen to send. */
+/** Unauthenticated connections of one address, in the order of their arrival or their last seen activity. */
 type Strangers = Set<TakenSlot>;
 
 /** All slots of one port. */
@@ -44,12 +44,12 @@ export class Slots {
   readonly #addressOf: (address: string) => string | undefined;
   #taken = 0;
   readonly #byAddress = new Map<string, Strangers>();
-  /** The same sets by their size, and a size that none is beyond. */
+  /** The same sets by size, and an upper bound of sizes. */
   readonly #bySize = new Map<number, Set<Strangers>>();
   #largest = 0;
   readonly #byPeer = new Map<string, Slot>();
 
-  /** `addressOf` names what an address counts as, such as its /64. Connections of undefined ones, such as proxies, are never replaced. */
+  /** `addressOf` returns the address to count, such as a /64. Connections with undefined ones, such as proxies, are never replaced. */
   constructor(
     most = Number.POSITIVE_INFINITY,
     addressOf: (address: string) => string | undefined = (address) => address,
@@ -58,7 +58,7 @@ export class Slots {
     this.#addressOf = addressOf;
   }
 
-  /** Takes a slot for a new connection, until it closes; false if there is none and none can be had. */
+  /** Takes a slot for a new connection, until it closes; false if none is free or can be freed. */
   take(socket: Socket): boolean {
     if (this.#taken >= this.#most && !this.#replace()) return false;
     this.#taken += 1;
@@ -85,12 +85,12 @@ export class Slots {
     return true;
   }
 
-  /** Gives the socket that TLS made of a connection the slot of that connection. */
+  /** Assigns the slot of a connection to its TLS socket. */
   secured(socket: Socket): void {
     shareSlot(socket, this.#byPeer.get(peerOf(socket)));
   }
 
-  /** Closes a connection of the address with the most strangers; false where there are none. */
+  /** Closes a connection of the address with the most unauthenticated ones; false if there are none. */
   #replace(): boolean {
     while (this.#largest > 0 && !this.#bySize.has(this.#largest)) this.#largest -= 1;
     const [strangers] = this.#bySize.get(this.#largest) ?? [];
@@ -101,7 +101,7 @@ export class Slots {
     return true;
   }
 
-  /** The oldest that has sent nothing since it was looked at. Others go to the end; where all have sent something, the oldest. */
+  /** The oldest one without activity since its last check. Active ones go to the end; if all are active, the oldest. */
   #mostSilent(strangers: Strangers): TakenSlot {
     const looked: TakenSlot[] = [];
     for (const slot of strangers) {
@@ -134,31 +134,31 @@ export class Slots {
 
 const peerOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;
 
-/** Cuts that an address has for nothing. */
+/** Closures without a penalty, per address. */
 const FREE_CUTS = 3;
-/** A cut is forgotten after so long. */
+/** The time after which a closure is no longer counted. */
 const FORGET_MS = 5_000;
-/** More are not counted, so that all are forgotten in time. */
+/** The most counted closures, so that all expire eventually. */
 const MOST_CUTS = 10;
-/** The connections of an address with too many cuts are read one after the other, in milliseconds. */
+/** The interval at which connections of an address with too many closures are served, in milliseconds. */
 const TURN_MS = 50;
-/** None waits longer. */
+/** The longest delay. */
 const MOST_WAIT_MS = 500;
-/** More addresses are not remembered: an attack from so many is not of this kind. */
+/** The most tracked addresses: an attack from more of them is of another kind. */
 const MOST_ADDRESSES = 10_000;
 
 interface Debt {
-  /** Cuts that are not forgotten, at `at`. */
+  /** The counted closures at `at`. */
   cuts: number;
   at: number;
-  /** When the next connection may be heard. */
+  /** When the next connection can be served. */
   next: number;
 }
 
-/** How long addresses wait. */
+/** Delays connections of costly addresses. */
 export class Penalties {
   readonly #debts = new Map<string, Debt>();
-  /** A connection of this address was cut off for what it cost. */
+  /** Records that a connection of this address was closed for its costs. */
   add(address: string): void {
     if (this.#debts.size >= MOST_ADDRESSES) this.#debts.clear();
     const at = steadyNow();
@@ -166,7 +166,7 @@ export class Penalties {
     this.#debts.set(address, { ...debt, cuts: Math.min(MOST_CUTS, left(debt, at) + 1), at });
   }
 
-  /** Milliseconds that a new connection of this address has to wait; 0 for nearly every one. */
+  /** The delay of a new connection of this address in milliseconds; 0 for almost all. */
   waitMs(address: string): number {
     if (this.#debts.size === 0) return 0;
     const debt = this.#debts.get(address);

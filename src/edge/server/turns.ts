@@ -1,11 +1,11 @@
-/** How many requests begin in one turn of the event loop, and which calls are running. */
+/** Limits the requests that start in one event loop turn, and tracks running calls. */
 import { steadyNow } from "../../clock.ts";
 
-/** So many requests are begun in a turn. Calls that are served are far fewer: the load shedder sees to that. */
+/** The most requests started per turn. Far fewer calls are served: load shedding ensures that. */
 const MOST_A_TURN = 256;
-/** No request is begun once a turn has begun requests for so long, in milliseconds: on a part of a core 256 of them may take a tenth of a second. */
+/** No more requests start once a turn has spent this long on starting them, in milliseconds: on a fraction of a core, 256 take 100 ms. */
 const TURN_MS = 8;
-/** The clock is read once for so many requests. */
+/** The number of requests per clock read. */
 const LOOK_EVERY = 8;
 
 let turn = 0;
@@ -14,14 +14,14 @@ let since = 0;
 let isLate = false;
 let isCounted = false;
 
-/** The number of this turn. Between two moments with one number nothing else was read. */
+/** The number of this turn. Nothing else was read between two moments with the same number. */
 function currentTurn(): number {
   if (!isCounted) setImmediate(end);
   isCounted = true;
   return turn;
 }
 
-/** Counts a request that begins. */
+/** Counts a request that starts. */
 export function countRequest(): void {
   currentTurn();
   if (begun === 0) since = steadyNow();
@@ -29,7 +29,7 @@ export function countRequest(): void {
   begun++;
 }
 
-/** Whether no further request should begin in this turn. */
+/** Whether no further request should start in this turn. */
 export const isTurnSpent = (): boolean => isLate || begun >= MOST_A_TURN;
 
 const end = (): void => {
@@ -39,25 +39,25 @@ const end = (): void => {
   isLate = false;
 };
 
-/** So many requests of one connection are begun in a turn. */
+/** The most requests of one connection started per turn. */
 const MOST_OF_ONE = 32;
 
 /**
- * Begins the requests of one connection that come in one piece: all in order, few in each turn. Those of other connections begin
- * between them, so that a connection with a thousand requests delays its own alone.
+ * Starts the requests of one connection that arrive together: in order, and few per turn. Requests of other connections start between them, so
+ * a connection with a thousand requests delays only its own.
  */
 export class RequestTurns {
   #waiting: (() => void)[] = [];
   #begun = 0;
   #turn = -1;
 
-  /** Begins a request, now or in a later turn. */
+  /** Starts a request, now or in a later turn. */
   begin(run: () => void): void {
     if (this.#waiting.length === 0 && this.#mayBegin()) this.#run(run);
     else if (this.#waiting.push(run) === 1) setImmediate(this.#goOn);
   }
 
-  /** Deletes what waits. */
+  /** Drops waiting requests. */
   end(): void {
     this.#waiting = [];
   }
@@ -77,7 +77,7 @@ export class RequestTurns {
 
   readonly #goOn = (): void => {
     let next = 0;
-    // At least one, so that each connection moves on however many there are.
+    // At least one, so that each connection makes progress regardless of their number.
     while (next < this.#waiting.length && (this.#mayBegin() || next === 0)) this.#run(this.#waiting[next++]!);
     this.#waiting.splice(0, next);
     if (this.#waiting.length > 0) setImmediate(this.#goOn);
@@ -85,14 +85,14 @@ export class RequestTurns {
 }
 
 /**
- * Members that come and go by the thousand a second. Not a Set: one that grows or shrinks leaves a table behind, which the collector takes for
- * alive until its next full round, with all members that were in it and all that they hold.
+ * A set for thousands of additions and removals per second. Not a Set: when that grows or shrinks, it leaves a table behind, which stays until
+ * the next full collection with all former members and what they refer to.
  */
 export class RunningCalls<T> {
   readonly #places: (T | undefined)[] = [];
   readonly #free: number[] = [];
 
-  /** Takes a member in; call the returned function once, when it leaves. */
+  /** Adds a member; call the returned function once to remove it. */
   enter(member: T): () => void {
     const place = this.#free.pop() ?? this.#places.length;
     this.#places[place] = member;
@@ -102,7 +102,7 @@ export class RunningCalls<T> {
     };
   }
 
-  /** Calls `visit` for every member; members may leave meanwhile. */
+  /** Calls `visit` for every member; members can be removed meanwhile. */
   each(visit: (member: T) => void): void {
     for (const member of [...this.#places]) if (member !== undefined) visit(member);
   }

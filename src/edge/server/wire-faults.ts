@@ -1,4 +1,4 @@
-/** Returns to requests that break HTTP, and listeners for the errors of sockets, requests and responses. */
+/** Responses to invalid HTTP requests, and listeners for the errors of sockets, requests and responses. */
 import { IncomingMessage, ServerResponse, STATUS_CODES } from "node:http";
 import { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Socket } from "node:net";
@@ -7,14 +7,14 @@ import { now } from "../../clock.ts";
 import { factsOf, Reason } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 
-/** One way to break HTTP/1.1: the status that answers it, its code in the error body, and a sentence for the caller. */
+/** A kind of invalid HTTP/1.1: the status, the reason, and a message for the caller. */
 export interface WireFault {
   readonly status: number;
   readonly code: string;
   readonly message: string;
 }
 
-/** Makes the JSON body of a wire refusal; `requestId` is also sent as `x-request-id`. */
+/** Creates the JSON body of a wire fault; `requestId` is also sent as `x-request-id`. */
 export type RefusalBody = (status: number, code: string, message: string, requestId: string) => string;
 
 /** Every wire fault by name. */
@@ -42,25 +42,25 @@ const BY_ERROR_CODE: Readonly<Record<string, WireFault>> = {
   HPE_HEADER_OVERFLOW: FAULTS.headers,
 };
 
-/** The fault behind an error of Node's HTTP/1 parser, or undefined for a broken connection, which hears no answer. */
+/** The fault behind an error of Node's HTTP/1 parser; undefined for a broken connection, which gets no response. */
 export function faultOfError(error: Error & { code?: string; reason?: string }): WireFault | undefined {
   const { code = "", reason } = error;
-  // The parser gives the same code to a sound version that bytes of no sense follow.
+  // The parser has the same code for a valid version that invalid bytes follow.
   if (code === "HPE_INVALID_VERSION" && reason === "Invalid HTTP version") return FAULTS.version;
   return BY_ERROR_CODE[code] ?? (code.startsWith("HPE_") ? FAULTS.malformed : undefined);
 }
 
-// Node's parser knows some forty methods, among them those of RTSP and ICE under their own protocol names.
+// Node's parser knows about forty methods, including those of RTSP and ICE.
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 
 const HOST = /^[\w.\-~%:[\]]*$/;
 
-/** Whether the value of a Host header has the form of one. */
+/** Whether a Host header value is well-formed. */
 export const isHost = (text: string): boolean => HOST.test(text);
 
 /**
- * The fault in a head that Node's parser let pass though a proxy in front might read it otherwise (RFC 9112 sections
- * 3.2 and 6.1: the stuff that request smuggling is made of), or undefined for a sound one.
+ * A fault that Node's parser accepts although a proxy might interpret it differently, which enables request smuggling (RFC 9112 sections 3.2
+ * and 6.1); undefined if the head is valid.
  */
 export function faultOfHead(request: IncomingMessage): WireFault | undefined {
   const { httpVersionMajor: major, httpVersionMinor: minor } = request;
@@ -74,7 +74,7 @@ export function faultOfHead(request: IncomingMessage): WireFault | undefined {
   return sound ? undefined : FAULTS.host;
 }
 
-// Duplicates of Host leave no trace in `headers`: the first one wins there.
+// `headers` does not reveal duplicates of Host: it has only the first.
 function countOf(rawHeaders: readonly string[], name: string): number {
   let count = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) {
@@ -84,7 +84,7 @@ function countOf(rawHeaders: readonly string[], name: string): number {
   return count;
 }
 
-/** What every answer to a wire fault says on either protocol: its headers, with a request id of its own, and its body. */
+/** The response to a wire fault on either protocol: its headers, with a new request id, and its body. */
 export function answerTo({ status, code, message }: WireFault, bodyOf: RefusalBody) {
   const requestId = newId("req");
   const body = bodyOf(status, code, message, requestId);
@@ -97,7 +97,7 @@ export function answerTo({ status, code, message }: WireFault, bodyOf: RefusalBo
   return { status, headers, body };
 }
 
-/** The same answer as the bytes of a closing HTTP/1.1 response. */
+/** The same response as the bytes of a closing HTTP/1.1 response. */
 export function bytesOf({ status, headers, body }: ReturnType<typeof answerTo>): string {
   const fields = Object.entries({ ...headers, connection: "close" }).map(([name, value]) => `${name}: ${value}\r\n`);
   return `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${fields.join("")}\r\n${body}`;
@@ -112,7 +112,7 @@ export function sizeOf(rawHeaders: readonly string[]): number {
 
 const heard = (): void => undefined;
 
-/** Hears the errors of a socket until it is gone. */
+/** Handles the errors of a socket until it closes. */
 export const absorbErrors = (socket: Duplex): void => void socket.on("error", heard);
 
 /** A request of node:http. */

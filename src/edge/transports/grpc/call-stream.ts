@@ -1,4 +1,4 @@
-/** A gRPC call on a stream of node:http2: nothing is made for each message, and each message is written once. */
+/** A gRPC call on a node:http2 stream, without allocations per message; each message is written once. */
 import { constants, type IncomingHttpHeaders, type OutgoingHttpHeaders, type ServerHttp2Stream } from "node:http2";
 import { after } from "../../../clock.ts";
 import { passed } from "../../../codecs/passing.ts";
@@ -6,24 +6,24 @@ import type { StreamPeer } from "../../server/http2.ts";
 import type { Slot } from "../../server/slots.ts";
 import { UNREAD_MS } from "../stalled-reader.ts";
 
-/** The fields of a request's head by their names. Node joins those that come twice, but for `set-cookie`, which no request has. */
+/** A request's header fields by name. Node.js joins duplicates, except `set-cookie`, which requests do not have. */
 export type HeadFields = Readonly<Partial<Record<string, string>>>;
 
-/** Receives what comes by a call. None of these may throw. */
+/** The handler of a call's events. None of these may throw. */
 export interface CallHandler {
-  /** More of the request, a view of what arrived. */
+  /** More data of the request, a view of the received buffer. */
   data(bytes: Buffer): void;
   /** The request has ended. */
   end(): void;
-  /** A caller that was behind has read everything. */
+  /** A caller that was slow has read everything. */
   room(): void;
   /** The stream is closed. Called once. */
   closed(): void;
 }
 
-/** A caller with this much unread is behind. */
+/** The number of unread bytes from which a caller counts as slow. */
 const BEHIND_BYTES = 16 << 10;
-/** How long a caller has to end its side behind an answer that left early. */
+/** How long a caller has to end its side after an early response. */
 const LINGER_MS = 1_000;
 
 /** One call. */
@@ -35,7 +35,7 @@ export class CallStream {
   #isReading = false;
   #isPaused = false;
   #isEnding = false;
-  /** The handler waits for room. */
+  /** Whether the handler waits to write. */
   #wasBehind = false;
   #handler: CallHandler | undefined;
   #removeListeners: (() => void) | undefined;
@@ -48,7 +48,7 @@ export class CallStream {
     stream.on("close", this.#closed);
   }
 
-  /** Sets what receives the call. */
+  /** Sets the handler of the call. */
   handledBy(handler: CallHandler): void {
     this.#handler = handler;
   }
@@ -61,41 +61,41 @@ export class CallStream {
     return this.#peer.slot;
   }
 
-  /** False as soon as nothing more can come or go. */
+  /** False as soon as nothing more can be received or sent. */
   get isOpen(): boolean {
     return !this.#stream.closed && !this.#stream.destroyed;
   }
 
-  /** The head of the answer was sent. */
+  /** Whether the response headers were sent. */
   get isAnswered(): boolean {
     return this.#stream.headersSent;
   }
 
-  /** All of the request has arrived. */
+  /** Whether the request has arrived completely. */
   get isWhole(): boolean {
     return this.#stream.endAfterHeaders || this.#stream.readableEnded;
   }
 
-  /** What was written before is not read yet; the handler's `room` is called when it is. */
+  /** Whether earlier messages are still unread; the handler's `room` is called when they are read. */
   get isBehind(): boolean {
     const isBehind = this.#stream.writableLength >= BEHIND_BYTES;
     if (isBehind) this.#wasBehind = true;
     return isBehind;
   }
 
-  /** Sends the head of the answer, once: names and values in turn, `:status` first. */
+  /** Sends the response headers, once: alternating names and values, `:status` first. */
   respond(pairs: string[]): void {
     if (this.isOpen && !this.isAnswered) this.#stream.respond(pairs, { waitForTrailers: true });
   }
 
-  /** Sends bytes, which must stay as they are; false asks to wait for room. */
+  /** Sends bytes, which must not change afterwards; false asks to wait. */
   write(bytes: Buffer): boolean {
     if (!this.isOpen || this.#isEnding) return true;
     this.#stream.write(bytes, this.#written);
     return !this.isBehind;
   }
 
-  /** Ends the answer with trailers, behind a last message where there is one. */
+  /** Ends the response with trailers, after a last message if given. */
   end(trailers: OutgoingHttpHeaders, bytes?: Buffer): void {
     if (!this.isOpen || this.#isEnding) return;
     this.#isEnding = true;
@@ -111,13 +111,13 @@ export class CallStream {
     if (this.isOpen) this.#stream.close(code);
   }
 
-  /** Stops reading. */
+  /** Pauses reading. */
   pause(): void {
     this.#isPaused = true;
     if (this.#isReading) this.#stream.pause();
   }
 
-  /** Reads on. */
+  /** Resumes reading. */
   resume(): void {
     this.#isPaused = false;
     if (this.#isReading) {
@@ -125,7 +125,7 @@ export class CallStream {
       return;
     }
     this.#isReading = true;
-    // The end of a request without a body is emitted unread.
+    // The end of a request without a body is emitted without a read.
     if (this.#stream.readableEnded) process.nextTick(this.#whole);
     else this.#stream.on("end", this.#whole).on("data", this.#data);
   }
@@ -143,7 +143,7 @@ export class CallStream {
     this.#handler?.room();
   };
 
-  /** The answer was read. What a caller still sends is of no use then. */
+  /** The response was read, so further data of the caller is useless. */
   readonly #ended = (): void => {
     this.#removeListeners?.();
     if (!this.isOpen || this.isWhole) return;

@@ -1,7 +1,6 @@
 /**
- * gRPC for inference calls and control loops, on the streams of node:http2: the same gate and the same service functions as every other
- * transport, without the request and response objects that Connect builds for each call. Heads, messages and trailers equal those of
- * Connect.
+ * gRPC for inference calls and control loops, on node:http2 streams. Uses the same gate and service functions as the other transports, without
+ * Connect's request and response objects per call. Heads, messages and trailers are the same as Connect's.
  * Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 import { constants, type OutgoingHttpHeaders } from "node:http2";
@@ -43,18 +42,18 @@ import {
   unreadable,
 } from "./status.ts";
 
-/** What is served here, and how. */
+/** The options of this transport. */
 interface GrpcOptions {
   gate: Gate;
   memory: BodyMemory;
-  /** Aborted when the gateway closes; running calls then end as unavailable. */
+  /** Aborted when the gateway shuts down; running calls then end as unavailable. */
   closing: AbortSignal;
   log: CallLog;
 }
 
 const GRPC_TYPES = new Set(["application/grpc", "application/grpc+proto"]);
 
-/** The RPCs that are served here. Connect serves all others. */
+/** The RPCs of this transport. Connect serves all others. */
 const { act, actStream, predict, predictStream } = InferenceService.method;
 const METHODS: ReadonlyMap<string, DescMethod> = new Map(
   [act, actStream, predict, predictStream].map((method) => [`/${method.parent.typeName}/${method.name}`, method]),
@@ -93,21 +92,21 @@ export function grpcStreams(options: GrpcOptions): StreamServer {
   };
 }
 
-/** Smaller messages are sent as they are: compressing an action chunk costs a control loop a millisecond. */
+/** Smaller messages are not compressed: compressing an action chunk costs a control loop 1 ms. */
 const COMPRESS_FROM_BYTES = 1 << 20;
 
-/** What the schema does not know is dropped. */
+/** Drops unknown fields. */
 const READING = { readUnknownFields: false };
 
-/** The trailers of calls that are refused before anything is made for them, by their advice: all but the request's id. */
+/** Prepared trailers of refused calls by retry delay, without the request id. */
 const overloadTrailers = new WeakMap<Advice, { fields: OutgoingHttpHeaders; details: Buffer; idAt: number }>();
 
-/** Stands where a request's id will, and is as long. */
+/** The placeholder of a request id, of the same length. */
 const ID_MARK = `req_${"0".repeat(26)}`;
 
 const DETAILS = "grpc-status-details-bin";
 
-/** Returns a call that is refused for overload. Nothing of it is read. */
+/** Refuses a call for overload, without reading it. */
 function refuseOverload(call: CallStream, advice: Advice): void {
   const requestId = newId("req");
   let made = overloadTrailers.get(advice);
@@ -132,7 +131,7 @@ class GrpcCall implements CallHandler {
   #removeListener: (() => void) | undefined;
   readonly #responseCoding: Coding | undefined;
   readonly #quick: Quick | undefined;
-  /** The caller's time, in milliseconds; undefined where it has no end, NaN where it cannot be read. */
+  /** The caller's timeout in milliseconds; undefined if none, NaN if invalid. */
   readonly #timeoutMs: number | undefined;
   readonly #requestId = newId("req");
   readonly #startedAt = steadyNow();
@@ -141,22 +140,22 @@ class GrpcCall implements CallHandler {
   #cancelTimeout: (() => void) | undefined;
   #admission: Admission | undefined;
   #held: HeldBytes | undefined;
-  /** What the messages of a conversation hold that were heard last. */
+  /** The memory held for the last received messages of a bidirectional stream. */
   #messageBytes = 0;
-  /** Reads what the caller sends, once the call is let in. */
+  /** Parses the caller's messages, once the call is admitted. */
   #reader: MessageReader | undefined;
-  /** The one message of a call that is no conversation. */
+  /** The message of a call that is not a bidirectional stream. */
   #body: { message: Buffer; compressed: boolean } | undefined;
   #coding: Coding | undefined;
   #context: CallContext | undefined;
   #listener: StreamHandler<Message> | undefined;
-  /** What is heard of a conversation waits for this: messages are heard in the order in which they came. */
+  /** Resolves when the previous message was handled: messages are handled in order. */
   #before: Promise<void> | undefined;
-  /** These messages: no more than came in one piece, for the stream is paused. */
+  /** Messages that wait for it: only those of one read, because the stream is paused. */
   #packed: { message: Buffer; compressed: boolean }[] = [];
-  /** Ends the wait for a caller that has not read on. */
+  /** Resumes writing to a caller that was slow to read. */
   #goOn: (() => void) | undefined;
-  /** The answer is complete, or the caller is gone. */
+  /** The response is complete, or the caller has disconnected. */
   #isOver = false;
   #refusal: Refusal | undefined;
 
@@ -171,11 +170,11 @@ class GrpcCall implements CallHandler {
     this.#timeoutMs = timeoutOf(headers["grpc-timeout"]);
   }
 
-  /** `forget` is called when nothing more comes of the call. */
+  /** `forget` is called when the call has ended. */
   begin(forget: () => void): void {
     this.#removeListener = forget;
     if (this.#timeoutMs! > 0) this.#cancelTimeout = after(this.#timeoutMs!, () => this.fail(timedOut()));
-    // What comes with the head is heard once the call is let in.
+    // Data that arrives with the headers is handled once the call is admitted.
     this.#stream.pause();
     void this.#admit();
   }
@@ -199,12 +198,12 @@ class GrpcCall implements CallHandler {
     this.#stream.resume();
   }
 
-  /** The call ends before it was let in, or with its head: where that is the caller's doing, its connection is charged. */
+  /** Ends the call before it was admitted; if that is the caller's fault, it counts against the connection's budget. */
   #refuse(thrown: unknown): void {
     this.fail(thrown);
   }
 
-  /** Ends the call with a refusal, in trailers behind whatever was answered so far; does nothing once the call is over. */
+  /** Ends the call with a refusal in its trailers, after what was sent so far; does nothing if the call has ended. */
   readonly fail = (thrown: unknown): void => {
     if (this.#isOver) return;
     const refusal = refusalOf(thrown, this.#caller);
@@ -213,7 +212,7 @@ class GrpcCall implements CallHandler {
     this.#caller.abort(refusal);
   };
 
-  /** As CallHearer. */
+  /** See CallHandler. */
   data(bytes: Buffer): void {
     if (this.#isOver || this.#reader === undefined) return;
     try {
@@ -223,13 +222,13 @@ class GrpcCall implements CallHandler {
     }
   }
 
-  /** As CallHearer. */
+  /** See CallHandler. */
   end(): void {
     if (this.#before === undefined) this.#ended();
     else void this.#before.then(() => this.#ended());
   }
 
-  /** As CallHearer. */
+  /** See CallHandler. */
   room(): void {
     this.#goOn?.();
     if (this.#isOver) return;
@@ -240,7 +239,7 @@ class GrpcCall implements CallHandler {
     }
   }
 
-  /** As CallHearer. */
+  /** See CallHandler. */
   closed(): void {
     if (!this.#isOver) {
       this.#isOver = true;
@@ -282,7 +281,7 @@ class GrpcCall implements CallHandler {
     );
   }
 
-  /** Holds memory for a message of so many bytes, beside what was heard before. */
+  /** Reserves memory for a message of so many bytes, in addition to the earlier messages. */
   #hold(bytes: number): void {
     if (this.#listener === undefined) this.#trail.inputBytes = bytes;
     if (bytes <= UNCOUNTED_BYTES || !this.#admission || this.#isOver) return;
@@ -290,7 +289,7 @@ class GrpcCall implements CallHandler {
     this.#held.to(bytes + this.#messageBytes);
   }
 
-  /** Drops what came of a message that is not needed any more. */
+  /** Drops data of a message that is no longer needed. */
   #letGo(): void {
     this.#reader = undefined;
     this.#body = undefined;
@@ -312,7 +311,7 @@ class GrpcCall implements CallHandler {
     if (plain) this.#listener?.hear(plain, true);
     else this.#listener?.hear(this.#decode(bytes));
     if (!this.#held) return;
-    // A loop works on the newest message; the one before it is not held any more.
+    // A loop processes the newest message, so the previous one is no longer counted.
     this.#messageBytes = bytes.length > UNCOUNTED_BYTES ? bytes.length : 0;
     this.#held.to(this.#messageBytes);
   }
@@ -382,7 +381,7 @@ class GrpcCall implements CallHandler {
     };
   }
 
-  /** What the caller sent can't be read. The service of a conversation brings it to its end. */
+  /** Handles an unreadable request. The service of a bidirectional stream completes it. */
   #failRead(thrown: unknown): void {
     const read = thrown instanceof CodecError ? refusalOfFrames(thrown, boundsOf(this.#method).bytes) : thrown;
     if (this.#listener === undefined || this.#isOver) this.fail(read);
@@ -412,7 +411,7 @@ class GrpcCall implements CallHandler {
     this.#end(OK_TRAILERS);
   }
 
-  /** Resolves when there is room for more, or the call is over. */
+  /** Resolves when more can be written, or the call has ended. */
   #drained(): Promise<void> {
     return new Promise((resolve) => {
       const forget = after(UNREAD_MS, () => this.#giveUp());
@@ -466,7 +465,7 @@ class GrpcCall implements CallHandler {
     return coding.compress(frame.subarray(PREFIX)).then((compressed) => frameMessage(compressed, true));
   }
 
-  /** Sends a message of the answer; false asks to wait until the caller has read some of it. */
+  /** Sends a message of the response; false asks to wait until the caller has read some of it. */
   #write(frame: Buffer): boolean {
     if (this.#isOver) return true;
     this.#respond();
@@ -513,18 +512,18 @@ class GrpcCall implements CallHandler {
   }
 }
 
-/** The call that a conversation speaks by. */
+/** The call of a bidirectional stream's writer. */
 interface CallWriter {
-  /** A message as it goes over the wire: a promise where it has to be compressed. */
+  /** A framed message: a promise if it has to be compressed. */
   framed(message: Message): Buffer | Promise<Buffer>;
   write(frame: Buffer): void;
-  /** What was written before is not read yet. */
+  /** Whether earlier messages are still unread. */
   isBehind(): boolean;
-  /** Ends the call, well or with a refusal. */
+  /** Ends the call, successfully or with a refusal. */
   end(refusal?: unknown): void;
 }
 
-/** Speaks to the caller. A large message is compressed, and those behind it wait; a failure ends the call. */
+/** Writes to the caller. A large message is compressed, and later ones wait; a failure ends the call. */
 class CallSpeaker implements StreamWriter<Message> {
   readonly #call: CallWriter;
   #before: Promise<void> | undefined;

@@ -1,4 +1,4 @@
-/** A request's body: the right type, no more than the limit, whole. */
+/** Reads a request's body: checks its type and its size. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { Signal } from "../../../cancellation.ts";
@@ -6,20 +6,20 @@ import { Reason, refuse } from "../../../errors.ts";
 import { GatheredBody, tooLarge } from "../../messages/bounds.ts";
 import type { WholeRequest, WholeResponse } from "../../server/whole-requests.ts";
 
-/** The limits of a body, and who counts its bytes. */
+/** The limits of a body, and the counter of its bytes. */
 export interface BodyLimits {
   /** The most bytes. */
   readonly most: number;
-  /** Holds memory for a body of so many bytes, in place of what it held before; throws the refusal where there is none. */
+  /** Reserves memory for a body of so many bytes instead of the previous size; throws the refusal if there is none. */
   hold(bytes: number): void;
-  /** Aborted when the caller has left. */
+  /** Aborted when the caller disconnects. */
   readonly signal: Signal;
 }
 
 /**
- * The bytes of a body whose content type `wanted` matches; none where there is no body. Refuses other types with 415, naming
- * `named`, larger bodies with 413, and those that there is no memory for with 429 or 503: before a byte is read where the headers tell
- * the size. Rejects when the caller leaves before the end.
+ * Reads a body whose content type matches `wanted`; empty if there is no body. Refuses other types with 415, naming `named`, larger bodies
+ * with 413, and those that there is no memory for with 429 or 503, before reading if the headers declare the size. Rejects if the caller
+ * disconnects before the end.
  */
 export async function readBody(
   request: HttpRequest,
@@ -52,7 +52,7 @@ function collect(request: Exclude<HttpRequest, WholeRequest>, { most, hold, sign
       reject(thrown);
     };
     request.on("data", (chunk: Buffer) => {
-      // What comes after a refusal is read and dropped: a connection closed on unread bytes is reset before the answer is read.
+      // After a refusal, the body is read and dropped: closing a connection with unread bytes resets it before the response is read.
       if (isRefused) return;
       size += chunk.length;
       try {
@@ -71,7 +71,7 @@ function collect(request: Exclude<HttpRequest, WholeRequest>, { most, hold, sign
     });
     request.once("error", left);
     request.once("close", left);
-    // The caller may have left while its key was looked up: then the request says so no more, and one of HTTP/2 is not even destroyed.
+    // The caller may have disconnected during the key lookup: the request no longer reports that, and over HTTP/2 is not even destroyed.
     if (request.destroyed || signal.aborted) left();
   });
 }
@@ -82,7 +82,7 @@ export type HttpRequest = IncomingMessage | Http2ServerRequest | WholeRequest;
 /** Its response. */
 export type HttpResponse = ServerResponse | Http2ServerResponse | WholeResponse;
 
-/** A header that may be given once; undefined where it is not. */
+/** A header that is allowed once; undefined if absent. */
 export function headerOf(request: HttpRequest, name: string): string | undefined {
   const value = request.headers[name];
   return typeof value === "string" ? value : undefined;

@@ -1,4 +1,4 @@
-/** Messages as server-sent events: the messages of a stream, and the parts of one answer that is streamed on request. */
+/** Server-sent events: messages of a stream, or the parts of one response that is streamed on request. */
 import type { Writable } from "node:stream";
 import type { DescMessage, Message } from "@bufbuild/protobuf";
 import { isShared } from "../../../call.ts";
@@ -8,14 +8,14 @@ import { encoderOf, toText } from "../../messages/json.ts";
 import type { Outlet } from "../../server/whole-requests.ts";
 import { drained } from "../stalled-reader.ts";
 
-/** Events, one after the other. */
+/** Writes a sequence of events. */
 type EventSource = AsyncGenerator<ServerEvent, void, undefined>;
 
 type EventFields = Record<string, unknown>;
 
 /**
- * Makes a message of this type the event that its `oneof`, or its only field, names. An event with an `index` or a `cursor` bears it as its id. In
- * a stream that is `resumed` by its reader, every other event bears its name: the reader's next request says that it was read.
+ * Converts a message of this type to the event of its `oneof` or its only field. An `index` or `cursor` becomes the event's id. In a stream
+ * that its reader can resume, the other events have their names as ids, so that the reader's next request confirms them.
  */
 export function eventMaker(desc: DescMessage, resumed = false): (message: Message) => ServerEvent {
   const chosenIn = chooser(desc);
@@ -24,7 +24,7 @@ export function eventMaker(desc: DescMessage, resumed = false): (message: Messag
     const chosen = chosenIn(message);
     const event = events.get(chosen?.case ?? "");
     if (chosen?.value === undefined || event?.of === undefined) throw new Error(`${desc.typeName} has an empty event`);
-    // A message holds it as the object that it stands for.
+    // Messages keep it as a plain object.
     if (event.of.typeName === STRUCT) return { event: event.name, data: JSON.stringify(chosen.value) };
     const { index, cursor } = chosen.value;
     const data = isShared(chosen.value) ? sharedText(event.of, chosen.value) : toText(event.of, chosen.value);
@@ -34,7 +34,7 @@ export function eventMaker(desc: DescMessage, resumed = false): (message: Messag
   };
 }
 
-/** The text of messages that several readers are sent. */
+/** Cached text of messages that are sent to several readers. */
 const texts = new WeakMap<Message, string>();
 
 function sharedText(desc: DescMessage, message: Message): string {
@@ -45,12 +45,12 @@ function sharedText(desc: DescMessage, message: Message): string {
 
 const STRUCT = "google.protobuf.Struct";
 
-/** A `oneof` as generated messages have it; here each of its members is a message. */
+/** A `oneof` of generated messages whose members are all messages. */
 type Chosen =
   | { readonly case?: string; readonly value?: Message & { readonly index?: unknown; readonly cursor?: unknown } }
   | undefined;
 
-/** Which field of a message is its event. */
+/** The field of a message that is its event. */
 function chooser({ oneofs: [oneof], fields: [only] }: DescMessage): (message: Message) => Chosen {
   const name = (oneof ?? only)?.localName ?? "";
   const valueIn = (message: Message): unknown => (message as unknown as Record<string, unknown>)[name];
@@ -59,7 +59,7 @@ function chooser({ oneofs: [oneof], fields: [only] }: DescMessage): (message: Me
     : (message) => ({ case: name, value: valueIn(message) as Message });
 }
 
-/** An action chunk as `route`, one `step` each, and `done`: the answer with its steps left out, for each was sent. */
+/** An action chunk as `route`, one `step` each, and `done`: the response without the steps that were sent. */
 export async function* eventsOfAnswer(desc: DescMessage, answer: () => Promise<Message>): EventSource {
   const whole = encoderOf(desc).encode(await answer()) as EventFields & { action: EventFields & { steps: unknown[] } };
   yield { event: "route", data: JSON.stringify(whole.route ?? {}) };
@@ -69,28 +69,28 @@ export async function* eventsOfAnswer(desc: DescMessage, answer: () => Promise<M
   yield { event: "done", data: JSON.stringify({ ...whole, action: { ...whole.action, steps: [] } }) };
 }
 
-/** One event. `data` is JSON, which never holds a line break. */
+/** One event. `data` is JSON without line breaks. */
 export interface ServerEvent {
   readonly event: string;
   readonly data: string;
-  /** Position in the stream, so that a reader can see gaps, or a cursor, so that it can go on there. */
+  /** The position in the stream, which reveals gaps, or a cursor for resuming. */
   readonly id?: number | string;
 }
 
-/** How long a stream may be silent before a comment says that it lives. */
+/** The heartbeat interval of a silent stream. */
 const HEARTBEAT_MS = 10_000;
 
 const UNCACHED = ["cache-control", "no-store", "x-accel-buffering", "no"];
 
-/** How a stream is written. */
+/** The format of a stream. */
 interface StreamForm {
-  /** The headers that it has, names and values in turn. */
+  /** Its headers, alternating names and values. */
   readonly headers: readonly string[];
-  /** What stands before an event's data. */
+  /** The text before an event's data. */
   readonly before: (event: ServerEvent) => string;
-  /** What stands behind it. */
+  /** The text after it. */
   readonly behind: string;
-  /** What is written when there was nothing to write for a while; undefined where nothing may be. */
+  /** The heartbeat; undefined if the format has none. */
   readonly keepAlive: string | undefined;
 }
 
@@ -102,7 +102,7 @@ export const EVENTS: StreamForm = {
   keepAlive: ": keep-alive\n\n",
 };
 
-/** JSON Lines: the data alone, a line each. */
+/** JSON Lines: one event's data per line. */
 export const LINES: StreamForm = {
   headers: ["content-type", "text/plain; charset=utf-8", ...UNCACHED],
   before: () => "",
@@ -110,7 +110,7 @@ export const LINES: StreamForm = {
   keepAlive: undefined,
 };
 
-/** A response of Node's as an outlet. */
+/** A Node.js response as a writer. */
 export const outletOf = (response: Writable): Outlet => ({
   send: (before, data, behind) => response.write(`${before}${data}${behind}`),
   end: () => void response.end(),
@@ -120,17 +120,17 @@ export const outletOf = (response: Writable): Outlet => ({
 
 /** Writes events to one response. */
 export interface EventWriter {
-  /** Writes one event; resolves when the reader has room for the next, or has left. */
+  /** Writes one event; resolves when the reader can accept the next one, or has disconnected. */
   write(event: ServerEvent): Promise<void>;
-  /** Writes a comment now, where the form has one. */
+  /** Writes a comment now, if the format has comments. */
   beat(): void;
   /** Ends the response. */
   end(): void;
 }
 
 /**
- * Starts an event stream on a response that has its head; `signal` is aborted when there is no more to wait for, and `giveUp` hangs
- * up on a reader who has stopped reading.
+ * Starts an event stream on a response whose head was sent. `signal` is aborted when no more events follow. `giveUp` closes the connection of a
+ * reader that has stopped reading.
  */
 export function eventWriter(outlet: Outlet, signal: Signal, giveUp: () => void, form = EVENTS): EventWriter {
   let gone = false;
@@ -141,7 +141,7 @@ export function eventWriter(outlet: Outlet, signal: Signal, giveUp: () => void, 
     if (!gone && !full && form.keepAlive !== undefined) outlet.send("", form.keepAlive, "");
     heardAt = steadyNow();
   };
-  // One timer that looks when the last event was, and not one for every event.
+  // One timer checks the time of the last event, instead of one timer per event.
   const rest = (ms: number): void => {
     hush = after(ms, () => {
       const silentMs = steadyNow() - heardAt;
@@ -175,19 +175,19 @@ export function eventWriter(outlet: Outlet, signal: Signal, giveUp: () => void, 
 /** How items are sent. */
 interface EventPushOptions<T> {
   readonly signal: Signal;
-  /** Begins the answer. */
+  /** Starts the response. */
   begin(): EventWriter;
-  /** Returns a stream that has ended without an item before it was begun; begun and ended at once where it is absent. */
+  /** Responds to a stream that ended without items before its start; if absent, it is started and ended at once. */
   nothing?: (() => void) | undefined;
   eventOf(item: T): ServerEvent;
-  /** The event that says why there is nothing more. */
+  /** The event for an error that ends the stream. */
   errorOf(thrown: unknown): ServerEvent;
 }
 
 /**
- * Resolves when all is sent; rejects with what ended it early. The answer begins with the first item, when the source calls `begin`, or after
- * `HEARTBEAT_MS` of silence, whichever comes first: proxies and clients end requests whose answer has no head. What ends the stream before that
- * is left to the caller, who can still answer with a plain error.
+ * Resolves when all items are sent; rejects with an error that ended the stream early. The response starts with the first item, when the source
+ * calls `begin`, or after `HEARTBEAT_MS`, because proxies and clients time out requests without a response head. An earlier error is left to the
+ * caller, who can still send a plain error response.
  */
 export async function pushEvents<T>(
   items: (begin: () => void) => AsyncIterable<T>,

@@ -1,4 +1,4 @@
-/** One REST request: its exchange, and its message from path, query, body and headers. */
+/** One REST request: its HTTP exchange, and its message from path, query, body and headers. */
 import { create, type DescField, type Message, ScalarType } from "@bufbuild/protobuf";
 import type { Violation } from "../../../../gen/limber/v1/error_pb.ts";
 import type { CallTrail } from "../../../call.ts";
@@ -18,18 +18,18 @@ import type { RestRoute } from "./routes.ts";
 /** Parameters of a path, by their names. */
 export type Parameters = Readonly<Record<string, string>>;
 
-/** One call on its way through the transport. */
+/** One running call of the transport. */
 export class HttpExchange {
   readonly route: RestRoute;
   readonly request: HttpRequest;
   readonly response: HttpResponse;
   readonly context: CallContext;
-  /** Calls it off. */
+  /** Cancels it. */
   readonly call = new Cancel();
   readonly startedAt = steadyNow();
   readonly trail: CallTrail = {};
   readonly parameters: Parameters;
-  /** What the caller sent, for the answer to a refusal. */
+  /** The caller's values, for error responses. */
   body: unknown;
   query: Record<string, unknown> | undefined;
   admission: Admission | undefined;
@@ -62,7 +62,7 @@ export class HttpExchange {
     };
   }
 
-  /** Holds memory for a body of so many bytes; throws the refusal where there is none. */
+  /** Reserves memory for a body of so many bytes; throws the refusal if there is none. */
   readonly hold = (bytes: number): void => {
     this.trail.inputBytes = bytes;
     if (bytes <= UNCOUNTED_BYTES || this.#isOver) return;
@@ -70,19 +70,19 @@ export class HttpExchange {
     this.#held.to(bytes);
   };
 
-  /** Gives the memory back, and the place. */
+  /** Releases the memory and the slot. */
   leave(): void {
     this.#isOver = true;
     this.#held?.release();
     this.admission?.leave();
   }
 
-  /** The caller has left. */
+  /** Cancels the call of a disconnected caller. */
   readonly left = (): void =>
     this.call.abort(refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the response"));
 }
 
-/** The request's message from its path, query and body, or the refusal that lists everything that is wrong with them. */
+/** The message from path, query and body; throws a refusal with all faults. */
 export async function readMessage(exchange: HttpExchange): Promise<Message> {
   const { route, request, parameters } = exchange;
   if (route.path.length > 0 && Object.values(parameters).includes("")) throw refuse(Reason.NOT_FOUND, "path not found");
@@ -114,7 +114,7 @@ function messageOf(exchange: HttpExchange, body: unknown): Message {
   return withHead(exchange, message, faults);
 }
 
-/** The message with what the request's head says of it, or the refusal of all that is wrong with it. */
+/** The message with the fields from headers; throws a refusal with all faults. */
 function withHead({ route, request }: HttpExchange, message: Message, faults: Faults): Message {
   route.dialect.readHead?.(message, request);
   for (const [name, field] of route.headers) {
@@ -134,20 +134,20 @@ function refuseMembers(body: unknown, faults: Faults): void {
 const isObject = (value: unknown): value is object =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** The faults of reading and, for what could be read, the broken rules, so that one answer lists them all. */
+/** The faults of parsing and, for parsed fields, of validation, so that one response lists all. */
 function allViolations(faults: Faults, route: RestRoute, message: Message): Violation[] {
   const read = faults.list.map(violationOf);
   const unread = new Set(read.map(({ path }) => path));
   const around = new Set(read.flatMap(({ path }) => trail(path)));
-  // What could not be read is missing from the message, and from what it is in.
+  // Fields that could not be parsed are missing from the message and its parents.
   const isAside = ({ path }: Violation): boolean => !around.has(path) && !trail(path).some((each) => unread.has(each));
   return [...read, ...violationsOf(route.method.input, message).filter(isAside)];
 }
 
-/** A path and the paths of all that it is in. */
+/** A path and all its parent paths. */
 const trail = (path: string): string[] => path.split(".").map((_, i, parts) => parts.slice(0, i + 1).join("."));
 
-/** What the caller sent and where, for the answer to a refusal. */
+/** The caller's values and their locations, for error responses. */
 export function givenOf({ route, parameters, body, query }: HttpExchange): Given {
   const inputs = { path: parameters, ...(body !== undefined && { body }), ...(query && { query }) };
   return { inputs, locate: (path) => locate(route, segmentsOf(path)), secret: route.secret };
@@ -162,7 +162,7 @@ function locate(route: RestRoute, [head, ...rest]: (string | number)[]): (string
   return route.body !== "*" && route.body?.name === name ? ["body", ...rest] : ["body", head, ...rest];
 }
 
-/** The part of a request's target behind the question mark. */
+/** The query of a request target. */
 export function queryOf(target: string): URLSearchParams | undefined {
   const mark = target.indexOf("?");
   return mark < 0 || mark === target.length - 1 ? undefined : new URLSearchParams(target.slice(mark + 1));

@@ -1,4 +1,4 @@
-/** The REST transport: every RPC that the schema gives a path, as JSON or as server-sent events. */
+/** The REST transport: every RPC with a path in the schema, as JSON or server-sent events. */
 import type { ServerResponse } from "node:http";
 import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
@@ -35,18 +35,18 @@ import {
 import { givenOf, HttpExchange, type Parameters, readMessage } from "./request.ts";
 import { conversationsOf, type Dialect, native, type RestRoute, routesOf } from "./routes.ts";
 
-/** What the REST transport depends on. */
+/** The dependencies of the REST transport. */
 export interface RestOptions {
   readonly gate: Gate;
   readonly log: CallLog;
   readonly memory: BodyMemory;
-  /** By which address browsers know the gateway; where it is absent no cookie is read. */
+  /** The gateway's origin for browsers; if absent, cookies are ignored. */
   readonly address?: OwnAddress | undefined;
-  /** Aborted when running calls have to end. */
+  /** Aborted to end running calls. */
   readonly closing: AbortSignal;
 }
 
-/** Serves the routes of `transport`; other verbs on their paths are answered with 405, and OPTIONS with what is allowed. */
+/** Serves the routes of `transport`; other methods on their paths get 405, and OPTIONS the allowed methods. */
 export function serveRest(fastify: FastifyInstance, transport: RestTransport): void {
   const verbs = new Map<string, { taken: string[]; dialect: Dialect }>();
   for (const route of transport.routes) {
@@ -56,7 +56,7 @@ export function serveRest(fastify: FastifyInstance, transport: RestTransport): v
       fastify.route({
         method: route.verb,
         url,
-        // The whole call happens here, before Fastify reads the body: a call that is not let in is refused unread.
+        // The call is handled here, before Fastify reads the body: a refused call's body is not read.
         onRequest: async (request, reply) => {
           reply.hijack();
           transport.begin(route, request.params as Parameters, request.raw, reply.raw);
@@ -81,14 +81,14 @@ export function serveRest(fastify: FastifyInstance, transport: RestTransport): v
     .filter(([url]) => url.includes(":"))
     .map(([url, { taken }]) => ({ parts: url.split("/"), taken }));
   for (const [url, { taken, dialect }] of verbs) {
-    // A robot may be called `arm`, and `/v1/robots/arm` is a path of its own, too.
+    // A robot can be named `arm`, and `/v1/robots/arm` is another route.
     const segments = url.includes(":") ? [] : url.split("/");
     const named = templates.filter(({ parts }) => names(parts, segments)).flatMap(({ taken }) => taken);
     serveOtherVerbs(fastify, url, [...new Set([...taken, ...named])], dialect);
   }
 }
 
-/** Whether a path with parameters has this one, which has none, among those that it stands for. */
+/** Whether a path with parameters also matches this path without parameters. */
 const names = (parts: readonly string[], segments: readonly string[]): boolean =>
   parts.length === segments.length && parts.every((part, i) => part.startsWith(":") || part === segments[i]);
 
@@ -124,7 +124,7 @@ function serveOtherVerbs(fastify: FastifyInstance, url: string, taken: readonly 
   });
 }
 
-/** Returns with a refusal, by a convention or the gateway's own; `headers` are names and values in turn. */
+/** Sends a refusal in the format of a convention or the gateway's own; `headers` alternate names and values. */
 export function refuseRequest(
   response: HttpResponse,
   refusal: Refusal,
@@ -136,13 +136,13 @@ export function refuseRequest(
   send(response, answer.status, requestId, [...type, ...headers, ...answer.headers], Buffer.from(answer.body));
 }
 
-/** The answers to calls that are refused before anything is made for them, by what they say of the time: all but the request's id. */
+/** Prepared responses for refused calls by retry delay, without the request id. */
 const overloadAnswers = new WeakMap<Advice, { lines: readonly string[]; body: readonly string[] }>();
 
-/** Stands where a request's id will, and is as long. */
+/** The placeholder of a request id, of the same length. */
 const ID_MARK = `req_${"0".repeat(26)}`;
 
-/** Refuses a call for overload; a whole request is answered with text that was made for earlier ones. */
+/** Refuses a call for overload; a buffered request gets a prepared response. */
 function refuseOverloaded(response: HttpResponse, advice: Advice, dialect: Dialect): void {
   const requestId = newId("req");
   if (!isWhole(response) || dialect !== native) {
@@ -161,7 +161,7 @@ function refuseOverloaded(response: HttpResponse, advice: Advice, dialect: Diale
   response.answer(503, `${lines[0]}${requestId}${lines[1]}`, Buffer.from(`${body[0]}${requestId}${body[1]}`, "latin1"));
 }
 
-/** Returns; `headers` are names and values in turn. */
+/** Sends a response; `headers` alternate names and values. */
 export function send(
   response: HttpResponse,
   status: number,
@@ -172,33 +172,33 @@ export function send(
   if (response.destroyed || response.headersSent) return;
   const size = BODILESS.has(status) ? [] : ["content-length", String(body.length)];
   writeHead(response, status, [...size, "cache-control", "no-store", ...headersOf(requestId), ...headers]);
-  // The kinds of responses have no signature in common, and all take a buffer.
+  // The kinds of responses have no common signature, but all accept a buffer.
   (response as ServerResponse).end(body);
 }
 
-/** What `send` says ahead of a body, as lines of HTTP/1. */
+/** The constant headers of `send`, as HTTP/1 lines. */
 const linesOf = (body: Buffer, requestId: string, type: string): string =>
   `content-length: ${body.length}\r\ncache-control: no-store\r\nx-request-id: ${requestId}\r\n${VERSION_LINE}content-type: ${type}\r\n`;
 
 const VERSION_LINE = `x-api-version: ${API_VERSION}\r\n`;
 
-/** Returns of these have no body, not even an empty one. */
+/** Statuses whose responses have no body, not even an empty one. */
 const BODILESS = new Set([204, 304]);
 
 const headersOf = (requestId: string): string[] => ["x-request-id", requestId, "x-api-version", API_VERSION];
 
-// Both kinds of response take names and values in turn, which Node writes as they are.
+// Both kinds of responses accept alternating names and values, which Node.js writes unchanged.
 function writeHead(response: HttpResponse, status: number, headers: string[]): void {
   (response as ServerResponse).writeHead(status, headers);
 }
 
-/** The routes of `services`, and what serves them. */
+/** The routes of `services`, and their handlers. */
 export class RestTransport implements WholeRequestHandler {
   readonly routes: readonly RestRoute[];
-  /** What REST cannot carry. */
+  /** RPCs that REST does not support. */
   readonly conversations: ReturnType<typeof conversationsOf>;
   readonly #options: RestOptions;
-  /** Routes of POST whose path has no parameters, by path. */
+  /** POST routes without path parameters, by path. */
   readonly #posts: ReadonlyMap<string, RestRoute>;
   readonly #running = new RunningCalls<Cancel>();
 
@@ -214,19 +214,19 @@ export class RestTransport implements WholeRequestHandler {
     });
   }
 
-  /** As WholeRequestHandler. */
+  /** See WholeRequestHandler. */
   takes(path: string): boolean {
     return this.#posts.has(path);
   }
 
-  /** As WholeRequestHandler. */
+  /** See WholeRequestHandler. */
   serve(request: HttpRequest, response: HttpResponse): void {
     const route = this.#posts.get(request.url ?? "");
     if (route === undefined) throw new Error(`no route matches POST ${request.url}`);
     this.begin(route, NO_PARAMETERS, request, response);
   }
 
-  /** Returns one request, or refuses it for overload before anything is made for it; `parameters` are those of its path. */
+  /** Serves one request, or refuses it for overload before allocating anything; `parameters` are from its path. */
   begin(route: RestRoute, parameters: Parameters, request: HttpRequest, response: HttpResponse): void {
     const { overload } = this.#options.gate;
     const { authorization } = request.headers;
@@ -245,7 +245,7 @@ export class RestTransport implements WholeRequestHandler {
     if (isHeld && isWhole(response)) response.hold();
   }
 
-  /** Returns one request, and resolves when the call is over. Never rejects. */
+  /** Serves one request, and resolves when the call has ended. Never rejects. */
   async answer(route: RestRoute, parameters: Parameters, request: HttpRequest, response: HttpResponse): Promise<void> {
     const exchange = new HttpExchange(route, parameters, request, response, this.#options.memory);
     const { call } = exchange;
@@ -308,7 +308,7 @@ export class RestTransport implements WholeRequestHandler {
     else answerJson(exchange, admission, encode(answer));
   }
 
-  /** Refusals before the answer has begun are plain errors, later ones an event named `error`. */
+  /** Refusals before the start of the response are plain errors, later ones an event named `error`. */
   #stream<T>(
     { route, response, context, admission }: HttpExchange,
     items: (begin: () => void) => AsyncIterable<T>,
@@ -320,12 +320,12 @@ export class RestTransport implements WholeRequestHandler {
       signal,
       begin() {
         writeHead(response, 200, [...form.headers, ...headersOf(requestId), ...(admission?.headers ?? [])]);
-        // What has no comments has no bytes to begin with. Both kinds of Node's responses have this method, though only one type knows it.
+        // A format without comments has no first bytes. Both kinds of Node.js responses have this method, but only one type declares it.
         if (route.lines) (response as ServerResponse).flushHeaders();
         const body = isWhole(response) ? response.stream() : outletOf(response);
         return eventWriter(body, signal, () => response.destroy(), form);
       },
-      // A browser that opened the stream again stops at this status (the HTML standard, 9.2.3).
+      // A browser stops reconnecting the stream at this status (the HTML standard, 9.2.3).
       nothing: route.resumed ? () => send(response, 204, requestId, admission?.headers ?? [], NO_BODY) : undefined,
       eventOf,
       errorOf: (thrown) => ({ event: "error", data: restAnswer(refusalOf(thrown, signal), requestId).body }),
@@ -353,7 +353,7 @@ export class RestTransport implements WholeRequestHandler {
 const NO_PARAMETERS: Parameters = {};
 const NO_BODY = Buffer.alloc(0);
 
-/** Returns a call with its refusal. */
+/** Sends the refusal of a call. */
 function refuseCall(exchange: HttpExchange, refusal: Refusal): void {
   const { route, response, context, admission } = exchange;
   const about = { headers: admission?.headers ?? [], dialect: route.dialect };
@@ -366,7 +366,7 @@ function refuseCall(exchange: HttpExchange, refusal: Refusal): void {
 
 const asItIs = (event: ServerEvent): ServerEvent => event;
 
-/** What the answer is in JSON, by the schema's names. */
+/** The response as JSON, with the schema's names. */
 function plainOf({ method, answer }: RestRoute, message: Message): unknown {
   const encoder = encoderOf(method.output);
   if (answer === undefined) return encoder.encode(message);
@@ -374,12 +374,12 @@ function plainOf({ method, answer }: RestRoute, message: Message): unknown {
   return value === undefined ? null : encoder.encodeField(answer.localName, value);
 }
 
-/** Returns with a message of a GET. What is listed may be long, and is written in slices. */
+/** Responds to a GET. Lists can be long, and are serialized in slices. */
 async function answerList(exchange: HttpExchange, admission: Admission, message: Message): Promise<void> {
   answerJson(exchange, admission, await inSlices(writingJson(exchange.route.method.output, message)));
 }
 
-/** Returns with a message in the form of the route's dialect. */
+/** Responds with a message in the format of the route's convention. */
 function answerByDialect(exchange: HttpExchange, admission: Admission, message: Message): void {
   const { route, request, response, context } = exchange;
   const { method, answer, dialect } = route;
@@ -390,7 +390,7 @@ function answerByDialect(exchange: HttpExchange, admission: Admission, message: 
   send(response, status, context.requestId, [...type, ...headersOfAnswer(admission), ...headers], Buffer.from(text));
 }
 
-/** Whether the answer is the message itself in the gateway's own JSON. */
+/** Whether the response is the message itself in the gateway's own JSON. */
 const isPlainJson = ({ dialect, answer, status }: RestRoute): boolean =>
   dialect.plain === true && answer === undefined && !BODILESS.has(status);
 
