@@ -352,7 +352,10 @@ interface Charges {
   askSetUp(sessionId: string): Promise<StoredMethod | undefined>;
   /** Deletes a payment method. Idempotent. */
   forget(methodId: string): Promise<void>;
-  /** Charges once, however often it is called within the day for which the processor remembers the payment id. Rejects if the outcome is unknown. */
+  /**
+   * Charges once, however often it is called within the day for which the processor remembers the payment id. Rejects if the outcome is
+   * unknown.
+   */
   charge(charge: Charge): Promise<ChargeFact>;
   /** The state of the charge `intentId`; undefined if it is not ours. */
   askCharge(intentId: string): Promise<ChargeFact | undefined>;

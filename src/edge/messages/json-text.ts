@@ -375,7 +375,10 @@ function picturesAt(body: Buffer, texts: readonly AddressText[]): SentPicture[] 
 /** Letters that JSON writes in another way, or forbids. */
 const ESCAPED = /[\p{Cc}"\\]/u;
 
-/** The bytes of an address whose text is plain JSON: what decodes to the byte is letters of base64 alone; else it has spaces and percent signs at most. */
+/**
+ * The bytes of an address whose text is plain JSON: what decodes to the byte is letters of base64 alone; else it has spaces and percent
+ * signs at most.
+ */
 function plainBytes(head: string, text: string): Buffer | undefined {
   const bytes = exactly(text);
   if (bytes !== undefined || ESCAPED.test(text)) return bytes;

@@ -234,7 +234,10 @@ const SCALAR_ENCODERS: Partial<Record<ScalarType, Plain>> = {
 /** Letters that are written between two looks at the clock. */
 const PIECE = 32 << 10;
 
-/** The REST JSON of a message, to the byte what `JSON.stringify` makes of the encoder's value. It is put down between items of lists of messages. */
+/**
+ * The REST JSON of a message, to the byte what `JSON.stringify` makes of the encoder's value. It is put down between items of lists of
+ * messages.
+ */
 export function* writingJson(desc: DescMessage, message: Message): Sliced<Buffer> {
   const written: Written = { pieces: [], text: "" };
   yield* writingMembers(desc, message, written);

@@ -1,7 +1,7 @@
 /**
- * HTTP/1.1 connections in front of node:http. It serves a connection as long as every request is a plain POST to a path that the handler takes.
- * The first other request passes the connection to node:http for good, with all unused bytes: unusual, slow, large or invalid requests are
- * never parsed here. An act costs 1.19 to 1.25 times as much without it (decision 3).
+ * HTTP/1.1 connections in front of node:http. A connection is served here as long as every request is a plain POST to a path of the handler. The
+ * first other request passes the connection to node:http permanently, with all unused bytes: unusual, slow, large or invalid requests are never
+ * parsed here. Without it, an act costs 1.19 to 1.25 times as much (decision 3).
  */
 import { EventEmitter } from "node:events";
 import { STATUS_CODES } from "node:http";
@@ -13,11 +13,11 @@ import { countRequest, isTurnSpent } from "./turns.ts";
 import type { ConnectionServer, Outlet, WholeRequestHandler, WholeResponse } from "./whole-requests.ts";
 import { isHost } from "./wire-faults.ts";
 
-/** How long the rest of a request may take to come, until it is node:http that waits for it. */
+/** How long an incomplete request can take before node:http takes over. */
 const REST_MS = 250;
-/** With more bytes behind a request that runs, or that waits for its turn, the socket is not read. */
+/** With more unprocessed bytes after a running or queued request, the socket is paused. */
 const MOST_AHEAD = 64 << 10;
-/** So many unsent bytes are waited for before the next answer is made. */
+/** The number of unsent bytes that delays the next response. */
 const MOST_UNSENT = 64 << 10;
 
 /** The server, for the port to open. */
@@ -47,13 +47,13 @@ export function plainHttp1(port: PlainHttp1Deps): ConnectionServer {
 interface PlainHttp1Deps {
   readonly handler: WholeRequestHandler;
   readonly idleTimeoutMs: number;
-  /** Passes a paused connection on, with all its unused bytes before it. */
+  /** Passes a paused connection on, with all its unused bytes. */
   readonly handOver: ConnectionServer["accept"];
 }
 
 type ConnectionDeps = PlainHttp1Deps & {
   draining(): boolean;
-  /** The connection has ended, or is node:http's. */
+  /** Called when the connection has ended, or was passed to node:http. */
   left(): void;
 };
 
@@ -62,21 +62,21 @@ class PlainConnection {
   readonly #socket: Socket;
   readonly #greeted: () => void;
   readonly #deps: ConnectionDeps;
-  /** What came and was not used begins at `#from` of this; undefined where all was used. */
+  /** The unused bytes start at `#from` of this; undefined if all were used. */
   #bytes: Buffer | undefined;
   #from = 0;
-  /** What came behind it, as it was read: put together at most once, when it is needed. */
+  /** The bytes received after it, concatenated at most once, on demand. */
   #behind: Buffer[] = [];
   #behindBytes = 0;
-  /** The head of a request whose body is still coming. */
+  /** The head of a request whose body is still arriving. */
   #head: PlainHead | undefined;
-  /** The head of the request before. */
+  /** The head of the previous request. */
   #before: PlainHead | undefined;
   #running: PlainResponse | undefined;
-  /** The next request waits for the peer to take an answer, or for the next turn. */
+  /** Whether the next request waits for the client to read a response, or for the next turn. */
   #isWaiting = false;
   #isPaused = false;
-  /** The connection has ended, or is node:http's. */
+  /** Whether the connection has ended, or was passed to node:http. */
   #isOver = false;
   #usedAt = steadyNow();
   readonly #keepAlive: string;
@@ -99,22 +99,22 @@ class PlainConnection {
     this.#socket.off("data", this.#read).off("end", this.#ended).off("close", this.#closed).pause();
   }
 
-  /** The last headers of an answer, which say what becomes of the connection. */
+  /** The last headers of a response, which declare whether the connection stays open. */
   get ending(): string {
     return this.#deps.draining() ? "Connection: close\r\n" : this.#keepAlive;
   }
 
-  /** Whether the peer has not been sent all that was written. */
+  /** Whether written bytes are still unsent. */
   get isBehind(): boolean {
     return this.#socket.writableLength > 0;
   }
 
-  /** Room for what is to be sent. What a slow reader leaves unsent has bytes of its own: a piece keeps all of its block. */
+  /** A buffer for outgoing bytes. Bytes for a slow reader are copied, because a slice keeps its entire buffer in memory. */
   roomFor(size: number): SlabRoom {
     return this.isBehind ? { block: Buffer.allocUnsafeSlow(size), end: size } : roomFor(size);
   }
 
-  /** Sends a part of the answer to the running request; false, and `drained` later, when the peer should read first: `most` bytes are unsent. */
+  /** Sends a part of the current response; false, and `drained` later, if `most` bytes are unsent and the client should read first. */
   write(part: string | Buffer, drained: () => void, most = MOST_UNSENT): boolean {
     const socket = this.#socket;
     if (socket.write(part) || socket.writableLength < most) return true;
@@ -122,7 +122,7 @@ class PlainConnection {
     return false;
   }
 
-  /** Sends the last part of the answer, and goes on to the next request. */
+  /** Sends the last part of the response, and continues with the next request. */
   finish(part: string | Buffer): void {
     this.#running = undefined;
     if (this.#deps.draining()) {
@@ -134,7 +134,7 @@ class PlainConnection {
     this.#goOn();
   }
 
-  /** A request that has begun to come is node:http's to wait for, which then closes. */
+  /** Passes a slow, incomplete request to node:http, which then closes the connection in time. */
   drain(): void {
     if (this.#running !== undefined) return;
     if (this.#bytes === undefined) this.#socket.end();
@@ -158,7 +158,7 @@ class PlainConnection {
     else if (this.#unused > MOST_AHEAD) this.#pause();
   };
 
-  /** Reads nothing before the next request. */
+  /** Pauses reading until the next request. */
   hold(): void {
     if (this.#running !== undefined) this.#pause();
   }
@@ -173,12 +173,12 @@ class PlainConnection {
     this.#isPaused = false;
   }
 
-  /** How many bytes came and were not used. */
+  /** The number of unused bytes. */
   get #unused(): number {
     return this.#bytes === undefined ? 0 : this.#bytes.length - this.#from + this.#behindBytes;
   }
 
-  /** All that came and was not used, in one piece. */
+  /** All unused bytes in one buffer. */
   #whole(): Buffer {
     const bytes = this.#bytes?.subarray(this.#from) ?? NOTHING;
     if (this.#behind.length === 0) return bytes;
@@ -190,18 +190,18 @@ class PlainConnection {
     return whole;
   }
 
-  /** Serves the request at the start of what came, if it is plain and whole. */
+  /** Serves the request at the start of the unused bytes, if it is plain and complete. */
   #look(): void {
     let head = this.#head;
     if (head !== undefined && this.#unused < head.bodyAt + head.bodyBytes) return;
     let bytes = this.#bytes?.subarray(this.#from) ?? NOTHING;
     head ??= readPlainHead(bytes, this.#before);
-    // A head, or a body, that goes on in what came later.
+    // A head or body that continues in later bytes.
     if (this.#behind.length > 0 && (head === undefined || bytes.length < head.bodyAt + head.bodyBytes)) {
       bytes = this.#whole();
       head ??= readPlainHead(bytes, this.#before);
     }
-    // Of several requests that were sent at once one is cut by every read.
+    // Of several requests sent at once, every read splits one.
     if (head === undefined && this.#before !== undefined && mayBecomePlain(bytes)) {
       this.#waitForRest();
       return;
@@ -237,7 +237,7 @@ class PlainConnection {
     this.#deps.handler.serve({ method: "POST", url: path, headers, socket: this.#socket, body }, this.#running);
   }
 
-  /** The bytes are used up: the next are those that came behind them. */
+  /** Marks the bytes as used, and continues with those after them. */
   #advance(): void {
     this.#bytes = this.#behind.shift();
     this.#behindBytes -= this.#bytes?.length ?? 0;
@@ -250,7 +250,7 @@ class PlainConnection {
   }
 
   readonly #goOn = (): void => {
-    // Not at once: a long row of requests would stand on the stack, each answered inside the one before.
+    // Not immediately: with many pipelined requests, each response would nest in the previous one on the stack.
     if (this.#bytes !== undefined) setImmediate(this.#next);
     else {
       this.#isWaiting = false;
@@ -273,7 +273,7 @@ class PlainConnection {
     this.#deps.handOver(socket, this.#greeted);
   }
 
-  /** A peer that closes its side has left, as node:http has it. */
+  /** A client that closes its side has disconnected, as in node:http. */
   readonly #ended = (): void => {
     this.#bytes = undefined;
     this.#behind = [];
@@ -309,11 +309,11 @@ class PlainConnection {
 const nothing = (): void => undefined;
 const NOTHING = Buffer.alloc(0);
 
-/** The answer to a plain request. */
+/** The response to a plain request. */
 class PlainResponse implements WholeResponse {
   statusCode = 200;
   headersSent = false;
-  /** The caller has left. */
+  /** Whether the caller has disconnected. */
   destroyed = false;
   readonly #connection: PlainConnection;
   #head = "";
@@ -348,20 +348,20 @@ class PlainResponse implements WholeResponse {
     this.#connection.finish(taken(room, at));
   }
 
-  /** As WholeResponse. */
+  /** See WholeResponse. */
   answer(status: number, lines: string, body: Buffer): void {
     this.#begin(status, lines);
     this.end(body);
   }
 
-  /** Sends the returned body in chunks, as they come. */
+  /** Sends the response body in chunks, as they arrive. */
   stream(): ChunkedBody {
     const head = `${this.#head}${this.#connection.ending}Transfer-Encoding: chunked\r\n\r\n`;
     this.#body = new ChunkedBody(this.#connection, head);
     return this.#body;
   }
 
-  /** As WholeResponse. */
+  /** See WholeResponse. */
   hold(): void {
     this.#connection.hold();
   }
@@ -374,7 +374,7 @@ class PlainResponse implements WholeResponse {
     if (this.#onClose === run) this.#onClose = undefined;
   }
 
-  /** The caller has left before the answer. */
+  /** The caller disconnected before the response. */
   close(): void {
     this.destroyed = true;
     this.#body?.close();
@@ -392,30 +392,30 @@ const OK_LINE = statusLine(200);
 
 let dated = { second: -1, text: "" };
 
-/** The line of the Date header, made once a second. */
+/** The Date header line, updated once a second. */
 function date(): string {
   const second = Math.floor(now() / 1000);
   if (dated.second !== second) dated = { second, text: `Date: ${new Date(second * 1000).toUTCString()}\r\n` };
   return dated.text;
 }
 
-/** Bytes that wait at most for a reader, beside one chunk: a chunk that cannot be read yet is better not made yet. */
+/** The most bytes buffered for a reader, besides one chunk: it is better not to create chunks that cannot be read yet. */
 const MOST_UNSENT_CHUNKS = 64 << 10;
 
-/** The connection that it leaves by. */
+/** The connection that it is sent on. */
 interface ChunkedBodySource {
-  /** Whether the peer has not been sent all that was written. */
+  /** Whether written bytes are still unsent. */
   readonly isBehind: boolean;
   roomFor(size: number): SlabRoom;
-  /** False, and `drained` later, when `most` bytes wait for the peer to read. */
+  /** False, and `drained` later, if `most` bytes are unsent. */
   write(part: Buffer, drained: () => void, most: number): boolean;
   finish(part: string): void;
 }
 
-/** An answer that is sent in chunks. */
+/** A chunked response. */
 class ChunkedBody extends EventEmitter<{ drain: []; close: [] }> implements Outlet {
   readonly #connection: ChunkedBodySource;
-  /** The head of the answer, until the first chunk takes it along. */
+  /** The response head, which is sent with the first chunk. */
   #head: string;
   #isOver = false;
 
@@ -425,7 +425,7 @@ class ChunkedBody extends EventEmitter<{ drain: []; close: [] }> implements Outl
     this.#head = head;
   }
 
-  /** Sends data between two texts of which each letter is one byte, as a chunk; false when the caller has to read first. */
+  /** Sends data between two Latin-1 texts, as a chunk; false if the caller has to read first. */
   send(before: string, data: string, behind: string): boolean {
     if (this.#isOver) return true;
     const length = before.length + Buffer.byteLength(data) + behind.length;
@@ -449,7 +449,7 @@ class ChunkedBody extends EventEmitter<{ drain: []; close: [] }> implements Outl
     this.#connection.finish(`${this.#head}0${CHUNK_END}${CHUNK_END}`);
   }
 
-  /** The caller has left. */
+  /** The caller has disconnected. */
   close(): void {
     if (this.#isOver) return;
     this.#isOver = true;
@@ -461,33 +461,33 @@ class ChunkedBody extends EventEmitter<{ drain: []; close: [] }> implements Outl
 
 const CHUNK_END = "\r\n";
 
-/** Writes a short text letter by letter, for less than the price of having it written; returns where it ends. */
+/** Writes a short text byte by byte, which is cheaper than a buffer's own method; returns its end. */
 function put(into: Buffer, at: number, text: string): number {
   for (let i = 0; i < text.length; i++) into[at + i] = text.charCodeAt(i);
   return at + text.length;
 }
 
-/** A request's head, and where its body lies behind it. */
+/** A request's head, and where its body starts. */
 interface PlainHead {
   /** The path, without a query. */
   readonly path: string;
-  /** By lower-case names; none came twice. */
+  /** By lower-case names, without duplicates. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Where the body begins in the bytes that were read. */
+  /** Where the body starts in the received bytes. */
   readonly bodyAt: number;
   readonly bodyBytes: number;
-  /** The head as it came, to its empty line. */
+  /** The bytes of the head, including its empty line. */
   readonly bytes: Buffer;
 }
 
-/** Longer heads are left to node:http, and longer bodies too. */
+/** Requests with a longer head or body are passed to node:http. */
 const MOST = { headBytes: 8 << 10, bodyBytes: 1 << 20 } as const;
 
 const HEAD_END = "\r\n\r\n";
 const FORM = /^POST (\/[\w./-]*) HTTP\/1\.1\r\n(?:[!#$%&'*+.^_`|~\w-]+:[\t -~]*\r\n)+$/;
 const LENGTH = /^\d{1,7}$/;
 
-/** The names that most calls bear, as they are often written: looked up for less than the price of making them small. */
+/** Common header names in their usual spelling: a lookup is cheaper than conversion to lower case. */
 const KNOWN: ReadonlyMap<string, string> = new Map(
   [
     "host",
@@ -503,12 +503,12 @@ const KNOWN: ReadonlyMap<string, string> = new Map(
   ),
 );
 
-/** Headers that change how a connection or a body is read, and that of a browser's page, to which more is answered. */
+/** Headers that change how a connection or body is read, and the origin of a browser's page, whose response has more headers. */
 const NOT_PLAIN = new Set(["transfer-encoding", "expect", "upgrade", "trailer", "origin"]);
 
 /**
- * The head at the start of `bytes`; undefined when it is not whole, or not plain. A caller in a loop says the same head again and
- * again: where it is that of `before`, to the byte, it is not read again.
+ * Parses the head at the start of `bytes`; undefined if it is incomplete or not plain. A caller in a loop sends the same head repeatedly: if it
+ * equals `before` to the byte, it is not parsed again.
  */
 export function readPlainHead(bytes: Buffer, before?: PlainHead): PlainHead | undefined {
   if (before !== undefined && isSame(before.bytes, bytes)) return before;
@@ -535,7 +535,7 @@ export function readPlainHead(bytes: Buffer, before?: PlainHead): PlainHead | un
   return { path, headers, bodyAt, bodyBytes, bytes: Buffer.from(bytes.subarray(0, bodyAt)) };
 }
 
-/** Whether these bytes, which are no plain head, may be the beginning of one. */
+/** Whether these bytes, which are not a plain head, can be the start of one. */
 const mayBecomePlain = (bytes: Buffer): boolean =>
   bytes.length < MOST.headBytes &&
   bytes.compare(BEGINNING, 0, Math.min(BEGINNING.length, bytes.length), 0, Math.min(BEGINNING.length, bytes.length)) ===

@@ -11,7 +11,7 @@ import { Penalties, Slots } from "./slots.ts";
 import type { UpgradeTaker, WholeRequestHandler } from "./whole-requests.ts";
 import { absorbErrors, OwnedRequest, OwnedResponse, type RefusalBody } from "./wire-faults.ts";
 
-/** What answers a request of either protocol, as Fastify and Connect provide it. */
+/** The handlers of requests on both protocols, from Fastify and Connect. */
 export type PortHandler = (
   request: http.IncomingMessage | Http2ServerRequest,
   response: http.ServerResponse | Http2ServerResponse,
@@ -21,23 +21,23 @@ export type PortHandler = (
 export interface PortOptions {
   /** The certificate and key, in PEM, that put the whole port under TLS; in cleartext when absent. */
   readonly tls?: { readonly key: string | Buffer; readonly cert: string | Buffer };
-  /** Returns plain HTTP/1 requests, which then bypass node:http; absent: node:http reads every request. */
+  /** Serves plain HTTP/1 requests, which then bypass node:http; if absent, node:http reads every request. */
   readonly whole?: WholeRequestHandler | undefined;
-  /** Serves HTTP/2 streams before the compatibility layer does. */
+  /** Serves HTTP/2 streams before the compatibility layer. */
   readonly streams?: StreamServer | undefined;
-  /** Takes over the HTTP/1 connections of requests that ask for another protocol and that it wants. */
+  /** Accepts HTTP/1 upgrades to the protocols that it supports. */
   readonly upgrade?: UpgradeTaker;
-  /** Makes the JSON body of what is refused at this level. */
+  /** Creates the JSON body of refusals at this level. */
   readonly refusal?: RefusalBody;
-  /** How long a connection's greeting and each later HTTP/1 head may take, the TLS handshake apart. */
+  /** The timeout of a connection's first bytes and of each later HTTP/1 head, after the TLS handshake. */
   readonly headersTimeoutMs?: number;
-  /** How long a whole request may take to arrive, on either protocol. */
+  /** The timeout of a complete request, on either protocol. */
   readonly requestTimeoutMs?: number;
-  /** Whether HTTP/2 requests for this path may go on for as long as they like, as conversations do. */
+  /** Whether HTTP/2 requests for this path can last indefinitely, like bidirectional streams. */
   readonly endless?: (path: string) => boolean;
-  /** How long a connection may rest between requests; HTTP/2 sessions end between one and two of these. */
+  /** The idle timeout of a connection; HTTP/2 sessions end after one to two of these. */
   readonly idleTimeoutMs?: number;
-  /** How long a peer has to close its side after ours. */
+  /** How long a client has to close its side after ours. */
   readonly lingerMs?: number;
   /** The most bytes of one request's headers, on either protocol. */
   readonly maxHeaderSize?: number;
@@ -47,11 +47,14 @@ export interface PortOptions {
   readonly streamWindow?: number;
   /** The flow-control window of each HTTP/2 session. */
   readonly sessionWindow?: number;
-  /** How many HTTP/2 frames that only cost (resets before an answer, pings, settings) a session may send. */
+  /** The budget of an HTTP/2 session for frames without work: resets before a response, pings, settings. */
   readonly patience?: BudgetOptions;
-  /** What an address is charged as for connections that were cut off; undefined for one that all callers share, such as a trusted proxy's. */
+  /** The address that is charged for connections closed for their costs; undefined for one that all callers share, such as a trusted proxy. */
   readonly chargedAs?: (address: string) => string | undefined;
-  /** The most connections at once. Beyond, a new one replaces one that has shown no key, or is closed where there is none. Unbounded when absent. */
+  /**
+   * The most concurrent connections; unlimited if absent. Above it, a new one replaces an unauthenticated one, or is closed if there is
+   * none.
+   */
   readonly maxConnections?: number;
 }
 
@@ -75,15 +78,14 @@ type PortLimits = PortOptions & Required<Pick<PortOptions, keyof typeof DEFAULTS
 /** A port as a server. */
 export type Port = (http.Server | https.Server) & {
   /**
-   * Tells every peer, with its next answer, to send its next request on another connection. New connections and requests are served
-   * as before.
+   * Asks every client, with its next response, to use another connection for its next request. New connections and requests are still served.
    */
   leave(): void;
-  /** From now on closing the port reads idle connections for so long, and ends each behind the answer to its next request. */
+  /** When the port closes, keeps reading idle connections for so long, and ends each one after its next response. */
   readIdleFor(ms: number): void;
 };
 
-/** How long a connection without a byte is kept when the port closes, in milliseconds: its first request may be coming. */
+/** How long a connection without data stays open when the port closes, in milliseconds: its first request may be arriving. */
 const FIRST_WORD_MS = 1_000;
 
 /**
@@ -124,7 +126,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
       return;
     }
     sockets.add(socket);
-    // Not `once`, of what comes once by nature: it would keep three objects more for each connection.
+    // Not `once`, for events that occur once anyway: it would allocate three more objects per connection.
     socket.on("close", () => sockets.delete(socket));
   });
 
@@ -134,7 +136,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
       greeted();
       undecided.delete(socket);
     });
-    // A peer that never closes its side would hold the connection, and `close`, for ever.
+    // A client that never closes its side would block the connection, and `close`, forever.
     socket.on("finish", () =>
       socket.once(
         "close",
@@ -154,7 +156,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
   };
 
   server.on(opened, (socket: Socket) => {
-    // Under TLS it is another socket than the one that was accepted.
+    // Under TLS, it is not the accepted socket.
     if (options.tls !== undefined) {
       absorbErrors(socket);
       slots.secured(socket);
@@ -174,7 +176,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
     socket.once("close", forget).once("close", () => undecided.delete(socket));
   });
 
-  // The server closes before the connections that other listeners on its port gave it.
+  // The server closes before the connections that other listeners on its port passed to it.
   const onceGone = (forget: () => void): void => {
     server.once("close", () => {
       if (sockets.size === 0) forget();
@@ -182,7 +184,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
   };
   const closeIdle = server.closeIdleConnections.bind(server);
   let idleMs = 0;
-  /** Ends idle HTTP/1 connections: now, or once they were read for so long, and behind what has arrived until then. */
+  /** Ends idle HTTP/1 connections: now, or after reading them for so long, and after requests that arrive until then. */
   const endIdle = (end: () => void): void => {
     if (idleMs === 0) end();
     else onceGone(after(idleMs, () => setImmediate(end)));
@@ -206,7 +208,7 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
   server.close = (done) => {
     endIdle(() => ahead?.drain());
     http1.drain();
-    // Node's own watch over slow heads ends with `close`, so the last of them are ended here.
+    // Node's own check of slow heads stops with `close`, so the last of them are ended here.
     onceGone(after(limits.headersTimeoutMs, http1.destroyIdle));
     return close(done);
   };
@@ -223,9 +225,9 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
   });
 }
 
-// The HTTP/1 server has to be the one that listens: Node starts its watch over slow heads nowhere else.
+// The HTTP/1 server must be the one that listens: Node.js starts its check of slow heads only there.
 function listenerFor(limits: PortLimits): http.Server | https.Server {
-  // The watch looks in intervals; taking one off the limit keeps the promise that a head never takes longer.
+  // The check runs at intervals; subtracting one ensures that a head never takes longer than the limit.
   const interval = Math.min(1000, Math.ceil(limits.headersTimeoutMs / 10));
   const headersTimeout = limits.headersTimeoutMs - interval;
   const options = {
@@ -250,18 +252,17 @@ function listenerFor(limits: PortLimits): http.Server | https.Server {
           ALPNProtocols: ["h2", "http/1.1"],
           handshakeTimeout: limits.headersTimeoutMs,
         });
-  // Node would drop the headers past its count in silence, and hide them from the checks; their size is bounded anyway.
+  // Node.js would silently drop headers above its count and hide them from validation; their size is limited anyway.
   server.maxHeadersCount = 0;
   return server;
 }
 
-/** What a client of HTTP/2 says first. */
+/** The HTTP/2 connection preface. */
 const PREFACE = Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1");
 
 /**
- * Reads `socket` until its bytes match the HTTP/2 preface (RFC 9113 section 3.4) or differ from it, gives them all back
- * and calls `tell`, with the socket paused. A peer that leaves before either is destroyed; a silent one is the caller's
- * to time out.
+ * Reads `socket` until its bytes match the HTTP/2 preface (RFC 9113 section 3.4) or differ from it, unshifts them all, and calls `tell` with
+ * the socket paused. A client that disconnects earlier is destroyed; the caller times out a silent one.
  */
 function detectProtocol(socket: Socket, tell: (protocol: "http1" | "http2") => void): void {
   let got: Buffer = Buffer.alloc(0);

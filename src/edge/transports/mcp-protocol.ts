@@ -1,4 +1,7 @@
-/** One message of the Model Context Protocol, answered by the protocol's own SDK. It is loaded at the first message: the SDK takes long to load. */
+/**
+ * One message of the Model Context Protocol, answered by the protocol's own SDK. It is loaded at the first message: the SDK takes long to
+ * load.
+ */
 import { Server } from "@modelcontextprotocol/sdk/server/index.js";
 import { WebStandardStreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js";
 import { CallToolRequestSchema, ErrorCode, ListToolsRequestSchema, McpError } from "@modelcontextprotocol/sdk/types.js";

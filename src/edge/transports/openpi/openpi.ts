@@ -43,38 +43,38 @@ import { OpenpiProtocol, type RobotProtocol } from "./protocol.ts";
 import { VlaEvalProtocol } from "./vla-eval.ts";
 import { partsNamed, XPolicyProtocol } from "./xpolicylab.ts";
 
-/** What this transport depends on. */
+/** The dependencies of this transport. */
 interface OpenpiOptions {
   readonly gate: Gate;
   readonly log: CallLog;
   readonly memory: BodyMemory;
-  /** Aborted when running calls have to end. */
+  /** Aborted to end running calls. */
   readonly closing: AbortSignal;
 }
 
 const PATH = /^\/v1\/(openpi|roboarena|vla-eval|xpolicylab)(?:\/([^/]+)\/([^/]+))?$/;
-/** The protocols that the user of an address may name in front of the model. */
+/** The protocols that can precede the model in the user name of a URL. */
 const MARKED = ["roboarena", "vla-eval", "xpolicylab"] as const;
-/** What a client may send ahead of its answers before its connection is closed. */
+/** The most unanswered requests of a client; above it, its connection is closed. */
 const MOST_AHEAD = { messages: 8, bytes: CONVERSATION_BYTES } as const;
-/** How often a client is pinged; its connection is closed after two pings without a pong. */
+/** The ping interval; a connection is closed after two pings without a pong. */
 const PING_MS = 30_000;
 const MOST_MISSED = 2;
-/** What a slow reader may leave unread before its connection is closed. */
+/** The most unread bytes of a slow reader; above it, its connection is closed. */
 const MOST_UNREAD_BYTES = 1 << 20;
-/** The same where a caller sends pings. */
+/** The same for a caller that sends pings. */
 const MOST_UNREAD_PONGS = 64 << 10;
-/** The codes of WebSocket: all is done, the service restarts, a reader who does not read, and no room now. */
+/** WebSocket close codes: normal, service restart, policy (a client that does not read), and try again later. */
 const CLOSE = { done: 1000, restart: 1012, policy: 1008, later: 1013 } as const;
-/** How long the last words have before a caller that is not heard any more is cut off. */
+/** How long the close frame has before an unresponsive connection is cut. */
 const LINGER_MS = 1_000;
-/** What a frame without a body takes: two bytes, and its mask. */
+/** The size of an empty frame: two bytes, and its mask. */
 const FRAME_BYTES = 6;
 const method = InferenceService.method.act;
 
-/** Makes the transport. */
+/** Creates the transport. */
 export function openpiTransport(options: OpenpiOptions): UpgradeTaker {
-  // No compression: openpi offers none, and a control loop has no time for it.
+  // No compression: openpi offers none, and it would delay a control loop.
   const limits = { maxPayload: CONVERSATION_BYTES, ...WEBSOCKET_PIECES };
   const server = new WebSocketServer({ noServer: true, perMessageDeflate: false, ...limits });
   const robots = new Set<OpenpiRobot>();
@@ -105,7 +105,7 @@ export function openpiTransport(options: OpenpiOptions): UpgradeTaker {
   };
 }
 
-/** What a client may speak, by its word in the address. */
+/** The client protocols, by their names in the URL. */
 const PROTOCOLS = {
   openpi: (asked: OpenpiQuery) => new OpenpiProtocol(asked),
   roboarena: (asked: OpenpiQuery) => new OpenpiProtocol(asked),
@@ -117,17 +117,17 @@ type ProtocolName = keyof typeof PROTOCOLS;
 const pathOf = (url: string): string => url.split("?", 1)[0] ?? "";
 const queryOf = (url: string): URLSearchParams => new URLSearchParams(url.slice(pathOf(url).length));
 
-/** Who connects, and what for. */
+/** A connecting client and its parameters. */
 interface Admitted {
-  /** Whose memory its messages take. */
+  /** The account of its messages' memory. */
   readonly owner: string;
   readonly caller: Omit<CallHead, "requestId">;
   readonly protocol: RobotProtocol;
-  /** What is wrong with the address. Each request is refused for it: of a refused connection the client shows nothing but a status. */
+  /** An error in the URL, with which each request is refused. Clients show only the status of a refused connection. */
   readonly fault: Refusal | undefined;
 }
 
-/** Refuses keys that may not act, before the connection is taken over. */
+/** Refuses keys without the act contract, before the upgrade. */
 async function admit({ gate }: OpenpiOptions, request: IncomingMessage): Promise<Admitted> {
   const { key, user } = credentialsOf(request.headers.authorization);
   const address = addressOf(request.url ?? "", user);
@@ -149,7 +149,7 @@ async function admit({ gate }: OpenpiOptions, request: IncomingMessage): Promise
   return { owner, caller, protocol: PROTOCOLS[address.protocol](query), fault };
 }
 
-/** What a model emits first, for clients whose protocol has no word for action spaces. An alias and an unknown model have none. */
+/** A model's first action space, for clients whose protocol has no action spaces. Undefined for an alias or unknown model. */
 async function spaceOf(gate: Gate, model: string): Promise<string | undefined> {
   const { getModel } = RegistryService.method;
   const [owner = "", name = ""] = model.split(":")[0]!.split("/");
@@ -167,25 +167,25 @@ async function spaceOf(gate: Gate, model: string): Promise<string | undefined> {
   }
 }
 
-/** `Api-Key`, `Bearer`, or an address with a user: the user is the model, the password the key. */
+/** The key from `Api-Key`, `Bearer`, or a URL with a user name: the user name is the model, the password the key. */
 function credentialsOf(header = ""): { key?: string; user?: string } {
   const [, scheme = "", value = ""] = /^(\S+) +(\S+) *$/.exec(header) ?? [];
   if (/^(api-key|bearer)$/i.test(scheme)) return { key: value };
   if (!/^basic$/i.test(scheme)) return {};
   const [user = "", ...key] = Buffer.from(value, "base64").toString("utf8").split(":");
-  // openpi's client does not undo the percent signs of the address.
+  // openpi's client does not percent-decode the URL's user name and password.
   return { key: decoded(key.join(":")), ...(user !== "" && { user: decoded(user) }) };
 }
 
-/** What an address may say beside the model. */
+/** The query parameters. */
 const PARAMETERS = ["preset", "action_space", "horizon", "session_id", "robot_id"];
-/** What a client of RoboArena takes its actions for. */
+/** The action space of a RoboArena client. */
 const ROBOARENA_SPACE = "roboarena_action_space";
 
-/** What a client of XPolicyLab takes for its state and for an action. */
+/** The parts of a state and of an action of an XPolicyLab client. */
 const XPOLICY_KEYS = ["state_keys", "action_keys"] as const;
 
-/** By protocol: the harness takes one step at a time, and begins sessions itself. */
+/** By protocol: the harness uses one step at a time, and starts sessions itself. */
 const KNOWN: Readonly<Record<ProtocolName, readonly string[]>> = {
   openpi: PARAMETERS,
   roboarena: [...PARAMETERS, ROBOARENA_SPACE],
@@ -193,7 +193,7 @@ const KNOWN: Readonly<Record<ProtocolName, readonly string[]>> = {
   xpolicylab: [...PARAMETERS, ...XPOLICY_KEYS],
 };
 
-/** What is called: the client's protocol, the model where one is named, and what is said beside it. */
+/** The target of a connection: its protocol, the model if given, and the query. */
 interface OpenpiAddress {
   readonly protocol: ProtocolName;
   readonly model: string | undefined;
@@ -201,8 +201,8 @@ interface OpenpiAddress {
 }
 
 /**
- * From the path and the query, or for clients that take a host alone from the address's user: `owner/name`, with a query behind it, and with
- * `roboarena/`, `vla-eval/` or `xpolicylab/` in front for a client of these.
+ * Parses the path and the query, or, for clients that only have a host setting, the URL's user name: `owner/name` with an optional query, and
+ * with `roboarena/`, `vla-eval/` or `xpolicylab/` in front for those clients.
  */
 function addressOf(url: string, user = ""): OpenpiAddress {
   const [, said, owner, name] = PATH.exec(pathOf(url)) ?? [];
@@ -215,7 +215,7 @@ function addressOf(url: string, user = ""): OpenpiAddress {
   return { protocol, model: slug === "" ? undefined : slug, query };
 }
 
-/** What is wrong with the query of an address. */
+/** The error in a URL's query, if any. */
 function faultIn({ protocol, query }: OpenpiAddress): Refusal | undefined {
   const no = (param: string, text: string): Refusal =>
     refuse(Reason.VALIDATION_FAILED, `\`${param}\` ${text}`, {}, { param });
@@ -280,7 +280,7 @@ function refuseUpgrade(socket: Duplex, refusal: Refusal): void {
   socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
 }
 
-/** One connection: requests are answered in turn, as a server of openpi does. */
+/** One connection: requests are answered in order, as in an openpi server. */
 class OpenpiRobot {
   readonly #options: OpenpiOptions;
   readonly #client: WebSocket;
@@ -288,12 +288,12 @@ class OpenpiRobot {
   readonly #caller: Omit<CallHead, "requestId">;
   readonly #protocol: RobotProtocol;
   readonly #fault: Refusal | undefined;
-  /** Ends with the connection. */
+  /** Aborted when the connection ends. */
   readonly #disconnected = new Cancel();
   #turn: Promise<void> = Promise.resolve();
-  /** What was sent and is not answered. */
+  /** Unanswered requests. */
   readonly #ahead = { messages: 0, bytes: 0 };
-  /** Bytes of a message that has not come whole. */
+  /** Bytes of an incomplete message. */
   #coming = 0;
   readonly #held: HeldBytes;
   #missed = 0;
@@ -309,7 +309,7 @@ class OpenpiRobot {
     this.#fault = fault;
   }
 
-  /** Where the metadata comes first and unasked, clients wait for it. */
+  /** Clients wait for the metadata, which the server sends first. */
   begin(socket: Duplex): void {
     const client = this.#client;
     client.on("error", () => undefined);
@@ -321,12 +321,12 @@ class OpenpiRobot {
       this.#missed = 0;
       this.#coming = Math.max(0, this.#coming - data.length - FRAME_BYTES);
     });
-    // Each ping is answered: a caller that sends them and reads nothing would have them kept without end.
+    // Each ping gets a pong: without a limit, a caller that does not read would make them accumulate.
     client.on("ping", (data) => {
       this.#coming = Math.max(0, this.#coming - data.length - FRAME_BYTES);
       if (client.bufferedAmount > MOST_UNREAD_PONGS) client.terminate();
     });
-    // Ahead of the reader of frames, which tells of a message when it has all of it.
+    // Runs before the frame parser, which reports only complete messages.
     socket.prependListener("data", this.#came);
     client.on("close", () => {
       rest();
@@ -346,7 +346,7 @@ class OpenpiRobot {
     this.#hold();
   };
 
-  /** Counts what came and is not answered, and answers that are not read. Without room the client is refused and retries. */
+  /** Counts incoming bytes and unread responses. Without memory, the client is refused and retries. */
   readonly #hold = (): void => {
     try {
       this.#held.to(this.#coming + this.#ahead.bytes + this.#client.bufferedAmount + (this.#protocol.kept ?? 0));
@@ -364,7 +364,7 @@ class OpenpiRobot {
     const ahead = this.#ahead;
     this.#missed = 0;
     this.#coming = 0;
-    // The protocol has no ids, so answers come in order; a client must not send far ahead.
+    // The protocol has no ids, so responses are in order; a client must not send far ahead.
     const isFar = ahead.messages >= MOST_AHEAD.messages || ahead.bytes + data.length > MOST_AHEAD.bytes;
     if (isFar || this.#client.bufferedAmount > MOST_UNREAD_BYTES) {
       this.#client.close(CLOSE.policy, "too many unread responses or pending messages");
@@ -385,7 +385,7 @@ class OpenpiRobot {
       });
   }
 
-  /** Ends the connection once every request is answered; an idle one with its next answer, or after `idleMs`. */
+  /** Ends the connection once every request is answered; an idle one with its next response, or after `idleMs`. */
   drain(idleMs: number): void {
     this.#isDraining = true;
     if (this.#ahead.messages > 0) return;
@@ -453,7 +453,7 @@ class OpenpiRobot {
     } catch (thrown) {
       refusal = refusalOf(thrown);
       const { code, status } = factsOf(refusal.reason);
-      // The client raises it as the server's error, and may call again.
+      // The client raises it as the server's error, and can call again.
       this.#send(this.#protocol.refused(`${code} (${status}): ${ownLineOf(refusal, own)} [${requestId}]`));
     }
     const facts = refusal && factsOf(refusal.reason);

@@ -168,7 +168,10 @@ export function queryOf(target: string): URLSearchParams | undefined {
   return mark < 0 || mark === target.length - 1 ? undefined : new URLSearchParams(target.slice(mark + 1));
 }
 
-/** Parameters as JSON values by the types of their fields, unknown ones noted as faults unless they are to be ignored; what does not fit its type stays text, which its reader refuses. */
+/**
+ * Parameters as JSON values by the types of their fields, unknown ones noted as faults unless they are to be ignored; what does not fit its
+ * type stays text, which its reader refuses.
+ */
 export function valuesOf(
   query: URLSearchParams,
   fields: ReadonlyMap<string, DescField>,

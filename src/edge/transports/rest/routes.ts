@@ -148,7 +148,10 @@ export interface Dialect {
   readonly trailingSlash?: true;
   /** The content type of answers. */
   readonly contentType: string;
-  /** The request's body as a JSON value whose members bear the schema's names; an empty object where there is none. The bytes where the route takes them as they are. */
+  /**
+   * The request's body as a JSON value whose members bear the schema's names; an empty object where there is none. The bytes where the
+   * route takes them as they are.
+   */
   readBody(route: RestRoute, request: HttpRequest, limits: BodyLimits): Promise<unknown>;
   /** Whether members and parameters that the schema does not know are passed over rather than refused. */
   readonly ignoresUnknown: boolean;
