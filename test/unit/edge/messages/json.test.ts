@@ -49,8 +49,8 @@ describe("a body", () => {
   });
 
   it("is refused when it is not UTF-8", () => {
-    expect(refused(Buffer.from([0x22, 0xff, 0x22]))).toBe("the body is not UTF-8");
-    expect(refused(Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22]))).toBe("the body is not UTF-8");
+    expect(refused(Buffer.from([0x22, 0xff, 0x22]))).toBe("the body must be UTF-8");
+    expect(refused(Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22]))).toBe("the body must be UTF-8");
   });
 
   it.each([

@@ -117,7 +117,7 @@ describe("a picture in an address", () => {
       Buffer.from([0xc3]),
       Buffer.from("}"),
     ]);
-    expect((await around(bytes)).said).toBe("the body is not UTF-8");
+    expect((await around(bytes)).said).toBe("the body must be UTF-8");
   });
 
   it("is not looked for where it is not asked for", async () => {
