@@ -12,7 +12,7 @@ import type { GivenInput, PictureFacts } from "./inputs.ts";
 
 export { Contract };
 
-/** The optional parameters of a request that an offering may declare to honour; `require_parameters` goes by them. */
+/** The optional parameters of a request that an offering may declare to honor; `require_parameters` goes by them. */
 export const PARAMETERS = [
   "seed",
   "temperature",

@@ -1,6 +1,6 @@
 /**
- * Whose supply may serve a call. Tiers, from the narrowest: an organisation's own supply; supply that the operator verified; what the
- * caller names; everybody else's, the community's. Each level (organisation, workspace, key, preset, request) can only narrow what the level
+ * Whose supply may serve a call. Tiers, from the narrowest: an organization's own supply; supply that the operator verified; what the
+ * caller names; everybody else's, the community's. Each level (organization, workspace, key, preset, request) can only narrow what the level
  * above leaves open.
  */
 
@@ -53,22 +53,22 @@ export type Standing = "community" | "verified" | "rejected";
 
 /** Whose an offering is. */
 export interface Supplier {
-  /** The organisation whose offering it is; empty for the gateway's own placeholders. */
+  /** The organization whose offering it is; empty for the gateway's own placeholders. */
   readonly orgId: string;
-  /** That of its provider. A rejected one serves its own organisation alone. */
+  /** That of its provider. A rejected one serves its own organization alone. */
   readonly standing: Standing;
-  /** Its organisation owns the name of its model's owner, the part before the slash. */
+  /** Its organization owns the name of its model's owner, the part before the slash. */
   readonly ownsName: boolean;
 }
 
 /** What the gateway itself answers with. */
 export const OF_THE_GATEWAY: Supplier = { orgId: "", standing: "verified", ownsName: false };
 
-/** The tier of an offering as an organisation sees it. */
+/** The tier of an offering as an organization sees it. */
 export const tierOf = ({ orgId, standing }: Supplier, caller: string): Exclude<Trust, "named"> =>
   orgId === caller ? "own" : standing === "verified" ? "verified" : "community";
 
-/** Whether a supplier may serve an organisation within a reach; `isNamed`: the caller names the model in full. */
+/** Whether a supplier may serve an organization within a reach; `isNamed`: the caller names the model in full. */
 export function mayServe(
   { orgId, standing, ownsName }: Supplier,
   caller: string,

@@ -97,7 +97,7 @@ export class AttendedRobots {
 
   /** How loops are opened. */
   get opener(): LoopOpener {
-    if (this.#opener === undefined) throw refuse(Reason.NOT_READY, "the gateway is starting; call again");
+    if (this.#opener === undefined) throw refuse(Reason.NOT_READY, "the gateway is starting; retry");
     return this.#opener;
   }
 
@@ -184,7 +184,7 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
     this.#requestId = call.requestId;
     this.#opener = opener;
     this.#gone = gone;
-    this.#forgetOpen = after(OPEN_WITHIN_MS, () => this.cut(refuse(Reason.REQUEST_TIMEOUT, "`open` did not come")));
+    this.#forgetOpen = after(OPEN_WITHIN_MS, () => this.cut(refuse(Reason.REQUEST_TIMEOUT, "no `open` message arrived in time")));
   }
 
   /** What notifications call it. */
@@ -194,7 +194,7 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
 
   hear({ message }: AttendRobotRequest): void {
     if (message.case === "open") this.#begin(message.value);
-    else if (this.#open === undefined) throw violation("open", "has to be the first message", "missing");
+    else if (this.#open === undefined) throw violation("open", "must be the first message", "missing");
     else if (message.case === "observation") this.#observe(message.value);
     else this.close();
   }
@@ -233,18 +233,18 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
         await this.#look();
       }
     })()
-      .catch((thrown) => this.#deps.warn("a robot's runs could not be read", thrown))
+      .catch((thrown) => this.#deps.warn("failed to read a robot's runs", thrown))
       .finally(() => {
         this.#isLooking = false;
       });
   }
 
   #begin(open: AttendOpen): void {
-    if (this.#open !== undefined) throw violation("open", "comes once, as the first message", "unexpected");
+    if (this.#open !== undefined) throw violation("open", "must be sent only once, as the first message", "unexpected");
     const robotId = open.robotId ?? this.#key.robotId;
-    if (robotId === undefined) throw violation("open.robot_id", "is required of a key that is for no robot", "missing");
+    if (robotId === undefined) throw violation("open.robot_id", "is required because this key is not bound to a robot", "missing");
     if (this.#key.robotId !== undefined && robotId !== this.#key.robotId)
-      throw refuse(Reason.SCOPE_DENIED, "this key is for another robot", { needed: [robotId] });
+      throw refuse(Reason.SCOPE_DENIED, "this key is bound to another robot", { needed: [robotId] });
     assertBounds(open.bounds, undefined, "open.bounds");
     this.#forgetOpen();
     this.#robotId = robotId;
@@ -295,7 +295,7 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
       listener.hear(this.#opening(running));
       if (running.early !== undefined) this.#observe(running.early);
     } catch (thrown) {
-      if (!(thrown instanceof Refusal)) this.#deps.warn("a run could not begin", thrown);
+      if (!(thrown instanceof Refusal)) this.#deps.warn("failed to start a run", thrown);
       this.#finish(running, thrown instanceof Refusal ? factsOf(thrown.reason).code : "internal_error");
     }
   }
@@ -303,7 +303,7 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
   /** Refuses where the arming stands no more, or who gave it may not give it any more; that ends it. */
   async #assertArmed({ id, createdBy, sessionId }: ArmingRecord): Promise<void> {
     const arming = await findArming(this.#deps.sql, id);
-    if (!arming?.stands) throw refuse(Reason.ROBOT_NOT_ARMED, "the robot is armed for this agent no more");
+    if (!arming?.stands) throw refuse(Reason.ROBOT_NOT_ARMED, "the robot is no longer armed for this agent");
     await assertOperator(this.#deps.sql, this.#opener(), { id, createdBy, sessionId });
   }
 
@@ -379,7 +379,7 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
     const { models } = this.#key;
     const may =
       models.length === 0 || models.some((glob) => glob === run.model || glob === `${run.model.split("/")[0]}/*`);
-    return may ? undefined : refuse(Reason.MODEL_NOT_IN_SCOPE, "the robot's own key may not use this model");
+    return may ? undefined : refuse(Reason.MODEL_NOT_IN_SCOPE, "the robot's own key cannot use this model");
   }
 
   async #renew(running: Running): Promise<void> {
@@ -401,7 +401,7 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
       value: { run: runMessage({ ...run, ...counts, ended: Math.floor(now() / 1000), why }) },
     });
     endRun(this.#deps.sql, run.id, why, { counts }).catch((thrown) =>
-      this.#deps.warn("the end of a run could not be written", thrown),
+      this.#deps.warn("failed to record the end of a run", thrown),
     );
     if (this.#isDraining) this.cut(closing());
     else this.look();
@@ -432,13 +432,13 @@ export async function assertOperator(
   } catch (thrown) {
     if (!(thrown instanceof Refusal)) throw thrown;
     await tx(sql, (tx) => endArming(tx, id, "operator_gone"));
-    throw refuse(Reason.ROBOT_NOT_ARMED, "who armed this robot may not arm it any more");
+    throw refuse(Reason.ROBOT_NOT_ARMED, "the member or key that armed this robot is no longer allowed to arm it");
   }
 }
 
 const closing = (): Refusal =>
-  refuse(Reason.NOT_READY, "the gateway is closing; attend elsewhere", {}, { retryAfter: 1 });
-const called = (): Refusal => refuse(Reason.CLIENT_CLOSED_REQUEST, "the run is over");
+  refuse(Reason.NOT_READY, "the gateway is shutting down; reconnect", {}, { retryAfter: 1 });
+const called = (): Refusal => refuse(Reason.CLIENT_CLOSED_REQUEST, "the run has ended");
 
 /** Bounds as they were stored. */
 export const boundsOf = (stored: object): SafetyBounds =>

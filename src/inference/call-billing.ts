@@ -48,7 +48,7 @@ export interface CallFacts {
   robotId?: string | undefined;
   /** The control loop that it is a part of. */
   streamId?: string;
-  /** Gets the organisation's ended calls; undefined where no target does. */
+  /** Gets the organization's ended calls; undefined where no target does. */
   watch?: CallWatch | undefined;
 }
 
@@ -77,7 +77,7 @@ export class CallBilling {
     this.#remainders = remainders;
     this.#plan = plan;
     this.#call = call;
-    // Of what callers send, nothing is kept where their organisation retains no data: not in the log, not in spans.
+    // Of what callers send, nothing is kept where their organization retains no data: not in the log, not in spans.
     const { settings, robotId } = keyOf(call);
     this.#asked = settings.zdr ? { ...asked, metadata: undefined, sessionId: undefined, robotId } : asked;
     this.#intent = intent;
@@ -447,7 +447,7 @@ const releaseUnused = (hold: Hold<IntentRecord, RequestRecord>): void => void ho
 
 /** The refusal of a call whose commit takes too long; a repetition of the call gets the answer. */
 const KEPT =
-  "time ran out before the answer was on record; call again with the same idempotency key, which answers and charges this call once";
+  "the deadline passed before the response was recorded; retry with the same idempotency key, which returns the response and charges it once";
 
 /** What `done` resolves to, or a rejection with what `late` makes, at a moment of the steady clock; Infinity: never. */
 const until = <T>(endsAt: number, done: Promise<T>, late: () => unknown, unwanted?: (value: T) => void): Promise<T> =>

@@ -103,7 +103,7 @@ export interface InferenceServiceDeps extends CallLookups {
   stops: ActiveStops;
   /** What the log keeps of plans. */
   digests: PlanDigests;
-  /** Sends spans of calls to the targets of their organisations. */
+  /** Sends spans of calls to the targets of their organizations. */
   broadcast: { of(orgId: string): CallWatch | undefined };
   /** Lets control loops go on on another stream. */
   resumption: Resumption;
@@ -203,7 +203,7 @@ export class InferenceCall {
     return { signal, budgetMs, requestId: this.call.requestId, traceparent };
   }
 
-  /** The session as providers know it: of two organisations that use one word, neither reaches the other's. */
+  /** The session as providers know it: of two organizations that use one word, neither reaches the other's. */
   get upstreamSession(): string | undefined {
     return this.#session?.name;
   }
@@ -312,8 +312,8 @@ function readByProfile(profile: WireProfile | undefined): string | undefined {
   const cameras = profile.frames.map(({ camera }) => camera).filter((camera) => camera !== "");
   const proprioDim = profile.proprioDim ?? Math.max(0, ...profile.proprio.map(({ end }) => end ?? 0));
   const parts = [
-    ...(profile.preset === undefined ? [] : [`what the profile ${profile.preset} says`]),
-    ...(cameras.length === 0 ? [] : [`pictures of ${cameras.join(", ")}`]),
+    ...(profile.preset === undefined ? [] : [`the inputs of the profile ${profile.preset}`]),
+    ...(cameras.length === 0 ? [] : [`images of ${cameras.join(", ")}`]),
     ...(proprioDim === 0 ? [] : [`${proprioDim} proprioception values`]),
   ];
   return parts.length === 0 ? undefined : parts.join(" and ");
@@ -351,7 +351,7 @@ export const preferenceWord = (preference: Preference | undefined): string | und
     ? undefined
     : PreferenceSchema.value[preference]?.name.slice("PREFERENCE_".length).toLowerCase();
 
-/** The hedges that a call may send: no more of the organisation's calls than it settled. */
+/** The hedges that a call may send: no more of the organization's calls than it settled. */
 export function hedgesOf({ hedges }: InferenceDeps, call: Call): Hedges {
   const { orgId, settings } = keyOf(call);
   return hedges.of(orgId, settings.maxHedgeRatio);
@@ -362,13 +362,13 @@ export function speaking<C extends "act" | "predict" | "ground">(
   wire: Wire,
   contract: C,
 ): Wire & Required<Pick<Wire, C>> {
-  if (wire[contract] === undefined) throw new Error(`the wire ${wire.id} does not speak this contract`);
+  if (wire[contract] === undefined) throw new Error(`the wire ${wire.id} does not support this contract`);
   return wire as Wire & Required<Pick<Wire, C>>; // seen above
 }
 
 /** Fails the attempt whose answer is not what its contract promises. */
 export function assertSound(failure: AttemptFailure | undefined): void {
-  if (failure !== undefined) throw new UpstreamFailure(failure, "the answer is not what the contract promises");
+  if (failure !== undefined) throw new UpstreamFailure(failure, "the response violates the contract");
 }
 
 const METADATA_KEYS = 16;
@@ -378,13 +378,13 @@ const METADATA_LETTERS = 512;
 export function refuseLargeMetadata(metadata: ActRequest["metadata"]): void {
   if (metadata === undefined) return;
   const entries = Object.entries(metadata);
-  if (entries.length > METADATA_KEYS) throw violation("metadata", `may have at most ${METADATA_KEYS} keys`, "too_long");
+  if (entries.length > METADATA_KEYS) throw violation("metadata", `must have at most ${METADATA_KEYS} keys, got ${entries.length}`, "too_long");
   for (const [key, value] of entries) {
     const long = key.length > METADATA_LETTERS || lettersOf(value) > METADATA_LETTERS;
     if (long)
       throw violation(
         `metadata.${key.slice(0, 64)}`,
-        `may have at most ${METADATA_LETTERS} characters`,
+        `must have at most ${METADATA_LETTERS} characters`,
         "string_too_long",
       );
   }
@@ -441,7 +441,7 @@ function assertWithinBounds(
       ? { ...each, status: AttemptStatus.ERROR, reason: AttemptFailure.UNSAFE_ACTION }
       : each,
   );
-  const text = "the action that answered the first call is beyond the bounds that hold for this key now";
+  const text = "the action returned for the first call exceeds this key's present bounds";
   throw refuse(Reason.ALL_ATTEMPTS_FAILED, text, {}, route && attempts ? { route: { ...route, attempts } } : {});
 }
 
@@ -464,8 +464,8 @@ interface Allowance {
 }
 
 const OF_A_KEY: Allowance = { most: 20, perS: 0.5 };
-const OF_AN_ORGANISATION: Allowance = { most: 100, perS: 2 };
-/** Keys, and organisations, that are remembered; with one more the one that failed longest ago is forgotten. */
+const OF_AN_ORGANIZATION: Allowance = { most: 100, perS: 2 };
+/** Keys, and organizations, that are remembered; with one more the one that failed longest ago is forgotten. */
 const MOST_REMEMBERED = 10_000;
 
 /** Nobody waits longer than this, in seconds, however many calls failed at one time. */
@@ -477,15 +477,15 @@ type FailedAttempt = { readonly offeringId: string; readonly reason?: AttemptFai
 /** The callers of one replica. */
 export class FailingCallers {
   readonly #keys = new Levels(OF_A_KEY);
-  readonly #orgs = new Levels(OF_AN_ORGANISATION);
+  readonly #orgs = new Levels(OF_AN_ORGANIZATION);
 
   /** Refuses with `too_many_failed_calls`, and when to come again, a caller that is to wait. */
   assertMayCall(caller: Pick<KeyPrincipal, "keyId" | "orgId">, now: number): void {
     if (this.mayCall(caller, now)) return;
     const { keyId, orgId } = caller;
     const [key, org] = [this.#keys.waitS(keyId, now), this.#orgs.waitS(orgId, now)];
-    const whose = key > 0 ? "this key" : "your organisation";
-    const text = `too many calls of ${whose} failed at every model that was asked, and others are served meanwhile: see what those models read`;
+    const whose = key > 0 ? "this key" : "your organization";
+    const text = `too many calls of ${whose} failed at every model; retry after the given time and check the inputs that those models accept`;
     throw refuse(Reason.TOO_MANY_FAILED_CALLS, text, {}, { retryAfter: Math.ceil(Math.max(key, org)) });
   }
 

@@ -126,7 +126,7 @@ class Delivered {
   settle(bill: CallBilling, failure: Refusal | undefined): void {
     const owed = failure === undefined || OWED_ALL_THE_SAME.has(failure.reason);
     if (this.#step && this.frames > 0 && owed) bill.close(this.#charge(this.#step), this.#route());
-    else bill.void(failure ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "the caller left before the first frame"));
+    else bill.void(failure ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the first frame"));
   }
 
   /** The failure of a stream that had begun, with what its caller owes. */

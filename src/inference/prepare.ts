@@ -34,9 +34,9 @@ export interface CallLookups {
 
 /** A call as it is served. */
 export interface Prepared<T> {
-  /** With what its preset says: the one that it names, or else the one that its organisation settled. */
+  /** With what its preset says: the one that it names, or else the one that its organization settled. */
   request: T;
-  /** The organisation's own keys at providers; undefined where they change nothing. */
+  /** The organization's own keys at providers; undefined where they change nothing. */
   ownKeys: CallKeys | undefined;
   /** Its session, whose pin is known by now. */
   session: SessionPin | undefined;
@@ -98,10 +98,10 @@ export async function prepareInTime<D extends DescMessage>(
   );
 }
 
-/** The presets of one organisation, by name: the versions at hand, newest first. */
+/** The presets of one organization, by name: the versions at hand, newest first. */
 type Presets = ReadonlyMap<string, readonly Preset[]>;
 
-/** The presets of all organisations, in memory. */
+/** The presets of all organizations, in memory. */
 export class PresetCache {
   readonly #cache: OrgCache<Presets>;
 
@@ -111,12 +111,12 @@ export class PresetCache {
     );
   }
 
-  /** An organisation's presets, from memory when they are known. */
+  /** An organization's presets, from memory when they are known. */
   of(orgId: string): Promise<Presets> {
     return this.#cache.of(orgId);
   }
 
-  /** Reads an organisation's presets anew at the next look. */
+  /** Reads an organization's presets anew at the next look. */
   forget(orgId: string): void {
     this.#cache.forget(orgId);
   }
@@ -154,8 +154,8 @@ function findPreset(presets: Presets, word: string): Preset {
 /** The refusal of a preset that isn't there, with the names of those that are and look like it. */
 export function presetNotFound(word: string, param: string, presets: Presets): Refusal {
   const near = nearNames(word, namesOf(presets, word));
-  const hint = near.length > 0 ? `; near names are ${near.join(", ")}` : "";
-  const text = `there is no preset ${JSON.stringify(word)} in this organisation${hint}`;
+  const hint = near.length > 0 ? `; similar names: ${near.join(", ")}` : "";
+  const text = `preset ${JSON.stringify(word)} not found${hint}`;
   return refuse(Reason.PRESET_NOT_FOUND, text, { near }, { param });
 }
 
@@ -226,13 +226,13 @@ const isOpen = (value: unknown): boolean =>
 const isMap = (value: unknown): value is object =>
   typeof value === "object" && value !== null && !("$typeName" in value) && !(value instanceof Uint8Array);
 
-/** An organisation's own keys for one call: what they mean for its plan, and the keys themselves. */
+/** An organization's own keys for one call: what they mean for its plan, and the keys themselves. */
 export interface CallKeys extends OwnKeys {
   /** Opens the key at a provider. Throws a `VaultError`. */
   open(provider: string): string;
 }
 
-/** How a step of a plan is called: with the organisation's own key where the step says so, as the offering declares keys to be sent. */
+/** How a step of a plan is called: with the organization's own key where the step says so, as the offering declares keys to be sent. */
 export function reachWith(
   supply: LiveSupply,
   { offering, ownKey }: PlanStep,
@@ -253,7 +253,7 @@ interface OwnKey {
   readonly usable: boolean;
 }
 
-/** An organisation's keys, by provider. */
+/** An organization's keys, by provider. */
 type KeyRing = ReadonlyMap<string, OwnKey>;
 
 const USES: Readonly<Record<ByokMode, OwnKeyUse>> = {
@@ -263,7 +263,7 @@ const USES: Readonly<Record<ByokMode, OwnKeyUse>> = {
   require: "only",
 };
 
-/** The keys of all organisations, in memory as they are stored: sealed. */
+/** The keys of all organizations, in memory as they are stored: sealed. */
 export class OwnKeyCache {
   readonly #vault: Vault;
   readonly #cache: OrgCache<KeyRing>;
@@ -275,7 +275,7 @@ export class OwnKeyCache {
     );
   }
 
-  /** An organisation's keys, from memory when they are known; undefined where they change nothing. */
+  /** An organization's keys, from memory when they are known; undefined where they change nothing. */
   async of(orgId: string, orgMode: ByokMode): Promise<CallKeys | undefined> {
     return this.#use(await this.#cache.of(orgId), orgMode);
   }
@@ -286,7 +286,7 @@ export class OwnKeyCache {
     return ring && { keys: this.#use(ring, orgMode) };
   }
 
-  /** Reads an organisation's keys anew at the next look. */
+  /** Reads an organization's keys anew at the next look. */
   forget(orgId: string): void {
     this.#cache.forget(orgId);
   }
@@ -318,7 +318,7 @@ export class OwnKeyCache {
 
   #open(ring: KeyRing, provider: string): string {
     const own = ring.get(provider);
-    if (!own) throw new Error(`no plan has a key at ${provider} that the ring lacks`);
+    if (!own) throw new Error(`the plan uses a provider key for ${provider} that is not in the key ring`);
     return this.#vault.open(own.record.sealed, credentialContext(own.record));
   }
 }

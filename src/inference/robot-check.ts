@@ -104,7 +104,7 @@ function faultsAt(robot: RobotConfig, { declared, actionDim }: Offering): RobotF
   const dim = dimensionOf(actionSpace, actionDim);
   const lengths = [bounds?.lowest.length ?? 0, bounds?.highest.length ?? 0];
   if (dim !== undefined && lengths.some((length) => length > 1 && length !== dim))
-    faults.push(fault("bounds", `need one number, or one for each of ${dim}`));
+    faults.push(fault("bounds", `must have 1 or ${dim} numbers`));
   if (declared === undefined) return faults;
   const difference = differenceOf(actions, meaningIn(declared.actions, actionSpace));
   if (difference !== undefined) faults.push(fault("actions", `differ from the model's in ${difference}`));

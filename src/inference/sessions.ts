@@ -8,14 +8,14 @@ import type { Notifications } from "../store/database/notifications.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { findPin, type PinRecord, putPins } from "../store/replicas/loop-sessions.ts";
 
-/** A session of an organisation. */
+/** A session of an organization. */
 export interface SessionPin {
-  /** Names it among those of all organisations, in hexadecimal; nothing of the caller's words can be read from it. */
+  /** Names it among those of all organizations, in hexadecimal; nothing of the caller's words can be read from it. */
   readonly name: string;
   readonly orgId: string;
   /** The workspace of the key that calls in it. */
   readonly workspaceId: string | undefined;
-  /** What events call it: as the caller does, or by its name where the organisation retains no data. */
+  /** What events call it: as the caller does, or by its name where the organization retains no data. */
   readonly word: string;
 }
 
@@ -26,14 +26,14 @@ interface SessionOwner {
   readonly settings: { readonly zdr: boolean };
 }
 
-/** The session of a call, where it has one. Sessions of two organisations, or of two workspaces, never share a name, whatever they are called. */
+/** The session of a call, where it has one. Sessions of two organizations, or of two workspaces, never share a name, whatever they are called. */
 export function sessionOf(
   { provider }: { provider?: { readonly sessionId?: string | undefined } | undefined },
   { orgId, workspaceId, settings }: SessionOwner,
 ): SessionPin | undefined {
   const word = provider?.sessionId;
   if (word === undefined) return undefined;
-  // No organisation's id begins with a bracket.
+  // No organization's id begins with a bracket.
   const whole = workspaceId === undefined ? `${orgId} ${word}` : JSON.stringify([orgId, workspaceId, word]);
   const name = createHash("sha256").update(whole).digest("hex").slice(0, 32);
   return { name, orgId, workspaceId, word: settings.zdr ? name : word };

@@ -89,7 +89,7 @@ export class ActiveStops {
     const stop = stops && stopOf(mover, stops);
     if (!stop) return undefined;
     const why = stop.reason ? `: ${stop.reason}` : "";
-    const text = `an emergency stop stands for this ${scopeWord(stop.scope)} (${stop.id})${why}`;
+    const text = `an emergency stop is active for this ${scopeWord(stop.scope)} (${stop.id})${why}`;
     return refuse(Reason.ROBOT_STOPPED, text);
   }
 
@@ -145,7 +145,7 @@ export class ActiveStops {
   }
 }
 
-/** The stops of one organisation, by scope and subject: it may have ordered any number of them, and each of its actions asks. */
+/** The stops of one organization, by scope and subject: it may have ordered any number of them, and each of its actions asks. */
 type StopsOfOrg = Map<StopScope, Map<string, StopRecord[]>>;
 
 const SUBJECTS: Readonly<Record<StopScope, (mover: Mover) => readonly (string | undefined)[]>> = {
@@ -168,7 +168,7 @@ function stopOf(mover: Mover, stops: StopsOfOrg): StopRecord | undefined {
   return undefined;
 }
 
-const scopeWord = (scope: StopScope): string => (scope === "org" ? "organisation" : scope);
+const scopeWord = (scope: StopScope): string => (scope === "org" ? "organization" : scope);
 
 function insert(orgs: Map<string, StopsOfOrg>, stop: StopRecord): void {
   const scopes = entryOf(orgs, stop.orgId, (): StopsOfOrg => new Map());
@@ -389,7 +389,7 @@ export class StopOrders {
         }
         if (thrown instanceof Refusal || signal.aborted) throw thrown;
         if (!isWarned && !isOutage(thrown)) {
-          warn(`the emergency stop ${order.id} is in force and cannot be written`, thrown);
+          warn(`the emergency stop ${order.id} is active but could not be stored`, thrown);
           isWarned = true;
         }
         await sleep(RETRY_MS, signal).catch(() => {});
@@ -418,7 +418,7 @@ const isWhole = ({ workspaceId, scope, subject }: Omit<NewStop, "by">): boolean 
 const tooMany = (): Refusal =>
   refuse(
     Reason.TOO_MANY,
-    `${MOST_UNWRITTEN} emergency stops of this organization wait to be written: stop the workspace or the organization instead`,
+    `${MOST_UNWRITTEN} emergency stops of this organization are waiting to be stored; stop the workspace or the organization instead`,
   );
 
 const say = (word: StopWord): string => JSON.stringify(word);

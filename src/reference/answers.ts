@@ -96,7 +96,7 @@ const rowsOf = ({ steps, dim }: ActOutput): { values: number[] }[] =>
 
 function newest(observations: readonly Observation[]): Observation {
   const observation = observations.at(-1);
-  if (observation === undefined) throw new UnsupportedObservation("there is no observation");
+  if (observation === undefined) throw new UnsupportedObservation("the request contains no observation");
   return observation;
 }
 

@@ -1,4 +1,4 @@
-/** reference/colour-shape: where the coloured things of an instruction are in a picture. */
+/** reference/colour-shape: where the colored things of an instruction are in a picture. */
 import { type RgbFrame, type RgbImage, shrink } from "./image.ts";
 
 /** A place inside a thing: x from the left and y from the top, 0 to 1 of the picture; confidence from 0 to 1. */
@@ -31,7 +31,7 @@ const SIDE = 640;
 /** A thing covers at least this share of the picture (and 24 pixels), and at most a quarter: more is the scene, not a thing in it. */
 const LEAST_SHARE = 0.0002;
 const MOST_SHARE = 0.25;
-/** A thing stands out from what is around it along most of its outline: a step of grey levels in the strongest channel; stains and shadows don't. */
+/** A thing stands out from what is around it along most of its outline: a step of gray levels in the strongest channel; stains and shadows don't. */
 const LEAST_STEP = 16;
 const STEP_REACH = 3;
 const LEAST_OUTLINE = 0.75;
@@ -50,8 +50,8 @@ interface Detection {
 }
 
 /**
- * Finds each coloured thing that the instruction names ("the green cube"): connected patches of the colour, of the shape if one is named.
- * A singular noun gets the best patch, a plural every patch that fits. Abstains (nothing, and a note) without a colour word or a fit.
+ * Finds each colored thing that the instruction names ("the green cube"): connected patches of the color, of the shape if one is named.
+ * A singular noun gets the best patch, a plural every patch that fits. Abstains (nothing, and a note) without a color word or a fit.
  */
 export function ground(frame: RgbFrame, instruction: string): Grounding {
   const phrases = readPhrases(instruction);
@@ -70,7 +70,7 @@ export function ground(frame: RgbFrame, instruction: string): Grounding {
   };
 }
 
-const NO_COLOR = "The instruction names no colour; this model finds things by colour and shape only.";
+const NO_COLOR = "The instruction names no color; this model finds things by color and shape only.";
 
 /** What to say of the things that an instruction names and that are not among the labels `seen`; undefined where nothing is missing. */
 export function missingNote(instruction: string, seen: ReadonlySet<string>): string | undefined {
@@ -82,7 +82,7 @@ export function missingNote(instruction: string, seen: ReadonlySet<string>): str
 
 function look(picture: RgbImage, phrase: Phrase): Detection[] {
   const pixels = picture.width * picture.height;
-  const sightings = findBlobs(smooth(maskOf(picture, phrase.colour)), Math.max(24, LEAST_SHARE * pixels))
+  const sightings = findBlobs(smooth(maskOf(picture, phrase.color)), Math.max(24, LEAST_SHARE * pixels))
     .filter((blob) => blob.area <= MOST_SHARE * pixels && outlineShare(picture, blob) >= LEAST_OUTLINE)
     .map((blob) => ({ blob, confidence: confidenceOf(blob, phrase) }))
     .filter(({ confidence }) => confidence >= LEAST_FIT)
@@ -98,7 +98,7 @@ function confidenceOf(blob: Blob, { shape }: Phrase): number {
 
 /** What a patch without any shape's form counts: a thing that is half hidden, or shines in places, may be the one. */
 const FORMLESS = 0.5;
-/** No more than this of another shape, and compact: a smear of the colour is no thing. */
+/** No more than this of another shape, and compact: a smear of the color is no thing. */
 const MOST_OTHER = 0.6;
 const LEAST_COMPACT = 0.6;
 
@@ -109,7 +109,7 @@ function formOf(blob: Blob, shape: ShapeWord): number {
   return isFormless ? FORMLESS : fit;
 }
 
-/** The share of the outline at which the colour steps by `LEAST_STEP` or more from `STEP_REACH` pixels inside to as many outside. */
+/** The share of the outline at which the color steps by `LEAST_STEP` or more from `STEP_REACH` pixels inside to as many outside. */
 function outlineShare({ width, height, data }: RgbImage, blob: Blob): number {
   let steps = 0;
   let count = 0;
@@ -146,15 +146,15 @@ function toBox(unit: Unit, { label }: Phrase, { blob, confidence }: Detection): 
   };
 }
 
-/** One coloured thing. Without a shape any form will do; `all` asks for every one in view. */
+/** One colored thing. Without a shape any form will do; `all` asks for every one in view. */
 interface Phrase {
   readonly label: string;
-  readonly colour: ColourWord;
+  readonly color: ColorWord;
   readonly shape?: ShapeWord;
   readonly all: boolean;
 }
 
-/** How many words after its colour a thing's noun may stand ("the green wooden toy cube"). */
+/** How many words after its color a thing's noun may stand ("the green wooden toy cube"). */
 const REACH = 3;
 const BREAKS = new Set([
   "and",
@@ -175,17 +175,17 @@ const BREAKS = new Set([
 ]);
 const EVERY = new Set(["all", "every", "each"]);
 
-/** The coloured things of an instruction, in its order and without repeats; empty when it has no colour word. */
+/** The colored things of an instruction, in its order and without repeats; empty when it has no color word. */
 export function readPhrases(instruction: string): Phrase[] {
   const words = instruction.toLowerCase().match(/[a-z]+/g) ?? [];
   const phrases = new Map<string, Phrase>();
   words.forEach((word, at) => {
-    const colour = colourOf(word);
-    if (colour === undefined) return;
+    const color = colorOf(word);
+    if (color === undefined) return;
     const noun = nounAfter(words, at);
-    const label = noun === undefined ? colour : `${colour} ${noun.word}`;
+    const label = noun === undefined ? color : `${color} ${noun.word}`;
     const all = noun?.plural === true || words.slice(Math.max(0, at - 2), at).some((before) => EVERY.has(before));
-    const phrase = { label, colour, all, ...(noun && { shape: noun.shape }) };
+    const phrase = { label, color, all, ...(noun && { shape: noun.shape }) };
     if (!phrases.has(label)) phrases.set(label, phrase);
   });
   return [...phrases.values()];
@@ -196,7 +196,7 @@ function nounAfter(
   at: number,
 ): { word: string; shape: ShapeWord; plural: boolean } | undefined {
   for (const word of words.slice(at + 1, at + 1 + REACH)) {
-    if (BREAKS.has(word) || colourOf(word) !== undefined) return undefined;
+    if (BREAKS.has(word) || colorOf(word) !== undefined) return undefined;
     for (const singular of [word, word.replace(/s$/, ""), word.replace(/es$/, "")]) {
       const shape = shapeOf(singular);
       if (shape !== undefined) return { word: singular, shape, plural: singular !== word };
@@ -205,11 +205,11 @@ function nounAfter(
   return undefined;
 }
 
-/** A colour word that instructions may use. */
-type ColourWord = keyof typeof COLOURS;
+/** A color word that instructions may use. */
+type ColorWord = keyof typeof COLORS;
 
-/** Hue in degrees (a range may wrap through 0), saturation and value from 0 to 1. Ranges of neighbouring colours may share an edge. */
-interface ColourRegion {
+/** Hue in degrees (a range may wrap through 0), saturation and value from 0 to 1. Ranges of neighboring colors may share an edge. */
+interface ColorRegion {
   readonly hue?: readonly [number, number];
   readonly saturation: readonly [number, number];
   readonly value: readonly [number, number];
@@ -219,7 +219,7 @@ const VIVID: readonly [number, number] = [0.35, 1];
 const SOFT: readonly [number, number] = [0.2, 1];
 const LIT: readonly [number, number] = [0.2, 1];
 
-const COLOURS = {
+const COLORS = {
   red: { hue: [342, 15], saturation: VIVID, value: LIT },
   orange: { hue: [13, 37], saturation: [0.5, 1], value: [0.6, 1] },
   brown: { hue: [10, 40], saturation: VIVID, value: [0.15, 0.52] },
@@ -232,9 +232,9 @@ const COLOURS = {
   white: { saturation: [0, 0.15], value: [0.82, 1] },
   gray: { saturation: [0, 0.15], value: [0.25, 0.8] },
   black: { saturation: [0, 1], value: [0, 0.17] },
-} as const satisfies Record<string, ColourRegion>;
+} as const satisfies Record<string, ColorRegion>;
 
-const SYNONYMS: ReadonlyMap<string, ColourWord> = new Map([
+const SYNONYMS: ReadonlyMap<string, ColorWord> = new Map([
   ["grey", "gray"],
   ["violet", "purple"],
   ["magenta", "pink"],
@@ -242,16 +242,16 @@ const SYNONYMS: ReadonlyMap<string, ColourWord> = new Map([
   ["turquoise", "cyan"],
 ]);
 
-/** Every colour that is known, in one spelling each. */
-const COLOUR_WORDS = Object.keys(COLOURS) as readonly ColourWord[];
+/** Every color that is known, in one spelling each. */
+const COLOR_WORDS = Object.keys(COLORS) as readonly ColorWord[];
 
-/** The colour that a lower-case word names, if it names one. */
-const colourOf = (word: string): ColourWord | undefined =>
-  SYNONYMS.get(word) ?? COLOUR_WORDS.find((colour) => colour === word);
+/** The color that a lower-case word names, if it names one. */
+const colorOf = (word: string): ColorWord | undefined =>
+  SYNONYMS.get(word) ?? COLOR_WORDS.find((color) => color === word);
 
-/** The pixels of `image` that have the colour. */
-function maskOf(image: RgbImage, colour: ColourWord): Mask {
-  const region: ColourRegion = COLOURS[colour];
+/** The pixels of `image` that have the color. */
+function maskOf(image: RgbImage, color: ColorWord): Mask {
+  const region: ColorRegion = COLORS[color];
   const data = new Uint8Array(image.width * image.height);
   for (let i = 0; i < data.length; i++) {
     data[i] = contains(region, image.data[3 * i]!, image.data[3 * i + 1]!, image.data[3 * i + 2]!) ? 1 : 0;
@@ -259,7 +259,7 @@ function maskOf(image: RgbImage, colour: ColourWord): Mask {
   return { width: image.width, height: image.height, data };
 }
 
-function contains(region: ColourRegion, red: number, green: number, blue: number): boolean {
+function contains(region: ColorRegion, red: number, green: number, blue: number): boolean {
   const most = Math.max(red, green, blue);
   const spread = most - Math.min(red, green, blue);
   const saturation = most === 0 ? 0 : spread / most;
@@ -362,7 +362,7 @@ function fitOf(blob: Blob, shape: ShapeWord): number {
   return fit;
 }
 
-/** Patches of one colour: which pixels hang together, and what shape they have. */
+/** Patches of one color: which pixels hang together, and what shape they have. */
 
 /** A 1 for every pixel that belongs, row by row. */
 interface Mask {
@@ -371,7 +371,7 @@ interface Mask {
   readonly data: Uint8Array;
 }
 
-/** A connected patch. The box is in pixels with right and bottom exclusive; (x, y) is a member pixel's centre near the middle. */
+/** A connected patch. The box is in pixels with right and bottom exclusive; (x, y) is a member pixel's center near the middle. */
 interface Blob {
   readonly area: number;
   readonly left: number;
@@ -386,7 +386,7 @@ interface Blob {
   readonly aspect: number;
   /** Area squared over 2π times its second moment: 1 for a disc, 0.95 for a square, less for anything else. */
   readonly roundness: number;
-  /** How much its radius varies around the centre, over the mean radius: 0 for a disc, 0.04 for a hexagon, 0.1 for a square. */
+  /** How much its radius varies around the center, over the mean radius: 0 for a disc, 0.04 for a hexagon, 0.1 for a square. */
   readonly raggedness: number;
   /** Its outermost pixels, as indices into the mask. */
   readonly rim: Int32Array;

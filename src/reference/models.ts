@@ -20,7 +20,7 @@ export interface ReferenceModel {
   /** How many cameras a request must show, and the most that are read. */
   readonly cameras: { readonly least: number; readonly most: number };
   readonly maxHorizon: number;
-  /** Request parameters that are honoured; every model is deterministic, so any seed gives the same answer. */
+  /** Request parameters that are honored; every model is deterministic, so any seed gives the same answer. */
   readonly parameters: readonly "seed"[];
 }
 
@@ -94,9 +94,9 @@ export const REFERENCE_MODELS: readonly ReferenceModel[] = [
     embodiments: ["arm"],
     cameras: { least: 0, most: 1 },
     summary:
-      "Hand shifts to a goal in proprio, to the coloured thing that the instruction names in a frame, or a block to its mark.",
+      "Hand shifts to a goal in proprio, to the colored thing that the instruction names in a frame, or a block to its mark.",
     limits: [
-      "Sees only by colour and shape words, through one camera that looks straight down (picture up is +x, 0.64 m wide).",
+      "Sees only by color and shape words, through one camera that looks straight down (picture up is +x, 0.64 m wide).",
       "Without proprio it takes the camera to ride over the hand and only brings the hand above the thing, never down.",
       "Grasps only a block whose place and mark are in proprio, from straight above; else the gripper stays open.",
       "Goes in a straight line and knows nothing of obstacles.",
@@ -165,7 +165,7 @@ export const REFERENCE_MODELS: readonly ReferenceModel[] = [
   {
     ...COMMON,
     slug: "reference/colour-shape",
-    name: "Colour and shape",
+    name: "Color and shape",
     kind: "reasoning",
     domain: "embodied",
     family: "embodied-reasoning",
@@ -173,11 +173,11 @@ export const REFERENCE_MODELS: readonly ReferenceModel[] = [
     contracts: ["ground"],
     cameras: { least: 1, most: 1 },
     summary:
-      "Points at and boxes the coloured things that an instruction names, with cube, ball, triangle and bar told apart.",
+      "Points at and boxes the colored things that an instruction names, with cube, ball, triangle and bar told apart.",
     limits: [
-      "Finds nothing without one of twelve English colour words, and abstains when nothing fits.",
-      "Things must be of one plain colour, stand out from what is around them, and not touch others of their colour.",
-      "Knows shapes by their outlines, so that a far ball may pass for a cube; other nouns are matched by colour alone.",
+      "Finds nothing without one of twelve English color words, and abstains when nothing fits.",
+      "Things must be of one plain color, stand out from what is around them, and not touch others of their color.",
+      "Knows shapes by their outlines, so that a far ball may pass for a cube; other nouns are matched by color alone.",
     ],
     actions: [],
   },

@@ -76,7 +76,7 @@ function advance(last: RgbImage, flow: Flow, scale: number, step: number, trust:
 
 /** Side of the squares that are judged together with their neighbours, in pixels. */
 const CELL = 12;
-/** Squared grey levels of difference that a square must show before it is believed in full: noise alone proves nothing. */
+/** Squared gray levels of difference that a square must show before it is believed in full: noise alone proves nothing. */
 const CAUTION = 2000;
 
 /** Belief per square of `CELL` pixels: 0 keeps the last frame, 1 takes the moved picture. */
@@ -160,7 +160,7 @@ interface Flow {
 const BLOCK = 8;
 /** How far a square is searched at half size: motion of up to twice this many pixels per frame is found. */
 const RANGE = 12;
-/** Mean absolute difference (grey levels) that a vector must win over standing still, so that sensor noise doesn't move. */
+/** Mean absolute difference (gray levels) that a vector must win over standing still, so that sensor noise doesn't move. */
 const STILL_BIAS = 1.2;
 /** The same, over a vector that neighbours share, so that plain areas move with their surroundings. */
 const STRAY_BIAS = 0.6;
@@ -425,7 +425,7 @@ function moveAlong(image: RgbImage, flow: Flow, scale: number, steps: number): M
   return { image: { width, height, data }, vx, vy };
 }
 
-/** Writes the colour at a fractional place, clamped to the picture's edge, into `out` at byte `to`. */
+/** Writes the color at a fractional place, clamped to the picture's edge, into `out` at byte `to`. */
 function sample(image: RgbImage, x: number, y: number, out: Uint8Array, to: number): void {
   const cx = Math.max(0, Math.min(image.width - 1, x));
   const cy = Math.max(0, Math.min(image.height - 1, y));

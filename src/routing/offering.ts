@@ -35,7 +35,7 @@ export interface Offering {
   /** Steps of the chunk that its server always answers; absent where it answers as many as it is asked for. */
   readonly chunk?: number;
   readonly dtMs: number;
-  /** Request parameters that it honours, such as `seed`. */
+  /** Request parameters that it honors, such as `seed`. */
   readonly parameters: readonly string[];
   readonly retainsFrames: boolean;
   /** Its model's maker signed its checkpoint, its input contract and its bounds. */
@@ -95,7 +95,7 @@ export const ALIASES: readonly Alias[] = [
   alias("auto", "The best offering for the request by contract, embodiment, action space and price"),
   alias("fastest", "The offering with the lowest measured latency", {}, "latency"),
   alias("cheapest", "The offering with the lowest price", {}, "price"),
-  alias("ground", "Points and boxes in a picture", { contract: Contract.GROUND }),
+  alias("ground", "Points and boxes in an image", { contract: Contract.GROUND }),
   alias("auto:embodied", "Models of the domain embodied", { domain: "embodied" }),
   alias("auto:general", "Models of the domain general", { domain: "general" }),
   alias("auto:foundation", "Models of the family foundation", { family: "foundation" }),

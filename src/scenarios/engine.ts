@@ -116,7 +116,7 @@ export class World {
     return this.#model.jnt_dofadr[this.id("joint", joint)]!;
   }
 
-  /** Where a site is, in metres of the world: x, y, z. */
+  /** Where a site is, in meters of the world: x, y, z. */
   site(name: string): [number, number, number] {
     return tripleAt(this.#data.site_xpos as Float64Array, this.id("site", name));
   }
@@ -127,7 +127,7 @@ export class World {
     return (this.#data.site_xmat as Float64Array).slice(at, at + 9);
   }
 
-  /** Where a body is, in metres of the world. */
+  /** Where a body is, in meters of the world. */
   body(name: string): [number, number, number] {
     return tripleAt(this.#data.xpos as Float64Array, this.id("body", name));
   }

@@ -14,7 +14,7 @@ const SKY = [214, 224, 236] as const;
 /** Where the light comes from, and the least that a face gets of it. */
 const LIGHT = [0.4, -0.5, 0.77] as const;
 const SHADE = 0.45;
-/** Metres. */
+/** Meters. */
 const FARTHEST = 20;
 const CHECK_M = 0.5;
 
@@ -37,7 +37,7 @@ export function takePicture(world: World, camera: Camera): Picture {
       far.GetView() as Float64Array,
       normal.GetView() as Float64Array,
     ];
-    const colours = coloursOf(world);
+    const colors = colorsOf(world);
     const rgb = new Uint8Array(3 * count);
     for (let pixel = 0; pixel < count; pixel++) {
       const geom = hits[pixel]!;
@@ -50,7 +50,7 @@ export function takePicture(world: World, camera: Camera): Picture {
       let light = SHADE + (1 - SHADE) * Math.max(0, facing);
       // A floor without squares gives the eye nothing to hold on to.
       if (model.geom_type[geom] === PLANE && isDark(eye, rays, pixel, fars[pixel]!)) light *= 0.9;
-      for (let part = 0; part < 3; part++) rgb[3 * pixel + part] = Math.round(255 * light * colours[3 * geom + part]!);
+      for (let part = 0; part < 3; part++) rgb[3 * pixel + part] = Math.round(255 * light * colors[3 * geom + part]!);
     }
     return { width, height, rgb };
   } finally {
@@ -63,33 +63,33 @@ export function takePicture(world: World, camera: Camera): Picture {
 const PLANE = 0;
 /** As MuJoCo's own viewer has it: what only collides is in the other groups. */
 const SHOWN_GROUPS = [1, 1, 1, 0, 0, 0];
-/** A geom of this colour was given none: its material's counts. */
-const UNCOLOURED = [0.5, 0.5, 0.5, 1] as const;
+/** A geom of this color was given none: its material's counts. */
+const UNCOLORED = [0.5, 0.5, 0.5, 1] as const;
 /** `mjTEXROLE_RGB` among `mjNTEXROLE`. */
 const RGB_ROLE = 1;
 const ROLES = 10;
 
 const painted = new WeakMap<World, Float32Array>();
 
-/** Three numbers for each geom, 0 to 1: its own colour, else its material's, times the mean of the material's texture. */
-function coloursOf(world: World): Float32Array {
+/** Three numbers for each geom, 0 to 1: its own color, else its material's, times the mean of the material's texture. */
+function colorsOf(world: World): Float32Array {
   const known = painted.get(world);
   if (known) return known;
   const { model } = world;
   const [own, materials] = [model.geom_rgba as Float32Array, model.geom_matid as Int32Array];
-  const colours = new Float32Array(3 * materials.length);
+  const colors = new Float32Array(3 * materials.length);
   for (const [geom, material] of materials.entries()) {
-    const isOwn = material < 0 || UNCOLOURED.some((part, i) => own[4 * geom + i] !== part);
+    const isOwn = material < 0 || UNCOLORED.some((part, i) => own[4 * geom + i] !== part);
     const [from, at] = isOwn ? [own, 4 * geom] : [model.mat_rgba as Float32Array, 4 * material];
     const texture = material < 0 ? -1 : (model.mat_texid as Int32Array)[ROLES * material + RGB_ROLE]!;
     const mean = texture < 0 ? [1, 1, 1] : meanOf(world, texture);
-    for (let part = 0; part < 3; part++) colours[3 * geom + part] = from[at + part]! * mean[part]!;
+    for (let part = 0; part < 3; part++) colors[3 * geom + part] = from[at + part]! * mean[part]!;
   }
-  painted.set(world, colours);
-  return colours;
+  painted.set(world, colors);
+  return colors;
 }
 
-/** The mean colour of a texture, 0 to 1. */
+/** The mean color of a texture, 0 to 1. */
 function meanOf({ model }: World, texture: number): number[] {
   const channels = (model.tex_nchannel as Int32Array)[texture]!;
   const count = (model.tex_width as Int32Array)[texture]! * (model.tex_height as Int32Array)[texture]!;
@@ -97,7 +97,7 @@ function meanOf({ model }: World, texture: number): number[] {
   const bytes = (model.tex_data as Uint8Array).subarray(start, start + count * channels);
   const sums = [0, 0, 0];
   for (let pixel = 0; pixel < count; pixel++) {
-    // One of one channel is grey.
+    // One of one channel is gray.
     for (let part = 0; part < 3; part++) sums[part]! += bytes[pixel * channels + Math.min(part, channels - 1)]!;
   }
   return sums.map((sum) => sum / Math.max(1, count) / 255);
@@ -151,6 +151,6 @@ export function filmOf(pictures: readonly Picture[], delayMs: number): Promise<B
   const { width, height } = pictures[0]!;
   const rgb = Buffer.concat(pictures.map((picture) => picture.rgb));
   return sharp(rgb, { raw: { width, height: height * pictures.length, channels: 3, pageHeight: height } })
-    .gif({ delay: pictures.map(() => delayMs), loop: 0, effort: 3, colours: 64, interFrameMaxError: 4 })
+    .gif({ delay: pictures.map(() => delayMs), loop: 0, effort: 3, colors: 64, interFrameMaxError: 4 })
     .toBuffer();
 }

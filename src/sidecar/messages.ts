@@ -27,11 +27,11 @@ export interface LerobotObservation {
 
 const IMAGES = "observation.images.";
 
-/** The cameras among named features: pictures that a model of colours reads. Depth is one channel, and LeRobot's server shows it to no policy. */
+/** The cameras among named features: pictures that a model of colors reads. Depth is one channel, and LeRobot's server shows it to no policy. */
 export const camerasIn = (features: readonly (readonly [name: string, shape: unknown])[]): string[] =>
   features.flatMap(([name, shape]) => {
-    const hasColours = !Array.isArray(shape) || (shape.length === 3 && shape[2] !== 1);
-    return hasColours && name.startsWith(IMAGES) ? [name.slice(IMAGES.length)] : [];
+    const hasColors = !Array.isArray(shape) || (shape.length === 3 && shape[2] !== 1);
+    return hasColors && name.startsWith(IMAGES) ? [name.slice(IMAGES.length)] : [];
   });
 
 /** A number of a robot. Throws an error that names it where there is none. */

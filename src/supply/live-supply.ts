@@ -112,7 +112,7 @@ export class LiveSupply {
     this.#previous = undefined;
   }
 
-  /** Models that an organisation declared and that nobody else sees yet; undefined where it has none. */
+  /** Models that an organization declared and that nobody else sees yet; undefined where it has none. */
   ownModels(orgId: string): ReadonlySet<string> | undefined {
     return this.#own.get(orgId);
   }
@@ -241,7 +241,7 @@ export class SupplyLoader {
 /** States of an offering that has not passed a probe yet, or is gone. */
 const UNPROVEN: ReadonlySet<OfferingStatus> = new Set(["pending", "verifying", "rejected", "removed"]);
 
-/** Models that are their declarers' alone: slugs by organisation. */
+/** Models that are their declarers' alone: slugs by organization. */
 type PrivateModels = ReadonlyMap<string, ReadonlySet<string>>;
 
 /** What a model is that serves these contracts, where nobody says more of it. */

@@ -1,6 +1,6 @@
 /**
  * Offerings that rest after failures are asked by the gateway itself, so that no caller pays for finding out that they serve again: as soon
- * as their rest is over, and once a second before that while callers find nothing else. Offerings that fail the calls of one organisation
+ * as their rest is over, and once a second before that while callers find nothing else. Offerings that fail the calls of one organization
  * alone are asked before they rest, with input that they are known to take: it may be the caller's that is at fault.
  */
 import { Cancel, type Signal } from "../cancellation.ts";

@@ -28,7 +28,7 @@ export const cog = (reach: ServerReach): Wire =>
           const missing = keys.filter((key) => !accepts.has(key));
           if (missing.length > 0)
             throw new Error(`the model has no inputs named ${missing.join(", ")}; it has ${[...accepts].join(", ")}`);
-          return `the model takes ${keys.join(", ")}`;
+          return `the model accepts ${keys.join(", ")}`;
         },
       },
     ],
@@ -40,7 +40,7 @@ export const cog = (reach: ServerReach): Wire =>
         // The status is 200 in any case.
         const health = readJson(answer.body);
         if (!isObject(health) || (health.status !== "READY" && health.status !== "BUSY"))
-          throw malformed("the container is neither ready nor at work");
+          throw malformed("the container is neither ready nor busy");
       },
     },
   });
@@ -92,8 +92,8 @@ export function readPrediction(body: Buffer, id: string): Buffer[] {
   const prediction = readJson(body);
   if (!isObject(prediction)) throw malformed("the prediction is not an object");
   const { status, output, error } = prediction;
-  if (typeof prediction.id === "string" && prediction.id !== id) throw malformed("the answer is to another prediction");
-  if (status === "canceled") throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, "the prediction was cancelled");
+  if (typeof prediction.id === "string" && prediction.id !== id) throw malformed("the response is for another prediction");
+  if (status === "canceled") throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, "the prediction was canceled");
   if (status !== "succeeded")
     throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, ownerText(String(error ?? status ?? "")));
   const files = Array.isArray(output) ? output : [output];

@@ -55,6 +55,6 @@ export function encodeInfer(profile: Profile, image: string, question: VideoQues
 export function readInfer(body: Buffer): Buffer[] {
   const answer = readJson(body);
   const file = isObject(answer) ? (answer.b64_video ?? answer.b64_image) : undefined;
-  if (file === undefined || file === null) throw malformed("the answer has neither a video nor a picture");
+  if (file === undefined || file === null) throw malformed("the response contains neither a video nor an image");
   return [fileIn(file)];
 }

@@ -18,7 +18,7 @@ export const gr00tHttp = (reach: ServerReach): Wire =>
     layout: ({ profile }) => PROFILES.layout(profile),
     faultOf(profile, contracts) {
       if (!contracts.includes(Contract.ACT) || PROFILES.of(profile).actionKeys.length > 0) return undefined;
-      return { field: "action_keys", text: "is required: which parts of the answer, in which order, are the action?" };
+      return { field: "action_keys", text: "is required: list the parts of the response that form the action, in order" };
     },
     act: {
       path: "/act",
@@ -36,7 +36,7 @@ export const gr00tHttp = (reach: ServerReach): Wire =>
         expectSuccess(answer);
         const health = readJson(answer.body);
         if (!isObject(health) || health.status !== "healthy")
-          throw malformed("the server doesn't say that it is healthy");
+          throw malformed("the server does not report that it is healthy");
       },
     },
   });

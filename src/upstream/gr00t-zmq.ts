@@ -50,7 +50,7 @@ export function gr00tZmq(reach: ServerReach): Wire {
     dialects: [ServerDialect.GR00T_N1_5, ServerDialect.GR00T_N1_6, ServerDialect.GR00T_N1_7],
     faultOf(profile, contracts) {
       if (!contracts.includes(Contract.ACT) || PROFILES.of(profile).actionKeys.length > 0) return undefined;
-      return { field: "action_keys", text: "is required: which parts of the answer, in which order, are the action?" };
+      return { field: "action_keys", text: "is required: list the parts of the response that form the action, in order" };
     },
     probes: probesOf(channels),
     async act(target, input, frames, { signal }) {
@@ -87,7 +87,7 @@ export function gr00tZmq(reach: ServerReach): Wire {
       const reply = readReply(
         await channels.of(target).exchange(encodeCall("ping", undefined, tokenOf(target)), signal),
       );
-      if (!(reply instanceof Map) || reply.get("status") !== "ok") throw malformed("the answer to a ping is not ok");
+      if (!(reply instanceof Map) || reply.get("status") !== "ok") throw malformed("the response to a ping is not ok");
     },
     async close() {
       channels.close();
@@ -119,8 +119,8 @@ function probesOf(channels: Servers<ZmqChannel>): readonly WireProbe[] {
               `the profile names ${modality} ${missing.join(", ")}, and the server has ${has.join(", ")}`,
             );
         }
-        const film = served.moments.length > 1 ? `, pictures of the moments ${served.moments.join(", ")}` : "";
-        return `cameras, state and actions are those of the server, in chunks of ${served.chunk ?? "unknown"} steps${film}`;
+        const film = served.moments.length > 1 ? `, images at the time offsets ${served.moments.join(", ")}` : "";
+        return `cameras, state and actions match the server, chunks of ${served.chunk ?? "unknown"} steps${film}`;
       },
     },
     {
@@ -130,8 +130,8 @@ function probesOf(channels: Servers<ZmqChannel>): readonly WireProbe[] {
         if (target.auth.type === "none") return "no token is declared";
         const call = encodeCall("get_modality_config", undefined, `not-${target.auth.secret.length}-it`);
         const failure = await failureIn(channels.of(target).exchange(call, signal));
-        if (failure?.failure === AttemptFailure.UPSTREAM_AUTH) return "a wrong token is refused";
-        throw new Error("the server answers to a wrong token: give it the one that is declared, or declare none");
+        if (failure?.failure === AttemptFailure.UPSTREAM_AUTH) return "a wrong token is rejected";
+        throw new Error("the server accepts a wrong token: configure the declared token on the server, or declare none");
       },
     },
     {
@@ -140,8 +140,8 @@ function probesOf(channels: Servers<ZmqChannel>): readonly WireProbe[] {
       async look(target, { signal }) {
         const call = encodeCall("no_such_endpoint", undefined, tokenOf(target));
         const failure = await failureIn(channels.of(target).exchange(call, signal));
-        if (failure?.failure === AttemptFailure.UPSTREAM_ERROR) return "an unknown endpoint is answered by an error";
-        throw new Error("an unknown endpoint is not answered by a map with `error`");
+        if (failure?.failure === AttemptFailure.UPSTREAM_ERROR) return "an unknown endpoint returns an error";
+        throw new Error("an unknown endpoint does not return a map with `error`");
       },
     },
   ];
@@ -201,7 +201,7 @@ class ZmqChannel implements UpstreamServer {
   }
 
   close(): void {
-    this.#peer?.fail(lost("the gateway closes its connections"));
+    this.#peer?.fail(lost("the gateway is shutting down"));
   }
 
   #open(): ZmqPeer {
@@ -244,7 +244,7 @@ class ZmqPeer {
       }
     });
     this.#socket.on("error", (error) => this.fail(failureOf(error)));
-    this.#socket.on("close", () => this.fail(lost("the server hung up")));
+    this.#socket.on("close", () => this.fail(lost("the server closed the connection")));
     this.#socket.write(GREETING);
   }
 
@@ -262,7 +262,7 @@ class ZmqPeer {
       this.#waiting = {
         resolve: (answer) => {
           done();
-          this.#forgetIdle = after(IDLE_MS, () => this.fail(lost("unused for too long")));
+          this.#forgetIdle = after(IDLE_MS, () => this.fail(lost("the connection was idle for too long")));
           resolve(answer);
         },
         reject: (failure) => {
@@ -305,7 +305,7 @@ class ZmqPeer {
   }
 
   #receive(body: Buffer): void {
-    if (this.#waiting === undefined || !this.#isReady) this.fail(malformed("a message that nobody asked for"));
+    if (this.#waiting === undefined || !this.#isReady) this.fail(malformed("the server sent an unrequested message"));
     else this.#waiting.resolve(body);
   }
 }

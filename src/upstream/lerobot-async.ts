@@ -48,10 +48,10 @@ export function lerobotAsync(reach: ServerReach, leases: ServerLeases): Wire {
       if (!has.has("policy_type") || !has.has("pretrained_name_or_path"))
         return {
           field: "constants",
-          text: "must name policy_type and pretrained_name_or_path: what shall the server load?",
+          text: "must name `policy_type` and `pretrained_name_or_path`, which the server loads",
         };
       if (proprio.length === 0)
-        return { field: "proprio", text: "is required: one entry for each motor, under its name" };
+        return { field: "proprio", text: "is required: one entry per motor, under its name" };
       const wide = proprio.findIndex(({ start, end }) => end !== start + 1);
       return wide < 0 ? undefined : { field: `proprio.${wide}.end`, text: "must be start + 1: a motor has one number" };
     },
@@ -61,8 +61,8 @@ export function lerobotAsync(reach: ServerReach, leases: ServerLeases): Wire {
         required: false,
         async look(target, call) {
           const said = await servers.of(target).unasked(call);
-          if (said === 0) return "without an observation there are no actions";
-          throw new Error("the server has actions that nobody asked for: is another robot connected to it?");
+          if (said === 0) return "the server returns no actions without an observation";
+          throw new Error("the server has actions that were not requested: is another robot connected to it?");
         },
       },
     ],
@@ -128,7 +128,7 @@ class Leased implements UpstreamServer {
         const chunk = readActions(await this.#ask("GetActions", encodeNothing(), call));
         if (chunk.length > 0) return { answer: { chunk, timestep }, setup: `${digest} ${episode}` };
       }
-      throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the server has no actions: did its policy fail?");
+      throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the server returned no actions; check its log for a policy failure");
     });
   }
 
@@ -192,6 +192,6 @@ export function readActions(message: Buffer): Buffer {
     }
     return Buffer.from(data.buffer, data.byteOffset, data.length);
   } catch (error) {
-    throw malformed("a message that the protocol can't have", error);
+    throw malformed("the message violates the protocol", error);
   }
 }

@@ -87,10 +87,10 @@ export function lerobotRemote(reach: ServerReach): Wire {
         async look(target, { signal }) {
           const { deployment, artifact, features, action, interval, steps } = await pools.of(target).metadata(signal);
           const odd = features.find(({ isPicture, dtype }) => !isPicture && !/^float(32|64)$/.test(dtype));
-          if (odd) throw new Error(`it wants ${odd.name} as ${odd.dtype}, and only floats can be shown`);
+          if (odd) throw new Error(`the server requires ${odd.name} as ${odd.dtype}; this wire supports only floats`);
           const [dim] = action.shape;
           if (target.actionDim !== undefined && target.actionDim !== dim)
-            throw new Error(`it says that an action has ${dim} numbers, and ${target.actionDim} are declared`);
+            throw new Error(`the server declares actions of ${dim} numbers, but the offering declares ${target.actionDim}`);
           const names = features.map(({ name }) => name.slice(0, 64)).join(", ");
           const of = `${deployment.slice(0, 64)} serves ${artifact.slice(0, 80)}`;
           return `${of}: ${names}; ${steps} steps of ${dim} numbers, ${Math.round(1_000 * interval)} ms apart`;
@@ -207,7 +207,7 @@ function encodeObservation(
   const byName = new Map(parts.map((part) => [part.key, part]));
   const shown = features.map(({ name, shape }): [string, RemoteValue] => {
     const part = byName.get(name);
-    if (part === undefined) throw rejected(`the server wants ${name}, and nothing is shown under that name`);
+    if (part === undefined) throw rejected(`the server requires ${name}, which the profile does not map`);
     const { dtype, data } = arrayOf(part);
     const [height = 0, width = 0] = shape;
     if (part.kind === "frame") return [name, new RemotePicture(height, width, "raw", data)];
@@ -272,9 +272,9 @@ function readDescriptor(frame: Buffer): RemoteServer {
   const interval = capabilities.get("action_interval");
   const steps = capabilities.get("execution_steps");
   if (body.get("ready") !== true)
-    throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server says that it isn't ready");
+    throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server reports that it is not ready");
   if (!Array.isArray(modes) || !modes.includes("chunk"))
-    throw malformed("the server doesn't serve chunks, which is the mode that is asked for");
+    throw malformed("the server does not support chunks, the requested mode");
   if (!Array.isArray(features) || typeof interval !== "number" || !(interval > 0) || typeof steps !== "number")
     throw malformed("the descriptor names no features, no interval or no steps");
   return {
@@ -308,7 +308,7 @@ function readReply(
     message.generation !== generation ||
     (type !== "accepted" && message.session !== session)
   )
-    throw malformed("the answer is to another request");
+    throw malformed("the response is for another request");
   return message;
 }
 
@@ -319,17 +319,17 @@ function readReply(
 function readAction({ request, body }: RemoteMessage, server: RemoteServer, horizon: number): ActAnswer {
   const isNamed = body.get("observation_id") === request && body.get("artifact_identity") === server.artifact;
   if (!isNamed || (body.get("sequence") ?? server.sequence) !== server.sequence)
-    throw malformed("the actions are those of another observation");
+    throw malformed("the actions are for another observation");
   const actions = body.get("canonical_actions");
-  if (!(actions instanceof NdArray) || actions.shape.length !== 2) throw malformed("there is no tensor of actions");
-  if (body.get("execution_steps") !== actions.shape[0]) throw malformed("there are other rows than are to be executed");
+  if (!(actions instanceof NdArray) || actions.shape.length !== 2) throw malformed("the response contains no action tensor");
+  if (body.get("execution_steps") !== actions.shape[0]) throw malformed("the number of rows differs from the number of steps to execute");
   return chunkOf(tableOf(actions), horizon, { dtMs: Math.round(1_000 * server.interval) });
 }
 
 function messageIn(frame: Buffer, type: RemoteType): RemoteMessage {
   const message = decoded(frame);
   if (message.type === "error") throw toldError(message.body);
-  if (message.type !== type) throw malformed(`this is no message of the type ${type}`);
+  if (message.type !== type) throw malformed(`the message is not of type ${type}`);
   return message;
 }
 
@@ -356,7 +356,7 @@ function toldError(body: RemoteMap): UpstreamFailure {
 }
 
 function featureOf(value: RemoteValue): RemoteFeature {
-  if (!(value instanceof Map)) throw malformed("a feature is no map");
+  if (!(value instanceof Map)) throw malformed("a feature is not a map");
   const shape = value.get("shape");
   if (!Array.isArray(shape) || !shape.every(isSize) || shape.length > 4) throw malformed("a feature has no shape");
   return {
@@ -375,12 +375,12 @@ const MAX_TEXT = 4_096;
 
 function textIn(map: RemoteMap, key: string): string {
   const value = map.get(key);
-  if (typeof value !== "string" || value.length > MAX_TEXT) throw malformed(`the server says no ${key}`);
+  if (typeof value !== "string" || value.length > MAX_TEXT) throw malformed(`the server does not declare ${key}`);
   return value;
 }
 
 function mapIn(map: RemoteMap, key: string): RemoteMap {
   const value = map.get(key);
   if (value instanceof Map) return value;
-  throw malformed(`the server says no ${key}`);
+  throw malformed(`the server does not declare ${key}`);
 }

@@ -25,7 +25,7 @@ export function limberOutbound(hub: OutboundHub): Wire {
     hub.of(endpoint.slice(outboundAddress("").length));
   const registered = (target: UpstreamTarget): OutboundConnection => {
     const connection = connectionOf(target);
-    if (!connection) throw unreachable("the server has not dialled the gateway");
+    if (!connection) throw unreachable("the server is not connected to the gateway");
     return connection;
   };
   return {
@@ -42,7 +42,7 @@ export function limberOutbound(hub: OutboundHub): Wire {
           }),
           {
             take(reply) {
-              if (reply.case !== "act") reject(malformed("an act was answered with something else"));
+              if (reply.case !== "act") reject(malformed("the response to an act call has the wrong type"));
               else settle(resolve, reject, () => actAnswerOf(reply.value));
               return true;
             },
@@ -62,7 +62,7 @@ export function limberOutbound(hub: OutboundHub): Wire {
         }),
         {
           take(reply) {
-            if (reply.case !== "predict") return parts.end(malformed("a prediction was answered with something else"));
+            if (reply.case !== "predict") return parts.end(malformed("the response to a prediction has the wrong type"));
             const { body } = reply.value;
             if (body.case === "part") return parts.add(body.value);
             return parts.end(body.case === "error" ? failureOfCall(body.value) : undefined);
@@ -82,7 +82,7 @@ export function limberOutbound(hub: OutboundHub): Wire {
             take(reply) {
               const body = reply.case === "ground" ? reply.value.body : undefined;
               if (body?.case === "answer") resolve(groundAnswerOf(body.value));
-              else reject(body?.case === "error" ? failureOfCall(body.value) : malformed("no points and boxes"));
+              else reject(body?.case === "error" ? failureOfCall(body.value) : malformed("the response contains no points or boxes"));
               return true;
             },
             fail: reject,
@@ -112,7 +112,7 @@ function settle<T>(resolve: (value: T) => void, reject: (failure: unknown) => vo
 function failureOfCall(error: CallError): unknown {
   try {
     actAnswerOf({ $typeName: "limber.policy.v1.ActResponse", callId: 0, body: { case: "error", value: error } });
-    return malformed("an error that is none");
+    return malformed("the error has no valid reason");
   } catch (thrown) {
     return thrown;
   }
@@ -129,7 +129,7 @@ class PredictedParts {
   #wake = (): void => {};
 
   add(part: PredictResponse): boolean {
-    if (this.#ready.length >= MOST_PARTS) return this.end(malformed("more parts than a prediction has"));
+    if (this.#ready.length >= MOST_PARTS) return this.end(malformed("the prediction has too many parts"));
     this.#ready.push(part);
     this.#wake();
     return false;
@@ -197,7 +197,7 @@ export class OutboundConnection {
     const call = this.#pending.get(callId);
     // A call that was called off may still be answered: too late, so it's dropped.
     if (!call && callId > 0 && callId < this.#nextId) return;
-    if (!call) throw malformed("an answer to a call that was never made");
+    if (!call) throw malformed("the response is for an unknown call");
     if (call.take(reply)) this.#pending.delete(callId);
   }
 
@@ -209,7 +209,7 @@ export class OutboundConnection {
   ): void {
     if (signal.aborted) throw calledOff(signal);
     if (this.line.behind || this.#pending.size >= MOST_PENDING || this.#nextId >= MAX_CALL_ID)
-      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server doesn't read what it is asked");
+      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server stopped reading requests");
     const id = this.#nextId++;
     const leave = (): void => {
       if (!this.#pending.delete(id)) return;

@@ -181,10 +181,10 @@ class ActStream implements DuplexEvents {
 
   call(act: ActMessage, signal: Signal, handler: AnswerHandler): void {
     if (this.#duplex.queued > MAX_MESSAGE_BYTES) {
-      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server doesn't read what it was sent");
+      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "the server stopped reading requests");
     }
     if (this.#pending.size >= MOST_ACTS)
-      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls at one time");
+      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many concurrent calls");
     const id = this.#nextId++;
     const message = act.under(id);
     const pending = new PendingAct(this, id, signal, handler);
@@ -215,7 +215,7 @@ class ActStream implements DuplexEvents {
   }
 
   #answer({ callId, answer }: HeardAct): void {
-    if (callId === 0 || callId >= this.#nextId) throw malformed("an answer to a call that was never made");
+    if (callId === 0 || callId >= this.#nextId) throw malformed("the response is for an unknown call");
     // A call that was called off may still be answered: too late, so it's dropped.
     const handler = this.#take(callId);
     if (answer instanceof UpstreamFailure) handler?.failed(answer);

@@ -125,8 +125,8 @@ export function readInfer(bytes: Buffer, id: string): Tensor[] {
     },
     6: (reader) => push(raw, reader.bytes()),
   });
-  if (answered !== "" && answered !== id) throw malformed("the answer is to another request");
-  if (raw.length > 0 && raw.length !== outputs.length) throw malformed("raw outputs without their heads");
+  if (answered !== "" && answered !== id) throw malformed("the response is for another request");
+  if (raw.length > 0 && raw.length !== outputs.length) throw malformed("the raw outputs have no descriptions");
   return outputs.map(({ head, contents }, i) => ({ ...head, data: raw[i] ?? typedIn(head, contents) }));
 }
 
@@ -142,7 +142,7 @@ function headIn(bytes: Uint8Array): TensorMetadata {
     },
     3: (reader, type) => packed(reader, type, () => push(shape, Number(reader.int64()), MAX_RANK)),
   });
-  if (!shape.every((size) => Number.isSafeInteger(size) && size >= -1)) throw malformed("a tensor of no shape");
+  if (!shape.every((size) => Number.isSafeInteger(size) && size >= -1)) throw malformed("a tensor has an invalid shape");
   return { name, datatype, shape };
 }
 
@@ -164,7 +164,7 @@ function typedIn({ datatype }: TensorMetadata, contents: Uint8Array | undefined)
     });
   }
   const write = WRITES[datatype];
-  if (write === undefined) throw malformed("an output of a type that can't be read");
+  if (write === undefined) throw malformed("an output has an unsupported type");
   return new Uint8Array(write(values));
 }
 
@@ -181,7 +181,7 @@ function eachField(bytes: Uint8Array, readers: Readers): void {
       else read(reader, type);
     }
   } catch (error) {
-    throw malformed("a message that the protocol can't have", error);
+    throw malformed("the message violates the protocol", error);
   }
 }
 
@@ -192,11 +192,11 @@ function packed(reader: BinaryReader, type: WireType, read: () => void): void {
     return;
   }
   const end = reader.uint32() + reader.pos;
-  if (end > reader.len) throw malformed("a field beyond its message");
+  if (end > reader.len) throw malformed("a field extends beyond its message");
   while (reader.pos < end) read();
 }
 
 function push<T>(list: T[], item: T, most = MAX_TENSORS): void {
-  if (list.length >= most) throw malformed("more than a model has");
+  if (list.length >= most) throw malformed("too many tensors");
   list.push(item);
 }

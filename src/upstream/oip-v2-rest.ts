@@ -127,30 +127,30 @@ export function readMetadata(body: Buffer): ModelMetadata {
 const tensorsIn = (list: unknown): TensorMetadata[] => listIn(list).map(headOf);
 
 function listIn(list: unknown): unknown[] {
-  if (!Array.isArray(list) || list.length > MAX_TENSORS) throw malformed("there is no list of tensors");
+  if (!Array.isArray(list) || list.length > MAX_TENSORS) throw malformed("the list of tensors is missing");
   return list;
 }
 
 function headOf(tensor: unknown): TensorMetadata {
   const { name, datatype, shape } = isObject(tensor) ? tensor : {};
   if (typeof name !== "string" || typeof datatype !== "string" || !Array.isArray(shape) || shape.length > MAX_RANK)
-    throw malformed("a tensor without name, datatype or shape");
+    throw malformed("a tensor has no name, datatype or shape");
   // Some servers write sizes as texts, as protobuf's JSON has 64-bit integers.
   const sizes = shape.map(Number);
-  if (!sizes.every((size) => Number.isSafeInteger(size) && size >= -1)) throw malformed("a tensor of no shape");
+  if (!sizes.every((size) => Number.isSafeInteger(size) && size >= -1)) throw malformed("a tensor has an invalid shape");
   return { name, datatype, shape: sizes };
 }
 
 /** The outputs of one inference; raw tensors begin after `jsonBytes`, which a header gives. Throws an UpstreamFailure. */
 export function readInfer(body: Buffer, id: string, jsonBytes: number | undefined): Tensor[] {
   if (jsonBytes !== undefined && !(jsonBytes >= 0 && jsonBytes <= body.length))
-    throw malformed("a header beyond the body");
+    throw malformed("the header extends beyond the body");
   const answer = readJson(jsonBytes === undefined ? body : body.subarray(0, jsonBytes));
-  if (!isObject(answer)) throw malformed("the answer is not an object");
+  if (!isObject(answer)) throw malformed("the response is not an object");
   if (typeof answer.error === "string")
     throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, ownerText(answer.error));
   if (typeof answer.id === "string" && answer.id !== "" && answer.id !== id)
-    throw malformed("the answer is to another request");
+    throw malformed("the response is for another request");
   let at = jsonBytes ?? body.length;
   return listIn(answer.outputs).map((output) => {
     const head = headOf(output);
@@ -158,7 +158,7 @@ export function readInfer(body: Buffer, id: string, jsonBytes: number | undefine
     const size = isObject(parameters) ? parameters.binary_data_size : undefined;
     if (size === undefined) return { ...head, data: dataOf(head, data) };
     if (typeof size !== "number" || !(size >= 0 && at + size <= body.length))
-      throw malformed("raw bytes beyond the body");
+      throw malformed("the raw bytes extend beyond the body");
     at += size;
     return { ...head, data: body.subarray(at - size, at) };
   });
@@ -166,15 +166,15 @@ export function readInfer(body: Buffer, id: string, jsonBytes: number | undefine
 
 /** Numbers of a JSON list, flat or nested like its shape, in the bytes of their type. */
 function dataOf({ datatype, shape }: TensorMetadata, data: unknown): Uint8Array | Buffer[] {
-  if (!Array.isArray(data)) throw malformed("an output without data");
+  if (!Array.isArray(data)) throw malformed("an output has no data");
   const flat: unknown[] = data.some(Array.isArray) ? data.flat(MAX_RANK) : data;
   const count = shape.reduce((product, size) => product * size, 1);
   if (flat.length !== count) throw malformed(`an output of shape [${shape}] with ${flat.length} elements`);
   if (datatype === "BYTES") return flat.map((each) => Buffer.from(String(each)));
   const write = datatype === "FP16" ? WRITE_FP16 : WRITES[datatype];
-  if (DTYPES[datatype] === undefined || write === undefined) throw malformed("an output of a type that can't be read");
+  if (DTYPES[datatype] === undefined || write === undefined) throw malformed("an output has an unsupported type");
   if (!flat.every((each) => typeof each === "number" || typeof each === "boolean"))
-    throw malformed("an element is no number");
+    throw malformed("an element is not a number");
   return new Uint8Array(write(flat.map(Number)));
 }
 

@@ -121,7 +121,7 @@ export function oipWire(id: string, schemes: readonly string[], transport: OipTr
     async act(target, input, frames, call) {
       const { profile, names, answered } = await infer(target, input, frames, call, ({ actionKeys }) => actionKeys);
       if (names.length === 0)
-        throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the model has no output of floats");
+        throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the model has no float output");
       const tables = names.map((name) => tableOf(numbersOf(outputOf(answered, name))));
       return chunkOf(sideBySide(tables, { dims: profile.actionDims, dim: target.actionDim }), input.horizon);
     },
@@ -275,7 +275,7 @@ function mismatch(profile: Profile, { inputs, outputs }: ModelMetadata): string 
   if (missing.length > 0) return `the model has no inputs named ${missing.join(", ")}; it has ${[...has].join(", ")}`;
   const given = new Set(named).add(profile.instructionKey);
   const open = [...has].filter((name) => !given.has(name));
-  if (open.length > 0) return `the profile says nothing of the inputs ${open.join(", ")}`;
+  if (open.length > 0) return `the profile does not map the inputs ${open.join(", ")}`;
   const gives = outputs.map(({ name }) => name);
   const lost = profile.actionKeys.filter((key) => !gives.includes(key));
   return lost.length > 0 ? `the model has no outputs named ${lost.join(", ")}; it has ${gives.join(", ")}` : undefined;

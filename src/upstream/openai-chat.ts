@@ -31,7 +31,7 @@ export function openaiChat(reach: ServerReach): Wire {
     profiles: PROFILES,
     faultOf(profile, contracts) {
       if (!contracts.includes(Contract.GROUND) || CONVENTIONS[profile?.coordinates ?? 0]) return undefined;
-      return { field: "coordinates", text: "is required: how does the model write places in a picture?" };
+      return { field: "coordinates", text: "is required: state how the model writes coordinates in an image" };
     },
     probes: [
       {
@@ -40,7 +40,7 @@ export function openaiChat(reach: ServerReach): Wire {
         async look(server, target) {
           const wanted = PROFILES.of(target.profile).serverModel ?? target.model;
           const names = modelsIn(await server.ask({ method: "GET", path: MODELS_PATH, maxBytes: MAX_STATUS_BYTES }));
-          if (names === undefined) return "the server has no list of its models";
+          if (names === undefined) return "the server does not list its models";
           const listed = listedAs(names, wanted);
           if (listed === wanted) return `the server lists ${wanted}`;
           if (listed !== undefined)
@@ -56,7 +56,7 @@ export function openaiChat(reach: ServerReach): Wire {
       const profile = PROFILES.of(target.profile);
       const convention = conventionOf(target);
       const cameras = input.observations[0].frames.map(({ camera }) => camera);
-      if (cameras.length === 0) throw rejected("there is no picture to search");
+      if (cameras.length === 0) throw rejected("the observation contains no image to search");
       const questions = convention.manyPictures ? [cameras.map((_, i) => i)] : cameras.map((_, i) => [i]);
       const answers = await Promise.all(
         questions.map(async (indices) => {
@@ -81,7 +81,7 @@ export function openaiChat(reach: ServerReach): Wire {
 
 function conventionOf({ profile }: UpstreamTarget): Convention {
   const convention = CONVENTIONS[profile?.coordinates ?? 0];
-  if (convention === undefined) throw rejected("the offering declares no convention of coordinates");
+  if (convention === undefined) throw rejected("the offering declares no coordinate convention");
   return convention;
 }
 

@@ -195,7 +195,7 @@ const PRESETS: Readonly<Record<string, Profile>> = {
     ],
     proprio: [values(0, 8, "observation/state")],
     proprioDim: 8,
-    // The deltas that LIBERO's own controller takes: not metres and radians, but parts of its largest step.
+    // The deltas that LIBERO's own controller takes: not meters and radians, but parts of its largest step.
     meaning: {
       reference: ActionReference.RELATIVE,
       rotation: RotationForm.AXIS_ANGLE,

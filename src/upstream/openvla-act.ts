@@ -63,10 +63,10 @@ export const openvlaAct = (reach: ServerReach): Wire =>
             readJsonAction(body, PROFILES.of(undefined), 1, actionDim);
           } catch (error) {
             if (error instanceof UpstreamFailure && REFUSALS.includes(error.failure))
-              return "a request without a picture is refused";
+              return "a request without an image is rejected";
             throw error;
           }
-          throw new Error("a request without a picture is answered with an action: what did the model see?");
+          throw new Error("a request without an image returns an action instead of an error");
         },
       },
     ],

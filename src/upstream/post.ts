@@ -240,7 +240,7 @@ function overGrpc({ lookup }: OtlpReach, url: URL, { headers }: OtlpReceiver): O
       const message = frameMessage(ProtobufTraceSerializer.serializeRequest(spans) ?? new Uint8Array());
       const signal = new Cancel();
       const forget = after(PATIENCE_MS, () =>
-        signal.abort(new UpstreamFailure(AttemptFailure.TIMEOUT, "the receiver is silent")),
+        signal.abort(new UpstreamFailure(AttemptFailure.TIMEOUT, "the receiver did not respond")),
       );
       try {
         await calls.unary({ path: EXPORT, signal, budgetMs: PATIENCE_MS, requestId: newId("req") }, message);

@@ -1,5 +1,5 @@
 /**
- * Placeholders for catalogued offerings that no server serves yet, where a caller allows them: of the right shape, always the same for the
+ * Placeholders for cataloged offerings that no server serves yet, where a caller allows them: of the right shape, always the same for the
  * same request, and marked as simulated.
  */
 import sharp from "sharp";
@@ -9,11 +9,11 @@ import type { PredictInput } from "../contracts/contract.ts";
 import type { FrameSet } from "./pictures/frames.ts";
 import type { Wire } from "./wire.ts";
 
-const NOTE = "Placeholder output: no model was asked.";
-const GREY = { r: 128, g: 128, b: 128 };
+const NOTE = "Placeholder output: no model was called.";
+const GRAY = { r: 128, g: 128, b: 128 };
 const MAX_SIDE = 4_096;
 
-/** The wire that reaches nothing. Its answers are zeros, grey pictures, and the middle of the picture with no confidence. */
+/** The wire that reaches nothing. Its answers are zeros, gray images, and the middle of the picture with no confidence. */
 export function simulated(): Wire {
   return {
     id: "simulated",
@@ -24,7 +24,7 @@ export function simulated(): Wire {
     },
     async *predict({ dtMs }, input, frames) {
       const { width, height } = await sizeOf(input, frames);
-      const data = await sharp({ create: { width, height, channels: 3, background: GREY } })
+      const data = await sharp({ create: { width, height, channels: 3, background: GRAY } })
         .png()
         .toBuffer();
       for (let index = 0; index < input.horizon; index++) {

@@ -61,7 +61,7 @@ export function vlaEvalWs(reach: ServerReach): Wire {
         async look(target, { signal }) {
           const { action } = await pools.of(target).metadata(signal);
           if (action.length === 0 || action.some(({ dims }) => dims === 0))
-            return "it does not say how long an action is";
+            return "the server does not declare the action dimension";
           const sum = action.reduce((total, { dims }) => total + dims, 0);
           const parts = action.map(({ name, dims }) => `${name} ${dims}`).join(", ");
           if (target.actionDim === undefined || target.actionDim === sum) return `an action has ${parts}`;
@@ -168,7 +168,7 @@ export function readAction(
   dim?: number,
 ): ActAnswer {
   const { payload, seq: answered } = payloadOf(frame, "action");
-  if (answered !== seq) throw malformed("the answer is to another request");
+  if (answered !== seq) throw malformed("the response is for another request");
   const usual = payload.get("actions") ?? payload.get("action");
   const tables =
     actionKeys.length > 0
@@ -181,12 +181,12 @@ export function readAction(
 function tableIn(value: VlaEvalValue | undefined): Table {
   if (value instanceof NdArray) return tableOf(value);
   if (typeof value === "number") return bareNumber(value);
-  if (!Array.isArray(value)) throw malformed("there is no array of actions");
+  if (!Array.isArray(value)) throw malformed("the response contains no action array");
   const rows = value.every(isNumber) ? [value] : value;
   const columns = Array.isArray(rows[0]) ? rows[0].length : 0;
   const numbers = rows.flatMap((row) => {
     if (Array.isArray(row) && row.length === columns && row.every(isNumber)) return row;
-    throw malformed("a row of the action is no list of numbers");
+    throw malformed("a row of the action is not a list of numbers");
   });
   return { rows: rows.length, columns, values: Float64Array.from(numbers) };
 }
@@ -196,11 +196,11 @@ const isNumber = (value: VlaEvalValue): value is number => typeof value === "num
 /** What a message of this type carries. Throws an UpstreamFailure for another one, and for the server's own error. */
 function payloadOf(frame: Buffer, type: "hello" | "action"): { payload: UnpackedMap<NdArray>; seq: VlaEvalValue } {
   const message = decode(frame);
-  if (!(message instanceof Map)) throw malformed("a message is a map");
+  if (!(message instanceof Map)) throw malformed("the message must be a map");
   const payload = message.get("payload");
-  if (!(payload instanceof Map)) throw malformed("a message has a payload");
+  if (!(payload instanceof Map)) throw malformed("the message must have a payload");
   if (message.get("type") === "error") throw toldFailure(String(payload.get("error") ?? ""));
-  if (message.get("type") !== type) throw malformed(`this is no message of the type ${type}`);
+  if (message.get("type") !== type) throw malformed(`the message is not of type ${type}`);
   return { payload, seq: message.get("seq") ?? null };
 }
 

@@ -80,8 +80,8 @@ const ID = /^[\w.-]{1,200}$/;
 export function readJob(body: Buffer, expectedId?: string): { readonly id: string; readonly done: boolean } {
   const job = readJson(body);
   const { id, status, error } = isObject(job) ? job : {};
-  if (typeof id !== "string" || !ID.test(id)) throw malformed("a job without an id");
-  if (expectedId !== undefined && id !== expectedId) throw malformed("the answer is to another job");
+  if (typeof id !== "string" || !ID.test(id)) throw malformed("the job has no id");
+  if (expectedId !== undefined && id !== expectedId) throw malformed("the response is for another job");
   if (status === "completed") return { id, done: true };
   if (status === "queued" || status === "in_progress") return { id, done: false };
   const text = isObject(error) ? error.message : error;

@@ -257,7 +257,7 @@ export function readActions(
   const actions = reply.payload.get("actions");
   if (actions instanceof NdArray) return chunkOf(sideBySide([tableOf(actions)], { dims: [], dim }), horizon);
   const steps = actions instanceof Map ? [actions] : actions;
-  if (!Array.isArray(steps)) throw malformed("there is no list of actions");
+  if (!Array.isArray(steps)) throw malformed("the response contains no action list");
   if (steps.length === 0) throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the list of actions is empty");
   if (steps.length > MOST_STEPS)
     throw malformed(`a chunk has ${steps.length} steps, and ${MOST_STEPS} at most are read`);
@@ -273,7 +273,7 @@ const JOINTS = ["", "left_", "right_"].flatMap((arm) => [`${arm}arm_joint_state`
 
 /** Where no parts are declared: joints, and nothing beside them. */
 function jointsIn(step: XPolicyValue): string[] {
-  if (!(step instanceof Map)) throw malformed("a step of the action is a map");
+  if (!(step instanceof Map)) throw malformed("each step of the action must be a map");
   const other = [...step.keys()].find((key) => !JOINTS.includes(key));
   if (other !== undefined)
     throw malformed(
@@ -303,18 +303,18 @@ interface Reply {
 }
 
 function assertAnswers({ messageId }: Reply, asked: string): void {
-  if (messageId !== asked) throw malformed("the answer is to another request");
+  if (messageId !== asked) throw malformed("the response is for another request");
 }
 
 /** What a reply of this type carries. Throws an UpstreamFailure for another one, and for the server's own error. */
 function replyIn(frame: Buffer, type: "hello_ack" | "reset_result" | "infer_result"): Reply {
   const message = decoded(frame);
-  if (!(message instanceof Map)) throw malformed("a message is a map");
+  if (!(message instanceof Map)) throw malformed("the message must be a map");
   const payload = message.get("payload");
-  if (!(payload instanceof Map)) throw malformed("a message has a payload");
+  if (!(payload instanceof Map)) throw malformed("the message must have a payload");
   const said = message.get("message_type");
   if (said === "error") throw toldFailure(String(payload.get("message") ?? payload.get("code") ?? ""));
-  if (said !== type) throw malformed(`this is no message of the type ${type}`);
+  if (said !== type) throw malformed(`the message is not of type ${type}`);
   return { messageId: message.get("message_id") ?? null, payload };
 }
 

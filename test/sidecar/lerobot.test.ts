@@ -211,7 +211,7 @@ describe("a client of LeRobot", () => {
       return answer.length;
     };
     expect(await actionsOf("arm 1")).toBe(0);
-    expect(said.at(-1)).toContain("an emergency stop stands for this robot");
+    expect(said.at(-1)).toContain("an emergency stop is active for this robot");
     expect(await actionsOf("arm 2")).toBeGreaterThan(0);
   });
 

@@ -103,7 +103,7 @@ describe("a post fails as", () => {
       "its answer is longer than allowed",
       () => `HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n${"a".repeat(5_000)}`,
     ],
-    ["timed_out", "the receiver is silent", () => undefined],
+    ["timed_out", "the receiver did not respond", () => undefined],
     ["timed_out", "the answer does not end", () => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no"],
     ["unreachable", "the connection is cut", ({ socket }) => void socket.destroy()],
     ["unreachable", "the receiver speaks another protocol", () => "220 mail.example.com ESMTP\r\n\r\n"],

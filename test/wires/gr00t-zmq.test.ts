@@ -349,7 +349,7 @@ describe("a server that is asked what it speaks", () => {
     const failure = await failureIn(act(server, [7]));
     expect([nameOf(failure), failure.message]).toEqual([
       "INPUT_REJECTED",
-      "the server wants eef_9d, and the observation has none",
+      "the server requires eef_9d, which the observation lacks",
     ]);
     expect(server.acts).toEqual([]);
   });
@@ -504,10 +504,10 @@ describe("the probe", () => {
 
   it("finds a server that doesn't look at the token", async () => {
     const strict = await serve({ token: "sekret", config: sample("gr00t_n16_modality_config") });
-    await expect(look("token_enforced", targetAt(strict.endpoint, { auth: TOKEN }))).resolves.toContain("refused");
+    await expect(look("token_enforced", targetAt(strict.endpoint, { auth: TOKEN }))).resolves.toContain("rejected");
     const loose = await serve({ config: sample("gr00t_n16_modality_config") });
     await expect(look("token_enforced", targetAt(loose.endpoint, { auth: TOKEN }))).rejects.toThrow(
-      "answers to a wrong token",
+      "accepts a wrong token",
     );
     await expect(look("token_enforced", targetAt(loose.endpoint))).resolves.toBe("no token is declared");
   });

@@ -152,7 +152,7 @@ describe("openvla-act", () => {
     asked = { body: '"error"' };
     await expect(probe?.look(target(), callWith())).resolves.toContain("refused");
     asked = { body: JSON.stringify(f8([1, 2])) };
-    await expect(probe?.look(target(), callWith())).rejects.toThrow("what did the model see");
+    await expect(probe?.look(target(), callWith())).rejects.toThrow("instead of an error");
   });
 });
 

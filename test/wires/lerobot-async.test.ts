@@ -229,7 +229,7 @@ describe("a server without pickles", () => {
   it.each<[string, string, Buffer]>([
     ["steps of an earlier observation", "MALFORMED_ANSWER", packedChunk(STEPS, 6)],
     ["rows of different length", "MALFORMED_ANSWER", packed(timed(2), { action_0: [1], action_1: [1, 2] })],
-    ["a step without its action", "MALFORMED_ANSWER", packed(timed(2), { action_0: [1] })],
+    ["a step has no action", "MALFORMED_ANSWER", packed(timed(2), { action_0: [1] })],
     ["a row of no numbers", "MALFORMED_ANSWER", packed(timed(1), { action_0: [] })],
     ["a row of too many", "MALFORMED_ANSWER", packed(timed(1), { action_0: Array(1_025).fill(1) })],
     ["too many rows", "MALFORMED_ANSWER", packed(timed(1_025))],
@@ -370,7 +370,7 @@ describe("a pickle that means harm is refused, and nothing of it runs", () => {
     const { value } = readPickle(Buffer.from("\x80\x04]\x94h\x00a.", "latin1"), ALL);
     expect((value as PyValue[])[0]).toBe(value);
     expect(() => readPickledChunk(Buffer.from("\x80\x04]\x94h\x00a.", "latin1"), 0, 1)).toThrow(
-      "the steps are those of another observation",
+      "the steps are for another observation",
     );
   });
 });

@@ -183,7 +183,7 @@ describe("the descriptor", () => {
     await expect(probe?.look(target({ actionDim: 7 }), callWith())).rejects.toThrow("2 numbers, and 7 are declared");
     await server.close();
     await serve({ capabilities: { features: [feature("counts", [2], { dtype: "int64" })] } });
-    await expect(probe?.look(target(), callWith())).rejects.toThrow("it wants counts as int64");
+    await expect(probe?.look(target(), callWith())).rejects.toThrow("the server requires counts as int64");
   });
 });
 

@@ -163,7 +163,7 @@ describe("starVLA's dialect", () => {
   it("never takes the answer to another request for its own", async () => {
     await serve({ metadata, answer: enveloped("req_0", map({ actions: f4(STEPS, [1, 2, 2]) })) });
     const failure = await failureIn(act());
-    expect([nameOf(failure), failure.message]).toEqual(["MALFORMED_ANSWER", "the answer is to another request"]);
+    expect([nameOf(failure), failure.message]).toEqual(["MALFORMED_ANSWER", "the response is for another request"]);
   });
 
   it("doesn't take normalised actions of older servers for actions", async () => {

@@ -18,7 +18,7 @@ import {
 const upstream = createUpstream({ allowPrivate: false });
 const wire = upstream.wireOf("simulated") as Required<Wire>; // it answers to every contract
 const target = targetAt("");
-const NOTE = "Placeholder output: no model was asked.";
+const NOTE = "Placeholder output: no model was called.";
 
 it("stands in for an act with steps of zeros in the offering's dimension", async () => {
   const answer = await wire.act(target, actInput({ horizon: 3 }), framesOf(), callWith());

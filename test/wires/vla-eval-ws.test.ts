@@ -179,6 +179,6 @@ describe("a server of the harness", () => {
     ["nonsense", { action_spec: { raw: { dims: "many" }, other: 7 } }],
   ])("may say nothing of its actions, with %s", async (_, hello) => {
     await serve({ hello });
-    await expect(wire.probes[0]!.look(target({}, { actionDim: 7 }), callWith())).resolves.toContain("does not say");
+    await expect(wire.probes[0]!.look(target({}, { actionDim: 7 }), callWith())).resolves.toContain("does not declare");
   });
 });

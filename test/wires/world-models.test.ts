@@ -218,7 +218,7 @@ describe("cosmos-nim", () => {
     const failure = await failureIn(predict("cosmos-nim", said));
     expect([nameOf(failure), failure.message]).toEqual([
       "UNREADABLE_FRAME",
-      "a video can't be decoded here: there is no ffmpeg",
+      "cannot decode a video: ffmpeg is not installed on the gateway",
     ]);
   });
 });

@@ -107,7 +107,7 @@ describe("service/auto", () => {
     const { status, text, body: refused } = await app.call("/v1/act", body, { key: caller.key });
     expect(status, text).toBe(409);
     const { message, details } = refused.error;
-    expect(message).toContain("`trust` alone keeps out 1 of them (stranger: ");
+    expect(message).toContain("`trust` alone drops 1 of them (stranger: ");
     expect(details.dropped[0]).toMatchObject({ provider: "stranger", reason: "trust" });
     expect(details.excluded_by[0]).toBe("trust");
     const told = await gr00t({

@@ -16,7 +16,7 @@ export interface ImageHeader {
   readonly height: number;
   /** How its pixels are stored; undefined where these bytes end before everything that could say so. */
   readonly orientation: Orientation | undefined;
-  /** 16 bits of grey a pixel: depth, and no picture of colors. */
+  /** 16 bits of gray a pixel: depth, and no picture of colors. */
   readonly isDepth: boolean;
   /** False when the file ends before its picture does. */
   readonly complete: boolean;

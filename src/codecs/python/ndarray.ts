@@ -94,7 +94,7 @@ export class NdArray {
   }
 }
 
-/** Writes one message; arrays inside it in openpi's form, with bin keys, the only ones that openpi itself recognises. */
+/** Writes one message; arrays inside it in openpi's form, with bin keys, the only ones that openpi itself recognizes. */
 export const encodeNumpy = (value: Packable<NdArray>, room?: MsgpackBudget): Buffer =>
   encodeMsgpack<NdArray>(value, toMap, room);
 

@@ -177,7 +177,7 @@ class ControlLoop implements Carried {
     };
   }
 
-  /** Names the session among those of all organisations, to this gateway as to providers. */
+  /** Names the session among those of all organizations, to this gateway as to providers. */
   get session(): string | undefined {
     return this.#session?.name;
   }
@@ -395,9 +395,9 @@ class ControlLoop implements Carried {
   tidy(): void {
     const now = steadyNow();
     this.#writer.tidy();
-    if (this.#writer.unreadMs(now) >= PATIENCE_MS) this.#end(refuse(Reason.REQUEST_TIMEOUT, "the chunks are not read"));
+    if (this.#writer.unreadMs(now) >= PATIENCE_MS) this.#end(refuse(Reason.REQUEST_TIMEOUT, "the client stopped reading chunks"));
     else if (now - this.#heardAt >= SILENCE_MS)
-      this.#end(refuse(Reason.REQUEST_TIMEOUT, "no observation came for 15 minutes"));
+      this.#end(refuse(Reason.REQUEST_TIMEOUT, "no observation arrived for 15 minutes"));
     else if (!this.#loop.busy && this.#sending === undefined) this.#billing.tidy();
   }
 
@@ -634,7 +634,7 @@ function newer(one: LeftBehind | undefined, other: LeftBehind | undefined): Left
 }
 
 const mustGrow = (episode: number): Refusal =>
-  violation("reset.episode", `has to be greater than ${episode}, and at most ${LAST_EPISODE}`, "greater_than");
+  violation("reset.episode", `must be greater than ${episode} and at most ${LAST_EPISODE}`, "greater_than");
 
 /** How old an observation may be: as the caller says, and no older than its chunk lasts. */
 function deadlineOf({ provider }: Intent, { offering, units }: PlanStep): number {
@@ -669,7 +669,7 @@ class ActStreamHandler implements StreamHandler<ActStreamRequest> {
   readonly #forgetOpen: () => void;
 
   constructor(deps: InferenceDeps, speaker: StreamWriter<ActStreamResponse>, call: Call) {
-    this.#forgetOpen = after(OPEN_WITHIN_MS, () => speaker.end(refuse(Reason.REQUEST_TIMEOUT, "`open` did not come")));
+    this.#forgetOpen = after(OPEN_WITHIN_MS, () => speaker.end(refuse(Reason.REQUEST_TIMEOUT, "no `open` message arrived in time")));
     this.#deps = deps;
     this.#speaker = speaker;
     this.#call = call;
@@ -677,13 +677,13 @@ class ActStreamHandler implements StreamHandler<ActStreamRequest> {
 
   hear({ message }: ActStreamRequest): void {
     if (message.case === "open") {
-      if (this.#waiting) throw violation("open", "comes once, as the first message", "unexpected");
+      if (this.#waiting) throw violation("open", "must be sent only once, as the first message", "unexpected");
       this.#waiting = [];
       this.#forgetOpen();
       void this.#open(message.value);
       return;
     }
-    if (!this.#waiting) throw violation("open", "has to be the first message", "missing");
+    if (!this.#waiting) throw violation("open", "must be the first message", "missing");
     if (message.case === "observation") {
       // What nearly all messages are.
       if (this.#robot) this.#robot.observe(message.value);
@@ -731,6 +731,6 @@ class ActStreamHandler implements StreamHandler<ActStreamRequest> {
   #tell(what: (robot: ControlLoop) => void): void {
     if (this.#robot) what(this.#robot);
     else if (this.#waiting && this.#waiting.length < MOST_WAITING) this.#waiting.push(() => this.#tell(what));
-    else throw refuse(Reason.RATE_LIMIT_EXCEEDED, "wait for `opened` before you send more", {}, { retryAfter: 1 });
+    else throw refuse(Reason.RATE_LIMIT_EXCEEDED, "wait for `opened` before sending more messages", {}, { retryAfter: 1 });
   }
 }

@@ -34,9 +34,9 @@ const WANTED_MS = 3_500;
 const STALE_MS = 3_500;
 /** What was watched goes on to be known for this long, for those who list again and again. */
 const LINGER_MS = 3_000;
-/** Loops of one organisation that one replica tells of, those that were opened first. */
+/** Loops of one organization that one replica tells of, those that were opened first. */
 const MOST_TOLD = 2_000;
-/** Bytes around one loop, of the name of an organisation, and around all of a word. */
+/** Bytes around one loop, of the name of an organization, and around all of a word. */
 const FRAMING = 8;
 const NAME = 80;
 const ENVELOPE = 160;
@@ -58,7 +58,7 @@ interface Round {
   readonly ids: Set<string>;
 }
 
-/** What is known of the loops of one organisation while it is watched. */
+/** What is known of the loops of one organization while it is watched. */
 class OrgView {
   watchers = 0;
   /** When the last watcher left. */
@@ -151,7 +151,7 @@ function sumOf(holds: Readonly<Record<string, number>>): number {
 /** Replicas come and go; of so many the last tellings are remembered. */
 const MOST_ROUNDS = 256;
 
-/** What somebody watches: the loops of one organisation. */
+/** What somebody watches: the loops of one organization. */
 export interface LoopWatch {
   /** Resolves when every replica has answered or `ms` are over; tells how many have, and how many have not. Rejects with the reason of the signal. */
   settled(ms: number, signal: Signal): Promise<{ replicas: number; silent: number }>;
@@ -169,7 +169,7 @@ export interface LoopWatch {
 export class LiveLoops {
   readonly #deps: LiveLoopsDeps;
   readonly #views = new Map<string, OrgView>();
-  /** By organisation: until when another replica wants to be told. */
+  /** By organization: until when another replica wants to be told. */
   readonly #wanted = new Map<string, number>();
   #round = 0;
   #rest: (() => void) | undefined;
@@ -185,7 +185,7 @@ export class LiveLoops {
     return this.#rest !== undefined;
   }
 
-  /** Begins to watch the loops of an organisation. */
+  /** Begins to watch the loops of an organization. */
   watch(orgId: string): LoopWatch {
     let view = this.#views.get(orgId);
     if (view === undefined) {
@@ -294,7 +294,7 @@ export class LiveLoops {
     this.#tell(this.#wanted, at);
   }
 
-  /** The loops of this replica that are of some organisations, as they are now. */
+  /** The loops of this replica that are of some organizations, as they are now. */
   #shown(orgs: { has(orgId: string): boolean }, at: number): Map<string, RunningLoop[]> {
     const shown = new Map<string, RunningLoop[]>();
     this.#deps.loops.each((loop) => {
@@ -313,7 +313,7 @@ export class LiveLoops {
       this.#say({ case: "wanted", value: create(LoopsWantedSchema, { orgIds: orgIds.slice(from, from + most), now }) });
   }
 
-  /** Tells of some organisations' loops; one telling after the other. */
+  /** Tells of some organizations' loops; one telling after the other. */
   #tell(orgs: ReadonlySet<string> | ReadonlyMap<string, number>, at: number): void {
     if (orgs.size === 0) return;
     const shown = this.#shown(orgs, at);

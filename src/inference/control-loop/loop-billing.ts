@@ -150,7 +150,7 @@ export class LoopBilling {
     at: number,
   ): void {
     const page = this.#page;
-    if (!page) throw new Error("a chunk is charged after its page is ready");
+    if (!page) throw new Error("a chunk was charged before its page was ready");
     page.owed ??= { step, units: 0, costMicro: 0, wakeUpMicro: 0, hedgeMicro: undefined };
     const { owed } = page;
     owed.units += units;
@@ -177,7 +177,7 @@ export class LoopBilling {
 
   /** Settles everything. `refusal` is why it ended, for a page that nothing was charged to. The tab may be used on. */
   end(refusal: Refusal | undefined): void {
-    const unused = refusal ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "the loop stood still");
+    const unused = refusal ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "the control loop was idle");
     for (const page of [this.#page, this.#ahead]) if (page) this.#close(page, unused);
     this.#page = undefined;
     this.#ahead = undefined;
@@ -224,7 +224,7 @@ export class LoopBilling {
     const page = await this.#open(plan, chunks);
     if (!this.#over) return this.#turn(page);
     this.#close(page);
-    throw refuse(Reason.CLIENT_CLOSED_REQUEST, "the loop is over");
+    throw refuse(Reason.CLIENT_CLOSED_REQUEST, "the control loop has ended");
   }
 
   #turn(page: HoldWindow): void {

@@ -237,7 +237,7 @@ export class ObservationViews {
     if (numbers === this.#numbers && pictures === this.#pictures) return this.#shape;
     this.#numbers = numbers;
     this.#pictures = pictures;
-    this.#shape = `${numbers} numbers and ${pictures} pictures`;
+    this.#shape = `${numbers} numbers and ${pictures} images`;
     return this.#shape;
   }
 }

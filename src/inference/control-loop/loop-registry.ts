@@ -41,7 +41,7 @@ export interface Carried {
   readonly whole: LoopGauge;
   /** What is shown of it to those who watch, at a moment of the steady clock in milliseconds. */
   shown(at: number): RunningLoop;
-  /** The session with its organisation; undefined where none was named. */
+  /** The session with its organization; undefined where none was named. */
   readonly session: string | undefined;
   /** Whom it moves, as emergency stops know it. */
   readonly mover: Mover;
@@ -74,7 +74,7 @@ interface OfferingLoops extends LoopFigures {
 /** How one loop does. */
 interface SessionLoop extends LoopFigures {
   readonly stream: string;
-  /** Its session's name among those of all organisations; empty where it has none. */
+  /** Its session's name among those of all organizations; empty where it has none. */
   readonly session: string;
 }
 
@@ -212,11 +212,11 @@ export class LoopRegistry {
 
 /** The refusal of a stream whose session another one has taken. */
 export const takenOver = (): Refusal =>
-  refuse(Reason.SESSION_TAKEN_OVER, "another stream of the same session was opened; it goes on there");
+  refuse(Reason.SESSION_TAKEN_OVER, "another stream of the same session was opened and has taken over");
 
 /** The refusal of a stream on a replica that is closing. */
 export const draining = (): Refusal =>
-  refuse(Reason.NOT_READY, "the gateway is closing; open the stream again elsewhere", {}, { retryAfter: 1 });
+  refuse(Reason.NOT_READY, "the gateway is shutting down; open the stream again", {}, { retryAfter: 1 });
 
 function sum(gauges: readonly (LoopGauge | undefined)[]): LoopGauge {
   const all = new LoopGauge();

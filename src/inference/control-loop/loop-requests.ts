@@ -105,7 +105,7 @@ export class PendingRequests implements RequestOwner {
     const { channels, happen, end } = this.#options;
     try {
       if (channels.exceeds(step, view.payload, answer))
-        this.#failed(attempt, new UpstreamFailure(AttemptFailure.UNSAFE_ACTION, "beyond the bounds that hold here"));
+        this.#failed(attempt, new UpstreamFailure(AttemptFailure.UNSAFE_ACTION, "the action exceeds the safety bounds"));
       else happen({ kind: "answered", at: steadyNow(), attempt, answer });
     } catch (thrown) {
       // The connection that carried the answer carries those of other loops too.

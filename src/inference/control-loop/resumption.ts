@@ -87,7 +87,7 @@ export class Resumption {
     }
   }
 
-  /** Notes where a stream ended. The chunk is sealed where the organisation retains no data, and forgotten with the session. */
+  /** Notes where a stream ended. The chunk is sealed where the organization retains no data, and forgotten with the session. */
   end(by: SessionStream, left: LeftBehind, sealed: boolean): void {
     const { session } = by;
     if (this.#ended.size < MOST_ENDED || this.#ended.has(session)) this.#ended.set(session, left);

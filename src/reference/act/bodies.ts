@@ -1,6 +1,6 @@
 /**
  * The bodies that the joint-space controllers are made for. All lengths and limits are this project's own, plausible but no maker's:
- * metres, radians, base frame with x forward, y left, z up. Joint orders are the catalog's for each action space.
+ * meters, radians, base frame with x forward, y left, z up. Joint orders are the catalog's for each action space.
  */
 import type { Chain, Joint, Vec3 } from "./chain.ts";
 

@@ -20,7 +20,7 @@ const declaration: ActionDeclaration = {
   fields: ["force"],
   units: "N, -10 to 10",
   frame: "force on the cart along its rail, positive x",
-  normalised: false,
+  normalized: false,
   gripper: null,
   proprioLayouts: [["cart_x", "cart_v", "pole_angle", "pole_omega"]],
   visualLayouts: [],

@@ -1,4 +1,4 @@
-/** Serial arms: where a hand is, and how joints move it. Metres and radians, in the frame of the chain's base. */
+/** Serial arms: where a hand is, and how joints move it. Meters and radians, in the frame of the chain's base. */
 
 /** A point or a direction: x forward, y left, z up. */
 export type Vec3 = readonly [number, number, number];

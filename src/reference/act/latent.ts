@@ -54,7 +54,7 @@ const declaration: ActionDeclaration = {
   fields: SINGLE_ARM.names.flatMap((joint) => Array.from({ length: KEPT }, (_, k) => `${joint}_dct${k}`)),
   units: "rad (orthonormal DCT-II coefficients)",
   frame: "each row codes 8 rows of joint_pos_7, 50 ms apart",
-  normalised: false,
+  normalized: false,
   gripper: null,
   proprioLayouts: jointReach.declaration.proprioLayouts,
   visualLayouts: [],

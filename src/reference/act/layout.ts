@@ -2,10 +2,10 @@
 import { UnsupportedObservation } from "../unsupported.ts";
 import type { ActInput, ActionDeclaration } from "./types.ts";
 
-/** No metre, radian or speed of a robot is larger, and sums of squares of such numbers stay finite. */
+/** No meter, radian or speed of a robot is larger, and sums of squares of such numbers stay finite. */
 const LARGEST = 1e6;
 
-/** Proprio in the order of the layout that it was recognised as. */
+/** Proprio in the order of the layout that it was recognized as. */
 export interface Reading {
   readonly names: readonly string[];
   readonly values: Float64Array;

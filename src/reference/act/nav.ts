@@ -34,7 +34,7 @@ const LAYOUTS = Array.from({ length: MAX_OBSTACLES + 1 }, (_, count) => [
   ...Array.from({ length: count }, (_, i) => ["x", "y", "r"].map((part) => `obstacle_${i + 1}_${part}`)).flat(),
 ]);
 
-/** The world that the proprio describes: all in one fixed frame, metres and radians. */
+/** The world that the proprio describes: all in one fixed frame, meters and radians. */
 function readWorld(input: ActInput, declaration: ActionDeclaration): { pose: Pose; goal: Pose; obstacles: Obstacle[] } {
   const [x, y, yaw, goalX, goalY, goalYaw, ...rest] = readProprio(input, declaration).values;
   const obstacles = Array.from({ length: rest.length / 3 }, (_, i) => ({
@@ -102,7 +102,7 @@ const twistDeclaration: ActionDeclaration = {
   fields: ["v_x", "omega_z"],
   units: "m/s and rad/s",
   frame: "base frame, x forward, counter-clockwise positive",
-  normalised: false,
+  normalized: false,
   gripper: null,
   proprioLayouts: LAYOUTS,
   visualLayouts: [],

@@ -82,7 +82,7 @@ const shiftDeclaration: ActionDeclaration = {
   fields: ["dx", "dy", "dz", "drx", "dry", "drz", "gripper"],
   units: "m, rad, gripper 0 to 1",
   frame: "robot base frame, change per control step",
-  normalised: false,
+  normalized: false,
   gripper: { indices: [6], closed: 0, open: 1 },
   proprioLayouts: [["ee_x", "ee_y", "ee_z", "gripper", ...THINGS]],
   visualLayouts: [],

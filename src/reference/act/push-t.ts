@@ -30,7 +30,7 @@ const declaration: ActionDeclaration = {
   fields: ["x", "y"],
   units: "px of gym-pusht's 512 px square: where the pusher is to go",
   frame: "the square, absolute",
-  normalised: false,
+  normalized: false,
   gripper: null,
   proprioLayouts: [["agent_x", "agent_y", "block_x", "block_y", "block_angle"]],
   // In pixels: in the corner, where numbers are small, every push is cut off at the same edge.
@@ -49,10 +49,10 @@ const length = ([x, y]: Point): number => Math.hypot(x, y);
 /** Where on the outline a push does most: a middle of a side, whose inward push lessens the T's distance from its mark the most. */
 function bestPush(block: Point, angle: number): { at: Point; along: Point } {
   const wantedTurn = Math.atan2(Math.sin(GOAL.angle - angle), Math.cos(GOAL.angle - angle));
-  const centre: Point = plus(block, turn([0, 45], angle));
-  const goalCentre: Point = plus([GOAL.x, GOAL.y], turn([0, 45], GOAL.angle));
-  const wanted: Point = [goalCentre[0] - centre[0], goalCentre[1] - centre[1]];
-  let best = { at: centre, along: [1, 0] as Point, gain: -Infinity };
+  const center: Point = plus(block, turn([0, 45], angle));
+  const goalCenter: Point = plus([GOAL.x, GOAL.y], turn([0, 45], GOAL.angle));
+  const wanted: Point = [goalCenter[0] - center[0], goalCenter[1] - center[1]];
+  let best = { at: center, along: [1, 0] as Point, gain: -Infinity };
   for (const [i, from] of CORNERS.entries()) {
     const to = CORNERS[(i + 1) % CORNERS.length]!;
     for (const share of [0.15, 0.5, 0.85]) {
@@ -60,7 +60,7 @@ function bestPush(block: Point, angle: number): { at: Point; along: Point } {
       const side: Point = [to[0] - from[0], to[1] - from[1]];
       const inward = turn([-side[1] / length(side), side[0] / length(side)], angle);
       const at = plus(block, turn(local, angle));
-      const arm: Point = [at[0] - centre[0], at[1] - centre[1]];
+      const arm: Point = [at[0] - center[0], at[1] - center[1]];
       const lever = arm[0] * inward[1] - arm[1] * inward[0];
       // A push moves the middle along it and turns by its lever; both are weighed by what is still wanted.
       const gain = (wanted[0] * inward[0] + wanted[1] * inward[1]) / 60 + (lever / 45) * wantedTurn * 1.6;

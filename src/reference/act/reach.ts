@@ -17,7 +17,7 @@ function reachController(space: ActionSpace, body: Body, frame: string): Control
     fields: body.names,
     units: body.grippers.length === 0 ? "rad" : "rad, gripper 0 to 1",
     frame,
-    normalised: false,
+    normalized: false,
     gripper: body.grippers.length === 0 ? null : { indices: body.grippers, closed: 0, open: 1 },
     proprioLayouts: [[...body.names, ...body.limbs.flatMap((limb) => limb.goal)]],
     visualLayouts: [],
@@ -48,7 +48,7 @@ export function reach(body: Body, state: Float64Array): Motion {
     },
     note() {
       const gaps = body.limbs.map((limb, i) => distance(handAt(limb.chain, anglesOf(limb, joints)), goals[i]!));
-      return `Damped least squares on the declared body; the chunk ends ${gaps.map(inMillimetres).join(" and ")} from the goal.`;
+      return `Damped least squares on the declared body; the chunk ends ${gaps.map(inMillimeters).join(" and ")} from the goal.`;
     },
   };
 }
@@ -58,7 +58,7 @@ const anglesOf = (limb: Limb, joints: Float64Array): Float64Array =>
 
 const pointAt = (state: Float64Array, at: number): Vec3 => [state[at]!, state[at + 1]!, state[at + 2]!];
 
-const inMillimetres = (metres: number): string => `${Math.round(metres * 1000)} mm`;
+const inMillimeters = (meters: number): string => `${Math.round(meters * 1000)} mm`;
 
 /** joint_pos_7: one hand to `goal_x, goal_y, goal_z`. */
 export const jointReach = reachController(

@@ -1,4 +1,4 @@
-/** reference/visual-reach: the hand to a goal, or to a coloured thing that it sees. */
+/** reference/visual-reach: the hand to a goal, or to a colored thing that it sees. */
 import { ground } from "../ground.ts";
 import type { RgbFrame } from "../image.ts";
 import { UnsupportedObservation } from "../unsupported.ts";
@@ -8,7 +8,7 @@ import type { ActInput, ActionDeclaration, Controller } from "./types.ts";
 /** The declared camera looks straight down: picture up is +x, picture left is +y, pixels are square, and the picture is this wide (m). */
 const VIEW_WIDTH_M = 0.64;
 /** A fixed camera's picture has its middle over this place of the base frame (m). */
-const VIEW_CENTRE: readonly [number, number] = [0.5, 0];
+const VIEW_CENTER: readonly [number, number] = [0.5, 0];
 /** Where a thing on the table is reached: this high above the base (m). */
 const REACH_HEIGHT_M = 0.03;
 
@@ -28,11 +28,11 @@ const declaration: ActionDeclaration = {
   fields: ["dx", "dy", "dz", "drx", "dry", "drz", "gripper"],
   units: "m, rad, gripper 0 to 1",
   frame: "robot base frame, change per control step",
-  normalised: false,
+  normalized: false,
   gripper: { indices: [6], closed: 0, open: 1 },
   proprioLayouts: [[], HAND, [...HAND, "goal_x", "goal_y", "goal_z"]],
   visualLayouts: [0, 3],
-  camera: `looks straight down, picture up is +x and picture left is +y, ${VIEW_WIDTH_M} m wide; with ee_x, ee_y, ee_z fixed with its middle over (${VIEW_CENTRE.join(", ")}) m and things at ${REACH_HEIGHT_M} m, with no proprio riding over the hand`,
+  camera: `looks straight down, picture up is +x and picture left is +y, ${VIEW_WIDTH_M} m wide; with ee_x, ee_y, ee_z fixed with its middle over (${VIEW_CENTER.join(", ")}) m and things at ${REACH_HEIGHT_M} m, with no proprio riding over the hand`,
 };
 
 /** How far the hand must go, and how that is known. */
@@ -46,7 +46,7 @@ const ERRANDS: Readonly<Record<number, (hand: Float64Array, input: ActInput) => 
   6: ([x, y, z, goalX, goalY, goalZ]) => ({ way: [goalX! - x!, goalY! - y!, goalZ! - z!], why: "the goal in proprio" }),
   3: ([x, y, z], input) => {
     const seen = lookFor(input);
-    const way = [VIEW_CENTRE[0] + seen.forward - x!, VIEW_CENTRE[1] + seen.left - y!, REACH_HEIGHT_M - z!] as const;
+    const way = [VIEW_CENTER[0] + seen.forward - x!, VIEW_CENTER[1] + seen.left - y!, REACH_HEIGHT_M - z!] as const;
     return { way, why: `the ${seen.label} in the fixed overhead picture` };
   },
   0: (_, input) => {
@@ -55,20 +55,20 @@ const ERRANDS: Readonly<Record<number, (hand: Float64Array, input: ActInput) => 
   },
 };
 
-/** Where the named thing is from the middle of the picture, in metres of the declared view. */
+/** Where the named thing is from the middle of the picture, in meters of the declared view. */
 function lookFor(input: ActInput): { forward: number; left: number; label: string } {
   const frame = chooseFrame(input.frames);
   const { points, note } = ground(frame, input.instruction ?? "");
   const point = points[0];
   if (point === undefined)
     throw new UnsupportedObservation(
-      `without a goal in proprio the instruction must name a coloured thing in view: ${note}`,
+      `without a goal in proprio the instruction must name a colored thing in view: ${note}`,
     );
   const { width, height } = frame.image;
-  const metresPerPixel = VIEW_WIDTH_M / width;
+  const metersPerPixel = VIEW_WIDTH_M / width;
   return {
-    forward: (0.5 - point.y) * height * metresPerPixel,
-    left: (0.5 - point.x) * width * metresPerPixel,
+    forward: (0.5 - point.y) * height * metersPerPixel,
+    left: (0.5 - point.x) * width * metersPerPixel,
     label: point.label,
   };
 }
@@ -85,7 +85,7 @@ function chooseFrame(frames: readonly RgbFrame[]): RgbFrame {
 
 /**
  * ee_delta_6d_grip: straight to the goal, the hand's turn unchanged and the gripper open. Proprio `ee_x, ee_y, ee_z` (base frame, m) with
- * `goal_x, goal_y, goal_z` needs no picture; with the hand alone the goal is the first coloured thing of the instruction, seen by the
+ * `goal_x, goal_y, goal_z` needs no picture; with the hand alone the goal is the first colored thing of the instruction, seen by the
  * declared fixed camera; with no proprio the camera is taken to ride over the hand, which is brought above the thing at its own height.
  */
 export const visualReach: Controller = {

@@ -28,7 +28,7 @@ const declaration: ActionDeclaration = {
   fields: ["torque"],
   units: "N m, -2 to 2",
   frame: "torque about the pivot, counter-clockwise positive",
-  normalised: false,
+  normalized: false,
   gripper: null,
   proprioLayouts: [["cos_theta", "sin_theta", "theta_dot"]],
   visualLayouts: [],

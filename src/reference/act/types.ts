@@ -13,7 +13,7 @@ export type ActionSpace =
   | "continuous_nd"
   | "latent_action";
 
-/** One act request. `proprioNames` names the numbers of `proprio` one for one; without it a layout is recognised by its length. */
+/** One act request. `proprioNames` names the numbers of `proprio` one for one; without it a layout is recognized by its length. */
 export interface ActInput {
   readonly actionSpace: string;
   /** Steps to return, 1 to 256. */
@@ -24,7 +24,7 @@ export interface ActInput {
   /** The newest frame of each camera. */
   readonly frames: readonly RgbFrame[];
   readonly goal?: RgbFrame;
-  /** Honoured without effect: there is no chance in these controllers, so every seed gives the same chunk. */
+  /** Honored without effect: there is no chance in these controllers, so every seed gives the same chunk. */
   readonly seed?: number;
 }
 
@@ -46,14 +46,14 @@ export interface ActionDeclaration {
   readonly units: string;
   readonly frame: string;
   /** Whether values are scaled to -1..1; they never are here. */
-  readonly normalised: false;
+  readonly normalized: false;
   /** Which row entries are grippers and their range from closed to open; null without a gripper. */
   readonly gripper: { readonly indices: readonly number[]; readonly closed: number; readonly open: number } | null;
   /** Every proprio layout that is understood, by the names of its numbers; no two have one length. */
   readonly proprioLayouts: readonly (readonly string[])[];
   /** How large the numbers of proprio usually are; about 1 when absent. */
   readonly proprioScale?: number;
-  /** Lengths of the layouts that need a camera frame and an instruction naming a coloured thing, and how that camera looks. */
+  /** Lengths of the layouts that need a camera frame and an instruction naming a colored thing, and how that camera looks. */
   readonly visualLayouts: readonly number[];
   readonly camera: string | null;
 }

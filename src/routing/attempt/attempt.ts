@@ -187,7 +187,7 @@ class Continued<T> implements Items<T> {
 }
 
 const stoodStill = (failure: AttemptFailure): UpstreamFailure =>
-  new UpstreamFailure(failure, "the stream stood still after its first element");
+  new UpstreamFailure(failure, "the stream stalled after its first element");
 
 /** What one attempt is given. */
 export interface AttemptOptions {
@@ -209,14 +209,14 @@ export interface AttemptWorld {
   readonly wakes?: Waker | undefined;
   /** Aborted when the caller leaves. */
   readonly signal: Signal;
-  /** Whose call it is: what its input may have caused counts against an offering with another organisation's failure, or the gateway's own. */
+  /** Whose call it is: what its input may have caused counts against an offering with another organization's failure, or the gateway's own. */
   readonly orgId?: string;
   /** Nothing is kept of what servers say of its calls: they may repeat what was sent. */
   readonly quiet?: boolean;
 }
 
 /** The reason with which an upstream call is cancelled whose answer is not wanted any more. One object for all of them. */
-const CALLED_OFF = new UpstreamFailure(AttemptFailure.TIMEOUT, "called off");
+const CALLED_OFF = new UpstreamFailure(AttemptFailure.TIMEOUT, "canceled");
 
 /**
  * Tells an offering's owner what is behind a failure, in the words of its server or of the gateway about it. What an input caused may repeat

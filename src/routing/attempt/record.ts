@@ -113,14 +113,14 @@ export function refusalOfTries(tries: readonly Try[], outOfTime: boolean, reads?
   const told = tries.map((each) => `${each.step.offering.provider} ${spoken(each.reason)}`).join(", ");
   if (outOfTime) {
     const text = told
-      ? `time ran out before there was an answer; tried: ${told}`
-      : "no offering is expected to finish in the time that is left";
+      ? `the deadline passed before a provider responded; attempts: ${told}`
+      : "no offering is expected to finish before the deadline";
     return refuse(Reason.DEADLINE_EXCEEDED, text, {}, { route });
   }
   if (tries.every((each) => each.reason === AttemptFailure.UPSTREAM_BUSY)) {
     return refuse(
       Reason.CAPACITY_EXHAUSTED,
-      "every offering of the plan is at its limit or resting",
+      "every offering of the plan is at its limit or has an open breaker",
       {},
       { route, retryAfter: soonest(tries) },
     );
@@ -155,13 +155,13 @@ function unread(tries: readonly Try[], route: Route, reads: Reads | undefined): 
   const models = new Set(tries.map(({ step }) => `/v1/models/${step.offering.model}`));
   const found = [...needed].map((each) => `${each}; `).join("");
   // What is declared was compared before the call: where it is met, it is what the input says that the model can't serve.
-  const why = isMet ? ", which hold what it reads: it may not find in the pictures what the instruction asks for" : "";
-  const text = `every offering that was asked rejected the observations or the instruction${why}: ${found}${[...models].join(", ")} says what the model reads`;
+  const why = isMet ? ", which satisfy its declared inputs; it might not find the instruction's object in the images" : "";
+  const text = `every attempted offering rejected the observations or the instruction${why}: ${found}${[...models].join(", ")} lists the accepted inputs`;
   return refuse(Reason.INPUT_CONTRACT, text, { needed: [...needed] }, { route });
 }
 
 const spoken = (failure: AttemptFailure | undefined): string =>
-  failureWord(failure)?.replaceAll("_", " ") ?? "called off, still at work";
+  failureWord(failure)?.replaceAll("_", " ") ?? "canceled, still running";
 
 /** A cold start that an attempt of this replica causes. */
 export interface Wake {

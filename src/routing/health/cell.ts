@@ -43,7 +43,7 @@ export interface Hearsay {
   readonly idleMs: number;
   readonly coldMs: number | undefined;
   readonly unitsPerS: number | undefined;
-  /** Failures that wait for one of another organisation. */
+  /** Failures that wait for one of another organization. */
   readonly doubted?: readonly Doubted[];
 }
 
@@ -289,14 +289,14 @@ class Recent {
 
 /** How long a failure waits for another. */
 const WAIT_MS = 30_000;
-/** Organisations whose failures wait, and those of other replicas; with one more the oldest is forgotten. */
+/** Organizations whose failures wait, and those of other replicas; with one more the oldest is forgotten. */
 const MOST_CALLERS = 8;
 const MOST_HEARD = 32;
 /** Milliseconds between two questions to one offering, and after one that was answered well. */
 const ASK_MS = 1_000;
 const ASK_AGAIN_MS = 5_000;
 
-/** Failures of one organisation that wait: what stands for its name at other replicas, and how many. */
+/** Failures of one organization that wait: what stands for its name at other replicas, and how many. */
 interface Doubted {
   readonly caller: number;
   readonly count: number;
@@ -309,9 +309,9 @@ interface Waiting {
 
 /** What waits at one offering. */
 export class SuspectedFailures {
-  /** By organisation; the newest last. */
+  /** By organization; the newest last. */
   readonly #waiting = new Map<string, Waiting>();
-  /** Of other replicas, by what stands for the organisation there; how many of them have counted here. */
+  /** Of other replicas, by what stands for the organization there; how many of them have counted here. */
   readonly #heard = new Map<number, Waiting & { used: number }>();
   /** The breaker as it would be if all of them counted; undefined while it would be as it is. */
   #supposed: Breaker | undefined;
@@ -319,7 +319,7 @@ export class SuspectedFailures {
   #askAfter = Number.NEGATIVE_INFINITY;
 
   /**
-   * Takes in a failure of an organisation. Answers how many failures count because of it: two with one that waited here, one with one that
+   * Takes in a failure of an organization. Answers how many failures count because of it: two with one that waited here, one with one that
    * waits at another replica, none while it waits itself.
    */
   add(orgId: string, breaker: Breaker, at: number, random: () => number): 0 | 1 | 2 {
@@ -408,7 +408,7 @@ export class SuspectedFailures {
   }
 }
 
-/** What stands for an organisation at other replicas: FNV-1a, 32 bits. Two organisations that share it are taken for one. */
+/** What stands for an organization at other replicas: FNV-1a, 32 bits. Two organizations that share it are taken for one. */
 function tagOf(orgId: string): number {
   let hash = 0x811c9dc5;
   for (let i = 0; i < orgId.length; i++) hash = Math.imul(hash ^ orgId.charCodeAt(i), 0x01000193);

@@ -35,7 +35,7 @@ type CircuitListener = (offering: Offering, state: "opened" | "closed") => void;
 /** Hears that callers find nothing but an offering that rests: it is worth a question before its time. */
 type WantedListener = (offering: Offering) => void;
 
-/** Hears that an offering fails calls of one organisation that its input may have caused: a question of known-good input is to decide. */
+/** Hears that an offering fails calls of one organization that its input may have caused: a question of known-good input is to decide. */
 type DoubtListener = (offering: Offering) => void;
 
 /** Whether the input of its caller can cause a failure of this kind at an offering. */
@@ -278,7 +278,7 @@ export class HealthTracker {
   }
 
   /**
-   * Notes how a call of an organisation ended. Reports on offerings that are gone are dropped. Where nobody says whose call it was, what its
+   * Notes how a call of an organization ended. Reports on offerings that are gone are dropped. Where nobody says whose call it was, what its
    * input may have caused counts like everything else.
    */
   report(offeringId: string, report: Report, orgId?: string): void {

@@ -326,7 +326,7 @@ export class ChunkWindow<O> {
   }
 }
 
-const FUTURE = { reason: HoldReason.INVALID_OBSERVATION, detail: "t_ms lies in the future" };
+const FUTURE = { reason: HoldReason.INVALID_OBSERVATION, detail: "`t_ms` is in the future" };
 const STALE = { reason: HoldReason.STALE_OBSERVATION };
 
 /** Looks at the observations of one loop as they come. */
@@ -363,7 +363,7 @@ export class Intake<O> {
     this.#newest = view.step;
     this.#shape ??= view.shape;
     if (view.shape !== this.#shape) {
-      const detail = `it has ${view.shape}, where the episode began with ${this.#shape}; reset begins a new one`;
+      const detail = `the observation has ${view.shape}, but the episode started with ${this.#shape}; send a reset to start a new episode`;
       return new ObservationTask(view, at, { reason: HoldReason.INVALID_OBSERVATION, detail });
     }
     const age = this.#transit.age(view.tMs, at);

@@ -76,8 +76,8 @@ export const CONSTRAINTS: readonly Constraint[] = [
     test: (ask) => (ask.allowSimulated ? undefined : lacks(Flag.SIMULATED)),
     detail: (ask) =>
       ask.scope.environment === "hardware"
-        ? "a hardware key is never given placeholders"
-        : "it answers with placeholders",
+        ? "hardware keys never receive placeholder output"
+        : "it returns placeholder output",
   },
   {
     reason: DropReason.CONTRACT,
@@ -105,7 +105,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     detail: (ask, row) => {
       const bodies = offeringOf(ask, row).embodiments;
       return bodies.length === 0
-        ? "says of no body that it is made for it"
+        ? "declares no embodiment"
         : `is made for ${bodies.join(", ")}, not for ${wordOfEmbodiment(ask.intent.embodiment!)}`;
     },
   },
@@ -115,14 +115,14 @@ export const CONSTRAINTS: readonly Constraint[] = [
     field: undefined,
     test: (ask) =>
       ask.scope.models.length === 0 ? undefined : { kind: "model", marks: ask.snapshot.scopeOf(ask.scope.models) },
-    detail: () => "outside the key's models",
+    detail: () => "not among the key's models",
   },
   {
     reason: DropReason.ZDR,
     stage: "expand",
     field: undefined,
     test: ({ scope }) => (scope.settings?.zdr ? lacks(Flag.RETAINS_FRAMES) : undefined),
-    detail: (ask, row) => `${offeringOf(ask, row).provider} retains frames, and the organisation allows none that does`,
+    detail: (ask, row) => `${offeringOf(ask, row).provider} retains frames, which the organization does not allow`,
   },
   {
     reason: DropReason.REGION,
@@ -135,14 +135,14 @@ export const CONSTRAINTS: readonly Constraint[] = [
         marks: marked(snapshot.regions, scope.settings.allowedRegions, 0),
       },
     detail: (ask, row) =>
-      `runs in ${offeringOf(ask, row).region || "an unknown region"}, which the organisation does not allow`,
+      `runs in ${offeringOf(ask, row).region || "an unknown region"}, which the organization does not allow`,
   },
   {
     reason: DropReason.NOT_IN_ONLY,
     stage: "remove",
     field: "provider.only",
     test: ({ preferences, snapshot }) => namesIn(snapshot.columns.provider, snapshot.providers, preferences?.only),
-    detail: (ask, row) => `${offeringOf(ask, row).provider} is not in only`,
+    detail: (ask, row) => `${offeringOf(ask, row).provider} is not in \`only\``,
   },
   {
     reason: DropReason.NOT_IN_OFFERINGS,
@@ -152,14 +152,14 @@ export const CONSTRAINTS: readonly Constraint[] = [
       preferences?.offerings.length
         ? { kind: "rows", rows: new Set(preferences.offerings.map((id) => snapshot.rowOf(id))) }
         : undefined,
-    detail: (ask, row) => `${offeringOf(ask, row).id} is not in offerings`,
+    detail: (ask, row) => `${offeringOf(ask, row).id} is not in \`offerings\``,
   },
   {
     reason: DropReason.IN_IGNORE,
     stage: "remove",
     field: "provider.ignore",
     test: ({ preferences, snapshot }) => namesNotIn(snapshot.columns.provider, snapshot.providers, preferences?.ignore),
-    detail: (ask, row) => `${offeringOf(ask, row).provider} is in ignore`,
+    detail: (ask, row) => `${offeringOf(ask, row).provider} is in \`ignore\``,
   },
   {
     reason: DropReason.NOT_IN_ORDER,
@@ -167,14 +167,14 @@ export const CONSTRAINTS: readonly Constraint[] = [
     field: "provider.allow_fallbacks",
     test: ({ preferences, snapshot, strictOrder }) =>
       strictOrder ? namesIn(snapshot.columns.provider, snapshot.providers, preferences?.order) : undefined,
-    detail: (ask, row) => `${offeringOf(ask, row).provider} is not in order, and allow_fallbacks is false`,
+    detail: (ask, row) => `${offeringOf(ask, row).provider} is not in \`order\`, and \`allow_fallbacks\` is false`,
   },
   {
     reason: DropReason.BYOK_ONLY,
     stage: "remove",
     field: undefined,
     test: ({ ownKeys, snapshot }) => ownKeys && notBarred(snapshot.columns.provider, snapshot.providers, ownKeys),
-    detail: (ask, row) => `the organisation has no key of its own at ${offeringOf(ask, row).provider} that opens`,
+    detail: (ask, row) => `the organization has no usable key of its own for ${offeringOf(ask, row).provider}`,
   },
   {
     reason: DropReason.REGION,
@@ -226,7 +226,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     // Ground is asked for an answer, not for a number of tokens, and who takes what an offering has takes fewer.
     test: (ask) =>
       ask.contract === Contract.GROUND || ask.most ? undefined : atLeast(ask.snapshot.columns.maxHorizon, ask.units),
-    detail: (ask, row) => `at most ${offeringOf(ask, row).maxHorizon} units in one answer, not ${ask.units}`,
+    detail: (ask, row) => `returns at most ${offeringOf(ask, row).maxHorizon} units per call, got ${ask.units}`,
     admitting: (ask, row) => offeringOf(ask, row).maxHorizon,
   },
   {
@@ -243,7 +243,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     test: ({ preferences, health }) => atMost(health.judgedP95Ms, preferences?.maxLatencyMs),
     detail: (ask, row) => {
       const p95 = ask.health.judgedP95Ms[row]!;
-      if (!Number.isFinite(p95)) return "advertises no p95, and none was measured";
+      if (!Number.isFinite(p95)) return "p95 is neither advertised nor measured";
       return `${basisOf(offeringOf(ask, row).advertised.p95Ms)} p95 ${ms(p95)} > ${ask.preferences?.maxLatencyMs} ms`;
     },
     admitting: (ask, row) => Math.ceil(ask.health.judgedP95Ms[row]!),
@@ -256,7 +256,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     detail: (ask, row) => {
       const uptime = ask.health.judgedUptime[row]!;
       if (uptime === 0 && offeringOf(ask, row).advertised.uptime30d === undefined)
-        return "advertises no uptime, and none was measured";
+        return "uptime is neither advertised nor measured";
       const basis = basisOf(uptime === offeringOf(ask, row).advertised.uptime30d ? uptime : undefined);
       return `${basis} uptime ${uptime} < ${ask.preferences?.minUptime30d}`;
     },
@@ -317,7 +317,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
         isGood: meansAlike(ask, ask.meaning),
       },
     detail: (ask, row) =>
-      `its actions differ in ${differenceOf(ask.meaning, meaningAt(ask, row))} from those that are under way`,
+      `its actions differ in ${differenceOf(ask.meaning, meaningAt(ask, row))} from the actions of the running chunk`,
   },
   {
     reason: DropReason.CIRCUIT_OPEN,
@@ -326,7 +326,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     test: (ask) => (ask.strictOrder ? undefined : atMost(ask.health.restsUntil, ask.now)),
     detail: (ask, row) => {
       const wait = ask.health.restsUntil[row]! - ask.now;
-      return Number.isFinite(wait) ? `rests for ${ms(wait)} more after failures` : "taken out by an operator";
+      return Number.isFinite(wait) ? `breaker open after failures; closes in ${ms(wait)} at the earliest` : "disabled by an operator";
     },
   },
   {
@@ -334,7 +334,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     stage: "remove",
     field: "provider.deadline_ms",
     test: (ask) => atMostMeasured(knownMs, ask.leftMs),
-    detail: (ask, row) => `expected in ${ms(measured(expectedMs, ask, row))}, and ${ms(ask.leftMs)} are left`,
+    detail: (ask, row) => `expected in ${ms(measured(expectedMs, ask, row))}, but only ${ms(ask.leftMs)} remain`,
     admitting: (ask, row) => Math.ceil(ask.now - ask.arrivedAt + withinMs(ask, row)),
     // The caller's own deadline is never relaxed.
     relaxable: (ask, row) => ask.deadline === undefined || withinMs(ask, row) <= ask.deadline - ask.now,
@@ -356,13 +356,13 @@ function namedProviders({ preferences }: Ask): readonly string[] | undefined {
 /** Why a supplier may not serve, and what would let it. */
 function untrusted({ scope, reach }: Ask, { provider, supplier, model }: Offering): string {
   if (supplier.standing === "rejected") return `the operator rejected ${provider}`;
-  if (reach === Reach.OWN) return `${provider} is not the organisation's own`;
+  if (reach === Reach.OWN) return `${provider} does not belong to the organization`;
   const unverified = `${provider} is not verified`;
   if (scope.reach === Reach.COMMUNITY)
     return `${unverified}; provider.trust "community" admits it${reach === Reach.NAMED ? ", and so does its name in provider.only" : ""}`;
   if (reach === Reach.VERIFIED) {
     if (scope.reach > Reach.VERIFIED) return unverified;
-    return `${unverified}, and the key or the settings keep community supply shut`;
+    return `${unverified}, and the key or the settings do not allow community supply`;
   }
   return `${unverified}; its name in provider.only admits it${supplier.ownsName ? `, and so does ${model} as the model` : ""}`;
 }
@@ -389,8 +389,8 @@ const knownMs: Measure = (ask, rows, count, into) => {
 };
 
 function ignoredBy(ask: Ask, row: number): string[] {
-  const honoured = ask.snapshot.columns.traits[row]!;
-  return PARAMETERS.filter((name) => ask.parameters & parameterBits([name]) & ~honoured);
+  const honored = ask.snapshot.columns.traits[row]!;
+  return PARAMETERS.filter((name) => ask.parameters & parameterBits([name]) & ~honored);
 }
 
 const has = (bits: number): BitTest => ({ kind: "bits", mask: bits, wanted: bits });

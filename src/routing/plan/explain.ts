@@ -113,7 +113,7 @@ function unplanned(
       const { id: offeringId, model, provider } = ask.snapshot.offerings[row]!;
       const difference = differenceOf(plan?.meaning, meaningAt(ask, row));
       if (difference === undefined) return create(DroppedOfferingSchema, { offeringId, model, provider, ...why });
-      const detail = `its actions differ in ${difference} from those of the offering that goes first`;
+      const detail = `its actions differ in ${difference} from those of the first offering`;
       const reason = DropReason.ACTION_MEANING;
       return create(DroppedOfferingSchema, { offeringId, model, provider, reason, detail, stage: "order" });
     });
@@ -127,7 +127,7 @@ function whyUnplanned(ask: Ask, plan: Plan | undefined): Pick<DroppedOffering, "
       stage: "expand",
     };
   if (ask.allowFallbacks || ask.strictOrder)
-    return { reason: DropReason.PLAN_FULL, detail: `ranked behind the first ${MOST_EXPLAINED}`, stage: "order" };
+    return { reason: DropReason.PLAN_FULL, detail: `ranked below the first ${MOST_EXPLAINED}`, stage: "order" };
   return { reason: DropReason.NO_FALLBACKS, detail: `${plan.steps[0]!.offering.id} goes first`, stage: "order" };
 }
 
@@ -289,8 +289,8 @@ export function assertMayReplay(args: PlanArgs, by: AnsweredBy): void {
   if (broken === 0 && stands(ask, row)) return;
   if (planOf(ask, 1) === undefined) throw refusalOf(ask);
   const dropped = broken === 0 ? [] : droppedOf(ask, [{ row, broken }]);
-  const why = dropped[0]?.detail ?? "the request does not stand for it any more";
-  throw refuse(Reason.NO_ROUTE_AVAILABLE, `the offering that answered first cannot serve this call: ${why}`, {
+  const why = dropped[0]?.detail ?? "the request no longer selects it";
+  throw refuse(Reason.NO_ROUTE_AVAILABLE, `the offering of the first call cannot serve this call: ${why}`, {
     dropped,
   });
 }
@@ -306,9 +306,9 @@ function assertUnrestricted({ scope, intent }: PlanArgs, by: AnsweredBy): void {
   const isPlaceholder = by.simulated && (environment === "hardware" || intent.provider?.allowSimulated !== true);
   if (!isRestricted && !isPlaceholder) return;
   const text =
-    "the offering that answered the first call is gone, so its answer is not given again to a restricted key";
+    "the offering of the first call no longer exists, so a restricted key cannot receive its response again";
   throw refuse(Reason.NO_LIVE_DEPLOYMENT, text, {}, { param: "model" });
 }
 
 const outOfScope = ({ model }: AnsweredBy): Refusal =>
-  refuse(Reason.MODEL_NOT_IN_SCOPE, `the key may not use ${model}`, { needed: [model] }, { param: "model" });
+  refuse(Reason.MODEL_NOT_IN_SCOPE, `the key cannot use ${model}`, { needed: [model] }, { param: "model" });

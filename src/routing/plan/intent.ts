@@ -36,7 +36,7 @@ export interface KeyScope {
   readonly reach: Reach;
   /** Only signed checkpoints may serve, by all that stands above the request; false when absent. */
   readonly requireSigned?: boolean;
-  /** What its organisation settled for all requests: providers that retain frames are out, and all regions but these. */
+  /** What its organization settled for all requests: providers that retain frames are out, and all regions but these. */
   readonly settings?: { readonly zdr: boolean; readonly allowedRegions: readonly string[] | undefined };
 }
 
@@ -47,7 +47,7 @@ export interface PlanArgs {
   /** The view of the same snapshot. */
   readonly health: HealthView;
   readonly scope: KeyScope;
-  /** Models of the caller's organisation that nobody else sees yet. Nothing serves them. */
+  /** Models of the caller's organization that nobody else sees yet. Nothing serves them. */
   readonly ownModels?: ReadonlySet<string> | undefined;
   /** The caller's own keys at providers; undefined where they change nothing. */
   readonly ownKeys?: OwnKeys | undefined;
@@ -217,21 +217,21 @@ function targetOf(name: string, path: string, args: PlanArgs, inherited: string 
 
 function refuseUnusable(name: string, slug: string, param: string, { snapshot, scope, ownModels }: PlanArgs): void {
   if (ownModels?.has(slug)) {
-    const text = `nothing live serves ${slug}: no offering of it has passed its probe, or the last one is gone`;
+    const text = `no live offering serves ${slug}: none has passed its probe, or the last one was withdrawn`;
     throw refuse(Reason.NO_LIVE_DEPLOYMENT, text, {}, { param });
   }
   if (!snapshot.catalogModel(slug) && !snapshot.rowsOfModel(slug)) {
     const near = nearNames(name, knownNames(snapshot, name));
-    const hint = near.length > 0 ? `; near names are ${near.join(", ")}` : "";
+    const hint = near.length > 0 ? `; similar names: ${near.join(", ")}` : "";
     throw refuse(
       Reason.MODEL_NOT_FOUND,
-      `there is no model or alias ${JSON.stringify(name)}${hint}`,
+      `model or alias ${JSON.stringify(name)} not found${hint}`,
       { near },
       { param },
     );
   }
   if (!inScope(scope.models, slug)) {
-    throw refuse(Reason.MODEL_NOT_IN_SCOPE, `the key may not use ${slug}`, { needed: [slug] }, { param });
+    throw refuse(Reason.MODEL_NOT_IN_SCOPE, `the key cannot use ${slug}`, { needed: [slug] }, { param });
   }
 }
 
@@ -286,7 +286,7 @@ function refuseUnknownIgnored(snapshot: Snapshot, preferences: ProviderPreferenc
   if (unknown < 0) return;
   const name = preferences!.ignore[unknown]!;
   const near = nearNames(name, snapshot.providers.names);
-  throw violation(`provider.ignore.${unknown}`, `there is no provider ${JSON.stringify(name)}`, "enum", near);
+  throw violation(`provider.ignore.${unknown}`, `provider ${JSON.stringify(name)} not found`, "enum", near);
 }
 
 /** The contract that a preview without one is for: the first of act, predict and evaluate that the model can serve. */
@@ -355,8 +355,8 @@ function hasSupply(ask: Ask, target: RoutingTarget): boolean {
 export function withoutSupply(ask: Ask): Refusal | undefined {
   if (ask.targets.some((target) => hasSupply(ask, target))) return undefined;
   const names = ask.targets.map((target) => target.name).join(", ");
-  const hint = ask.scope.environment === "hardware" ? "" : "; provider.allow_simulated would admit placeholders";
-  return refuse(Reason.NO_LIVE_DEPLOYMENT, `nothing live serves ${names}${hint}`, {}, { param: "model" });
+  const hint = ask.scope.environment === "hardware" ? "" : "; set `provider.allow_simulated` to allow placeholder output";
+  return refuse(Reason.NO_LIVE_DEPLOYMENT, `no live offering serves ${names}${hint}`, {}, { param: "model" });
 }
 
 /** The refusal of a named model that does not emit the action space asked for; undefined when every named model does. */

@@ -15,7 +15,7 @@ const TOLD_MS = 30_000;
 
 const MOST_PINS = 100_000;
 
-/** The pins that one replica knows. Keys are the caller's to make: sessions of two organisations must not share one. */
+/** The pins that one replica knows. Keys are the caller's to make: sessions of two organizations must not share one. */
 export class PinStore {
   /** In order of the last touch, so that the oldest is always first. */
   private readonly pins = new Map<string, Pin & { at: number; toldAt: number }>();

@@ -382,11 +382,11 @@ function decisiveOf(ask: Ask, drops: readonly Drop[]): string {
   const why = `${provider}: ${firstOf(nearest).detail(ask, nearest.row)}`;
   if (!isAlone(nearest)) {
     const reasons = allOf(nearest).map(({ reason }) => `\`${wordOf(reason)}\``);
-    return `; the nearest is kept out by ${[...new Set(reasons)].join(", ")} (${why})`;
+    return `; the closest one was dropped for ${[...new Set(reasons)].join(", ")} (${why})`;
   }
   const { reason } = firstOf(nearest);
   const count = drops.filter((drop) => isAlone(drop) && firstOf(drop).reason === reason).length;
-  return `; \`${wordOf(reason)}\` alone keeps out ${count} of them (${why})`;
+  return `; \`${wordOf(reason)}\` alone drops ${count} of them (${why})`;
 }
 
 /** The refusal of a request that nothing may serve. */
@@ -399,7 +399,7 @@ export function refusalOf(ask: Ask): Refusal {
   const resting = drops.filter(({ broken }) => (broken & ~RESTING) === 0);
   if (resting.length > 0) {
     const earliest = Math.min(...resting.map((drop) => ask.health.restsUntil[drop.row]!));
-    const text = `${considered}; those that could serve are resting after failures`;
+    const text = `${considered}; those that could serve the request have open breakers after failures`;
     return refuse(Reason.CAPACITY_EXHAUSTED, text, details, retryIn(earliest - ask.now));
   }
   if (drops.some(({ broken }) => (broken & ~LATE) === 0)) {
@@ -443,7 +443,7 @@ function unreadOf(ask: Ask, drops: readonly Drop[], details: RefusalDetails): Re
     .map(({ path, message }) => `${path} ${message}`)
     .join("; ")
     .slice(0, MOST_READ);
-  const text = `no offering reads this: ${reads}`;
+  const text = `no offering accepts this input: ${reads}`;
   const param = nearest[0]?.path;
   return refuse(
     Reason.INPUT_CONTRACT,
@@ -493,7 +493,7 @@ function detailsOf(ask: Ask, drops: readonly Drop[]): RefusalDetails {
   const constraints = [...(nearest ? allOf(nearest) : []), ...drops.map(firstOf)];
   return {
     dropped: droppedOf(ask, drops),
-    // Two constraints may have one reason: the caller's regions and the organisation's.
+    // Two constraints may have one reason: the caller's regions and the organization's.
     excludedBy: [...new Set(constraints.map(({ reason }) => wordOf(reason)))],
     suggestions: suggestionsOf(ask, drops),
   };

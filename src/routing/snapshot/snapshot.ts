@@ -24,7 +24,7 @@ export interface RoutingSupply {
   readonly providers: readonly string[];
 }
 
-/** The provider of placeholders for catalogued models that no offering serves. */
+/** The provider of placeholders for cataloged models that no offering serves. */
 export const SIMULATED_PROVIDER = "simulated";
 
 /** Bits of the column `traits` beside those of `servesBits` and `parameterBits`. */
@@ -86,7 +86,7 @@ export const bodyBit = (body: Embodiment): number => 1 << (body - 1);
 /** The numbers of `bodies` are less than this. */
 export const BODY_SETS = 1 << Object.keys(EMBODIMENTS).length;
 
-/** The bits of `traits` that an offering needs to honour these. */
+/** The bits of `traits` that an offering needs to honor these. */
 export function parameterBits(names: readonly string[]): number {
   let bits = 0;
   for (let i = 0; i < PARAMETERS.length; i++)
@@ -507,7 +507,7 @@ export const bitsOf = (wanted: number): number => wanted & ~Flag.SIMULATED;
 
 /** Who asks, and how far it reaches. */
 interface Caller {
-  /** Its organisation. */
+  /** Its organization. */
   readonly orgId: string;
   readonly reach: Reach;
   /** It names the model in full, and no alias. */
@@ -529,9 +529,9 @@ class TrustedSuppliers {
   readonly #parts: Pick<SnapshotParts, "ground" | "offerings" | "order" | "columns">;
   /** By code, an offering of that supplier; made once. */
   #samples: Map<number, Offering> | undefined;
-  /** By organisation: codes of its own suppliers. */
+  /** By organization: codes of its own suppliers. */
   readonly #own = new Map<string, number[]>();
-  /** By reach, and whether models are named: what an organisation without supply of its own may have; undefined: everything. */
+  /** By reach, and whether models are named: what an organization without supply of its own may have; undefined: everything. */
   readonly #strangers = new Map<number, Uint8Array | undefined>();
 
   constructor(parts: Pick<SnapshotParts, "ground" | "offerings" | "order" | "columns">) {
@@ -588,7 +588,7 @@ class TrustedSuppliers {
   }
 }
 
-/** An organisation that has no supply. */
+/** An organization that has no supply. */
 const NOBODY = "-";
 
 /** Names numbered from 0 in the order in which they came; equal names have one number. */

@@ -1,6 +1,6 @@
 /**
  * The bodies of the scenarios with joint targets. Lengths and limits are this project's own, plausible but no maker's, and the same that
- * the reference provider plans for: metres, radians, x forward, y left, z up; joint orders are the catalog's for each action space.
+ * the reference provider plans for: meters, radians, x forward, y left, z up; joint orders are the catalog's for each action space.
  */
 import { chainBodies, type Hinge } from "./servo.ts";
 

@@ -6,7 +6,7 @@ const FORCE = 10;
 const FAR_M = 2.4;
 const TILT_RAD = (12 * 2 * Math.PI) / 360;
 
-// The pole is a uniform rod of 1 m and 0.1 kg: centre at 0.5 m, m l² / 12 about it.
+// The pole is a uniform rod of 1 m and 0.1 kg: center at 0.5 m, m l² / 12 about it.
 const MJCF = `
 <mujoco model="cartpole">
   <size memory="1M"/>

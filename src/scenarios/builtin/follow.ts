@@ -95,7 +95,7 @@ function jacobianOf(world: World, site: string, dofs: readonly number[]): number
   }
 }
 
-/** How far the site is from the goal: metres, and radians about each axis (from the antisymmetric part: small turns). */
+/** How far the site is from the goal: meters, and radians about each axis (from the antisymmetric part: small turns). */
 function errorOf(world: World, site: string, goal: Pose): number[] {
   const place = world.site(site);
   const turn = world.siteTurn(site);

@@ -1,9 +1,9 @@
-/** push-t: the task of Diffusion Policy (Chi et al. 2023) as gym-pusht publishes it; 100 of its pixels are one metre here. */
+/** push-t: the task of Diffusion Policy (Chi et al. 2023) as gym-pusht publishes it; 100 of its pixels are one meter here. */
 import { between } from "../chance.ts";
 import type { World } from "../engine.ts";
 import { clamp, evenly, type Scenario } from "../scenario.ts";
 
-/** Pixels of the published square, and of one metre. */
+/** Pixels of the published square, and of one meter. */
 const SIDE = 512;
 const PIXELS = 100;
 const STEPS = 300;
@@ -16,8 +16,8 @@ const DAMPING = 20;
 /** The published goal: the middle, turned by 45 degrees. */
 const GOAL = { x: 256, y: 256, cos: Math.SQRT1_2, sin: Math.SQRT1_2 };
 
-/** How far the centre of gravity, about which the T turns, lies from its origin along the stem (px). */
-const CENTRE = 45;
+/** How far the center of gravity, about which the T turns, lies from its origin along the stem (px). */
+const CENTER = 45;
 
 /** The T in its own frame (px): bar and stem, as the middle and the half sides. Its origin is the middle of the bar's outer side. */
 const PARTS = [
@@ -25,11 +25,11 @@ const PARTS = [
   { x: 0, y: 75, halfX: 15, halfY: 45 },
 ] as const;
 
-const metres = (pixels: number): number => pixels / PIXELS;
+const meters = (pixels: number): number => pixels / PIXELS;
 const boxes = (extra: string, shift = 0): string =>
   PARTS.map(
     ({ x, y, halfX, halfY }) =>
-      `<geom type="box" pos="${metres(x)} ${metres(y - shift)} 0" size="${metres(halfX)} ${metres(halfY)} .1" ${extra}/>`,
+      `<geom type="box" pos="${meters(x)} ${meters(y - shift)} 0" size="${meters(halfX)} ${meters(halfY)} .1" ${extra}/>`,
   ).join("");
 
 // The pusher is so heavy that the T does not move it, and the T so damped that it stops where it is let go.
@@ -43,11 +43,11 @@ const MJCF = `
   <worldbody>
     <camera name="overhead" pos="2.56 2.56 6" xyaxes="1 0 0 0 1 0" fovy="46.2"/>
     <geom name="floor" type="plane" size="4 4 .1" pos="2.56 2.56 -.2" rgba="1 1 1 1" contype="0" conaffinity="0"/>
-    <geom type="plane" pos="${metres(5)} 0 0" zaxis="1 0 0" size="6 6 .1" rgba="0 0 0 0" contype="2" conaffinity="4"/>
-    <geom type="plane" pos="${metres(506)} 0 0" zaxis="-1 0 0" size="6 6 .1" rgba="0 0 0 0" contype="2" conaffinity="4"/>
-    <geom type="plane" pos="0 ${metres(5)} 0" zaxis="0 1 0" size="6 6 .1" rgba="0 0 0 0" contype="2" conaffinity="4"/>
-    <geom type="plane" pos="0 ${metres(506)} 0" zaxis="0 -1 0" size="6 6 .1" rgba="0 0 0 0" contype="2" conaffinity="4"/>
-    <body name="goal" pos="${metres(GOAL.x)} ${metres(GOAL.y)} -.18" euler="0 0 ${Math.PI / 4}">
+    <geom type="plane" pos="${meters(5)} 0 0" zaxis="1 0 0" size="6 6 .1" rgba="0 0 0 0" contype="2" conaffinity="4"/>
+    <geom type="plane" pos="${meters(506)} 0 0" zaxis="-1 0 0" size="6 6 .1" rgba="0 0 0 0" contype="2" conaffinity="4"/>
+    <geom type="plane" pos="0 ${meters(5)} 0" zaxis="0 1 0" size="6 6 .1" rgba="0 0 0 0" contype="2" conaffinity="4"/>
+    <geom type="plane" pos="0 ${meters(506)} 0" zaxis="0 -1 0" size="6 6 .1" rgba="0 0 0 0" contype="2" conaffinity="4"/>
+    <body name="goal" pos="${meters(GOAL.x)} ${meters(GOAL.y)} -.18" euler="0 0 ${Math.PI / 4}">
       ${boxes('rgba=".55 .85 .55 1" contype="0" conaffinity="0"')}
     </body>
     <body name="agent">
@@ -59,7 +59,7 @@ const MJCF = `
       <joint name="block_x" type="slide" axis="1 0 0" damping="400"/>
       <joint name="block_y" type="slide" axis="0 1 0" damping="400"/>
       <joint name="block_turn" type="hinge" axis="0 0 1" damping="120"/>
-      ${boxes('mass="1" rgba=".45 .5 .58 1" contype="4" conaffinity="3"', CENTRE)}
+      ${boxes('mass="1" rgba=".45 .5 .58 1" contype="4" conaffinity="3"', CENTER)}
     </body>
   </worldbody>
 </mujoco>`;
@@ -112,7 +112,7 @@ function overlap(shape: readonly Point[], within: readonly Point[]): number {
 function poseOf(world: World): { x: number; y: number; cos: number; sin: number } {
   const turn = world.bodyTurn("block");
   const [cos, sin] = [turn[0]!, turn[3]!];
-  return { x: world.qpos[2]! * PIXELS + CENTRE * sin, y: world.qpos[3]! * PIXELS - CENTRE * cos, cos, sin };
+  return { x: world.qpos[2]! * PIXELS + CENTER * sin, y: world.qpos[3]! * PIXELS - CENTER * cos, cos, sin };
 }
 
 /** The share of the goal that the T covers, 0 to 1. The parts of one T don't overlap, so the sum over pairs is exact. */
@@ -166,14 +166,14 @@ export const pushT: Scenario = {
         let best = 0;
         return {
           reset(random) {
-            world.qpos[0] = metres(between(random, 50, 450));
-            world.qpos[1] = metres(between(random, 50, 450));
+            world.qpos[0] = meters(between(random, 50, 450));
+            world.qpos[1] = meters(between(random, 50, 450));
             const [x, y] = [between(random, 100, 400), between(random, 100, 400)];
             world.qpos[4] = between(random, -Math.PI, Math.PI);
             world.forward();
             const { cos, sin } = poseOf(world);
-            world.qpos[2] = metres(x - CENTRE * sin);
-            world.qpos[3] = metres(y + CENTRE * cos);
+            world.qpos[2] = meters(x - CENTER * sin);
+            world.qpos[3] = meters(y + CENTER * cos);
             world.forward();
             best = coverageOf(world);
           },

@@ -5,7 +5,7 @@ import { handAt, type Reacher, reaching, reachScenario } from "./reach.ts";
 import { chainBodies } from "./servo.ts";
 
 const BLUE = { rgba: ".3 .4 .65 1", radius: 0.03 };
-const GREY = { rgba: ".45 .47 .5 1", radius: 0.035 };
+const GRAY = { rgba: ".45 .47 .5 1", radius: 0.035 };
 const FRONT: Camera = { name: "front", width: 160, height: 120 };
 
 const TWO_HANDS = [
@@ -47,7 +47,7 @@ function upperBody(actionSpace: string, body: ReturnType<typeof humanoid>, palm:
     hinges: body.hinges,
     hands: TWO_HANDS,
     grippers: [],
-    bodies: body.bodies((side) => handAt(`${side}_hand`, palm), GREY),
+    bodies: body.bodies((side) => handAt(`${side}_hand`, palm), GRAY),
     cameras: `<camera name="front" pos="2.1 0 .3" xyaxes="0 1 0 0 0 1" fovy="55"/>`,
     shown: [FRONT],
     maxSteps: 150,

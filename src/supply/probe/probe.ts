@@ -274,12 +274,12 @@ async function described(
 /** What is of use in its words: a server is not trusted to keep to what a declaration would be held to. */
 function wordsOf({ dtMs, maxHorizon, embodiments, parameters }: ServedModel): Described {
   const bodies = embodiments.filter((word) => Object.hasOwn(EMBODIMENTS, word)).slice(0, MOST.words);
-  const honoured = [...new Set(parameters)].filter((word) => PARAMETERS.has(word));
+  const honored = [...new Set(parameters)].filter((word) => PARAMETERS.has(word));
   return {
     ...(dtMs > 0 && dtMs <= MOST.dtMs && { dt_ms: dtMs }),
     ...(maxHorizon > 0 && maxHorizon <= MOST.horizon && { max_horizon: maxHorizon }),
     ...(bodies.length > 0 && { embodiments: bodies }),
-    ...(honoured.length > 0 && { parameters: honoured }),
+    ...(honored.length > 0 && { parameters: honored }),
   };
 }
 

@@ -89,7 +89,7 @@ export interface InputVariant {
   wordless?: boolean;
 }
 
-/** A place in a picture, normalised. */
+/** A place in a picture, normalized. */
 interface Place {
   x: number;
   y: number;
@@ -192,7 +192,7 @@ export class ProbeRun {
 
   /** Calls off what is under way. */
   callOff(): void {
-    for (const { signal } of this.#calls) signal.abort(new UpstreamFailure(AttemptFailure.TIMEOUT, "called off"));
+    for (const { signal } of this.#calls) signal.abort(new UpstreamFailure(AttemptFailure.TIMEOUT, "canceled"));
   }
 
   /** What its answers were like. */
@@ -372,7 +372,7 @@ export function faultOf(failure: AttemptFailure, seen: number | undefined, wante
     case AttemptFailure.UNREADABLE_FRAME:
       return "a frame of the answer cannot be read as a picture";
     default:
-      return "the answer is not what the contract promises";
+      return "the response violates the contract";
   }
 }
 

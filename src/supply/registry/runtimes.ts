@@ -196,7 +196,7 @@ const TOLD: Readonly<Record<string, RuntimeFacts>> = {
     discovery: "models",
   },
   simulated: {
-    name: "Placeholders for catalogued models without a deployment",
+    name: "Placeholders for cataloged models without a deployment",
     transport: "none",
     direction: "gateway_dials",
     encodings: [],

@@ -221,7 +221,7 @@ function instructionKeyOf({ instructionKey }: Profile, config: ModalityConfig | 
 function assertWhole({ video, state, instruction, instructionKey }: Shown, config: ModalityConfig): void {
   const has = new Set([...video.keys(), ...state.keys()].map(ownName));
   const missing = [...config.video, ...config.state].find((key) => !has.has(key));
-  if (missing !== undefined) throw rejected(`the server wants ${missing}, and the observation has none`);
+  if (missing !== undefined) throw rejected(`the server requires ${missing}, which the observation lacks`);
   if (instruction === "" && config.tag !== "json" && config.language.length > 0)
-    throw rejected(`the server wants an instruction under ${instructionKey}, and the request has none`);
+    throw rejected(`the server requires an instruction under ${instructionKey}, which the request lacks`);
 }

@@ -107,7 +107,7 @@ type Gr00tValue = Unpacked<NdArray>;
 
 /** The answer of any endpoint. Throws an UpstreamFailure: the server's own error, or what can't be read. */
 export function readReply(bytes: Buffer): Gr00tValue {
-  if (bytes.equals(FATAL)) throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, "the server answered ERROR");
+  if (bytes.equals(FATAL)) throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, "the server returned ERROR");
   const reply = decode(bytes);
   const said = reply instanceof Map && reply.size === 1 ? reply.get("error") : undefined;
   if (said === undefined) return reply;
@@ -130,7 +130,7 @@ export function readAction(
 ): ActAnswer {
   const reply = readReply(bytes);
   const actions = Array.isArray(reply) ? reply[0] : reply;
-  if (!(actions instanceof Map)) throw malformed("the answer holds no map of actions");
+  if (!(actions instanceof Map)) throw malformed("the response contains no map of actions");
   const tables = actionKeys.map((key) => {
     const part = actions.get(key) ?? actions.get(`action.${key}`);
     if (!(part instanceof NdArray)) throw malformed(`there is no array of actions named ${key}`);
@@ -184,7 +184,7 @@ export function readModalityConfig(bytes: Buffer): ModalityConfig {
 function momentsIn(value: unknown): number[] {
   if (!Array.isArray(value)) return [0];
   const offsets = value.filter((each): each is number => Number.isSafeInteger(each));
-  if (value.length > MOST_MOMENTS || offsets.length !== value.length) throw malformed("moments that no model wants");
+  if (value.length > MOST_MOMENTS || offsets.length !== value.length) throw malformed("unsupported time offsets");
   return offsets.length === 0 ? [0] : offsets;
 }
 

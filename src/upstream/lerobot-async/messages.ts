@@ -138,11 +138,11 @@ function pickled({ kind }: ObservationPart, array: NdArray): Picklable {
  */
 export function readPickledChunk(pickle: Buffer, timestep: number, horizon: number): ActAnswer {
   const actions = unpickled(pickle, ALLOWED, 0).value;
-  if (!Array.isArray(actions) || actions.length > MAX_STEPS) throw malformed("the answer is no list of actions");
+  if (!Array.isArray(actions) || actions.length > MAX_STEPS) throw malformed("the response is not a list of actions");
   const storages = new Map<string, Float64Array>();
   const rows = actions.map((action, i) => {
     const fields = action instanceof PyObject && action.state instanceof Map ? action.state : undefined;
-    if (fields?.get("timestep") !== timestep + i) throw malformed("the steps are those of another observation");
+    if (fields?.get("timestep") !== timestep + i) throw malformed("the steps are for another observation");
     return pickledRow(fields.get("action"), storages);
   });
   return chunkOf(tableOf(rows), horizon, { dtMs: intervalOf(actions.map(timeOf)) });
@@ -155,13 +155,13 @@ function timeOf(action: PyValue): unknown {
 
 /** A tensor of one axis: its part of the storage, by offset and stride. */
 function pickledRow(tensor: PyValue | undefined, storages: Map<string, Float64Array>): Float64Array {
-  if (!(tensor instanceof PyObject) || tensor.name !== TENSOR) throw malformed("an action is no tensor");
+  if (!(tensor instanceof PyObject) || tensor.name !== TENSOR) throw malformed("an action is not a tensor");
   const [storage, offset, size, stride] = tensor.args;
   const bytes = storage instanceof PyObject && storage.name === STORAGE ? storage.args[0] : undefined;
-  if (!Buffer.isBuffer(bytes)) throw malformed("a tensor without a storage");
+  if (!Buffer.isBuffer(bytes)) throw malformed("a tensor has no storage");
   const [length, step] = [onlyOf(size), onlyOf(stride)];
   if (typeof offset !== "number" || length === undefined || step === undefined || length > MAX_DIM)
-    throw malformed("an action isn't one row of numbers");
+    throw malformed("an action is not one row of numbers");
   const key = bytes.toString("latin1"); // the whole chunk's storage is in every row
   const numbers = storages.get(key) ?? storageOf(bytes);
   storages.set(key, numbers);
@@ -187,7 +187,7 @@ function storageOf(bytes: Buffer): Float64Array {
   const told = id instanceof PyObject && id.name === PERSISTENT_ID ? id.args[0] : undefined;
   const kind = Array.isArray(told) ? told[1] : undefined;
   const dtype = kind instanceof PyObject ? STORAGES[kind.name] : undefined;
-  if (dtype === undefined || bytes.length < at + 8) throw malformed("a storage of an unknown kind");
+  if (dtype === undefined || bytes.length < at + 8) throw malformed("a storage has an unknown type");
   const count = Number(bytes.readBigUInt64LE(at));
   try {
     return new NdArray(dtype, [count], bytes.subarray(at + 8)).toFloat64();
@@ -259,19 +259,19 @@ export function readTensorChunk(bytes: Buffer, timestep: number, horizon: number
   const { told, arrays } = messageOf(bytes);
   const actions = told.get("actions");
   if (told.get("type") !== "TimedActions" || !Array.isArray(actions) || actions.length > MAX_STEPS)
-    throw malformed("the answer is no list of actions");
+    throw malformed("the response is not a list of actions");
   const times = actions.map((action: unknown) => mapOf(action));
   const rows = times.map((time, i) => {
-    if (time?.get("timestep") !== timestep + i) throw malformed("the steps are those of another observation");
+    if (time?.get("timestep") !== timestep + i) throw malformed("the steps are for another observation");
     return tensorRow(arrays.get(`action_${i}`));
   });
   return chunkOf(tableOf(rows), horizon, { dtMs: intervalOf(times.map((time) => time?.get("timestamp"))) });
 }
 
 function tensorRow(array: NdArray | undefined): Float64Array {
-  if (array === undefined) throw malformed("a step without its action");
+  if (array === undefined) throw malformed("a step has no action");
   const [length = 0, ...more] = array.shape;
-  if (more.length > 0 || length < 1 || length > MAX_DIM) throw malformed("an action isn't one row of numbers");
+  if (more.length > 0 || length < 1 || length > MAX_DIM) throw malformed("an action is not one row of numbers");
   if (!/^<f/.test(array.dtype)) throw malformed(`actions of ${array.dtype}`);
   return array.toFloat64();
 }

@@ -120,7 +120,7 @@ export function framed<D extends DescMessage>(schema: D, message: MessageShape<D
 /** Throws an UpstreamFailure where a message is larger than it may be. */
 export function refuseLarge(bytes: number): void {
   if (bytes <= MAX_MESSAGE_BYTES) return;
-  const text = "the observations are larger than a message may be";
+  const text = "the observations exceed the maximum message size";
   throw new UpstreamFailure(AttemptFailure.INPUT_REJECTED, text, undefined, text);
 }
 
@@ -192,7 +192,7 @@ export function actAnswerOf({ body }: ActResponse): ActAnswer {
       ownerText(body.value.message),
     );
   }
-  if (body.case === undefined) throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "neither a chunk nor an error");
+  if (body.case === undefined) throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the response contains neither a chunk nor an error");
   const { steps, dtMs, note, prediction, gpuSeconds } = body.value;
   return { steps, dtMs, note: lineOf(note), prediction: prediction.map(tidied), gpuSeconds };
 }
@@ -200,7 +200,7 @@ export function actAnswerOf({ body }: ActResponse): ActAnswer {
 /** One part of a prediction. Throws an UpstreamFailure where it is none. */
 export function predictPartOf({ body }: PredictResponse): PredictAnswerPart {
   if (body.case === "frame") return { kind: "frame", frame: tidied(body.value) };
-  if (body.case === undefined) throw malformed("neither a frame nor a summary");
+  if (body.case === undefined) throw malformed("the response contains neither a frame nor a summary");
   return { kind: "summary", gpuSeconds: body.value.gpuSeconds, note: lineOf(body.value.note) };
 }
 
@@ -230,7 +230,7 @@ export function messageIn<D extends DescMessage>(
   try {
     return readMessage(schema, bytes);
   } catch (error) {
-    throw malformed("a message that the schema can't read", error);
+    throw malformed("the message does not match the schema", error);
   }
 }
 

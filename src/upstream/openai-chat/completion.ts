@@ -44,22 +44,22 @@ const BUSY = /insufficient_system_resource|overloaded|capacity|rate_limit/;
 /** The text of a completion without its reasoning; `limit` is that of tokens, as it was sent. Throws an UpstreamFailure where the server gave none, or kept it back. */
 export function readCompletion(body: Buffer, limit: number): Completion {
   const answer = readJson(body);
-  if (!isObject(answer)) throw malformed("the answer is not an object");
+  if (!isObject(answer)) throw malformed("the response is not an object");
   const choice: unknown = Array.isArray(answer.choices) ? answer.choices[0] : undefined;
   // Proxies report failures with a status of 200.
   const failed = isObject(choice) && choice.error ? choice : answer;
   if (failed.error || !isObject(choice)) throw errorOf(failed, answer);
   const message = isObject(choice.message) ? choice.message : {};
   const whole = textOf(message.content ?? choice.text) ?? "";
-  if (whole.length > MAX_TEXT) throw new UpstreamFailure(AttemptFailure.ANSWER_TOO_LARGE, "the answer is too long");
+  if (whole.length > MAX_TEXT) throw new UpstreamFailure(AttemptFailure.ANSWER_TOO_LARGE, "the response is too long");
   const usage = isObject(answer.usage) ? answer.usage : {};
   const outputTokens = countOf(usage.completion_tokens ?? usage.output_tokens);
   const inputTokens = countOf(usage.prompt_tokens ?? usage.input_tokens);
   const reason = String(choice.finish_reason ?? choice.stop_reason ?? choice.native_finish_reason ?? "").toLowerCase();
   if (typeof message.refusal === "string" && message.refusal !== "") throw withheld("the model refused");
-  if (WITHHELD.test(reason)) throw withheld(`the server withheld the answer: ${ownerText(reason)}`);
+  if (WITHHELD.test(reason)) throw withheld(`the server withheld the response: ${ownerText(reason)}`);
   if (BUSY.test(reason))
-    throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, `the answer ended by ${ownerText(reason)}`);
+    throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, `the response ended with ${ownerText(reason)}`);
   // A word of no known meaning isn't the model's own end.
   const isCut = reason === "" ? (outputTokens ?? 0) >= limit : !BY_ITSELF.has(reason);
   const { text, isWhole } = withoutThoughts(whole);
@@ -67,15 +67,15 @@ export function readCompletion(body: Buffer, limit: number): Completion {
     throw isCut
       ? new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, cutBecause(reason, outputTokens ?? limit))
       : malformed(ALL_THOUGHT);
-  if (!isObject(choice.message) && choice.text === undefined) throw malformed("the answer has no text");
-  if (message.content === null && text === "") throw malformed("the answer has no text");
+  if (!isObject(choice.message) && choice.text === undefined) throw malformed("the response has no text");
+  if (message.content === null && text === "") throw malformed("the response has no text");
   return { text, isCut, inputTokens, outputTokens };
 }
 
 /** What the owner reads of an answer that was cut off before it said anything. */
 export const cutBecause = (reason: string, tokens: number): string =>
   `the answer was cut off (${ownerText(reason) || "no reason given"}, ${tokens} tokens): the model may have spent its limit on reasoning; turn reasoning off, or raise max_tokens in profile.constants`;
-const ALL_THOUGHT = "the answer is nothing but reasoning: turn reasoning off, or set the server's reasoning parser";
+const ALL_THOUGHT = "the response contains only reasoning; turn reasoning off, or set the server's reasoning parser";
 
 const withheld = (text: string): UpstreamFailure => new UpstreamFailure(AttemptFailure.INPUT_REJECTED, text);
 
@@ -85,7 +85,7 @@ function errorOf(
   answer: Readonly<Record<string, unknown>>,
 ): UpstreamFailure {
   const { said, status } = errorIn(failed.error ? failed : answer);
-  if (said === "" && status === undefined) return malformed("the answer has no choices");
+  if (said === "" && status === undefined) return malformed("the response has no choices");
   return failureOfStatus(status ?? 500, said);
 }
 
@@ -107,7 +107,7 @@ const isThought = (type: unknown): boolean => typeof type === "string" && /think
 function countOf(value: unknown): number | undefined {
   if (value === undefined || value === null) return undefined;
   if (Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) <= MOST_TOKENS) return Number(value);
-  throw malformed("the answer's count of tokens is no count");
+  throw malformed("the response's token count is not a valid number");
 }
 
 /** Whether the model reasoned beside its answer. */

@@ -332,7 +332,7 @@ export function readPlaces(
   // Nothing is there only where the model ended by itself.
   if (isCut && !places?.length)
     throw new UpstreamFailure(AttemptFailure.MALFORMED_ANSWER, cutBecause("length", outputTokens ?? 0));
-  if (places === undefined) throw malformed("the answer isn't written in the declared convention of coordinates");
+  if (places === undefined) throw malformed("the response does not use the declared coordinate convention");
   const points: GroundedPoint[] = [];
   const boxes: GroundedBox[] = [];
   for (const place of places) {
@@ -346,7 +346,7 @@ export function readPlaces(
   }
   const dropped = places.length - points.length - boxes.length;
   if (dropped > 0 && dropped === places.length) {
-    throw malformed("every place in the answer lies outside of the picture: is the declared convention the model's?");
+    throw malformed("every coordinate in the response is outside the image; check the declared coordinate convention");
   }
   return { points, boxes, dropped };
 }

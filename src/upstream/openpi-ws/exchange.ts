@@ -122,7 +122,7 @@ export class OpenpiPool<T = Metadata> implements UpstreamServer {
   }
 
   close(): void {
-    for (const waiter of this.#waiting.splice(0)) waiter.reject(lost("the gateway closes its connections"));
+    for (const waiter of this.#waiting.splice(0)) waiter.reject(lost("the gateway is shutting down"));
     for (const connection of this.#connections) connection.close();
   }
 
@@ -165,7 +165,7 @@ export class OpenpiPool<T = Metadata> implements UpstreamServer {
 
   #wait(session: string | undefined, signal: Signal): Promise<OpenpiConnection<T>> {
     if (this.#waiting.length >= MAX_WAITING) {
-      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls wait for this server");
+      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls are queued for this server");
     }
     return new Promise((resolve, reject) => {
       const leave = (): void => {
@@ -317,7 +317,7 @@ class OpenpiConnection<T> {
     const { bytes, isBinary } = await this.#frame(signal);
     this.#takesText = false;
     if (isResetDone(bytes, isBinary)) this.#opened = true;
-    else throw isBinary ? malformed("no answer to a reset") : told(bytes);
+    else throw isBinary ? malformed("the server did not respond to a reset") : told(bytes);
   }
 
   close(): void {
@@ -359,7 +359,7 @@ class OpenpiConnection<T> {
     const bytes = data as Buffer; // what the default `binaryType` gives
     passed(bytes.length);
     if (!isBinary && !this.#takesText) this.#fail(told(bytes));
-    else if (this.#listener === undefined) this.#fail(malformed("a frame that nobody asked for"));
+    else if (this.#listener === undefined) this.#fail(malformed("the server sent an unrequested frame"));
     else this.#listener.resolve({ bytes, isBinary });
   }
 

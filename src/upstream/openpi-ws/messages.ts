@@ -182,7 +182,7 @@ export function readAnswer(bytes: Buffer, { profile, horizon, dim, requestId, di
   const answer = decode(bytes);
   if (answer instanceof Map) throwIfError(answer);
   if (answer instanceof Map && (answer.get("request_id") ?? requestId) !== requestId) {
-    throw malformed("the answer is to another request");
+    throw malformed("the response is for another request");
   }
   const action = actionIn(answer, dialect);
   const tables = profile.actionKeys.length > 0 ? namedIn(answer, action, profile.actionKeys) : [tableAt(action)];

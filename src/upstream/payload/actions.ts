@@ -66,10 +66,10 @@ export function sideBySide(parts: readonly Table[], width: ActionWidth): Table {
   const { dims } = width;
   const tables = inColumns(parts, width);
   const [first] = tables;
-  if (first === undefined) throw malformed("there is no array of actions");
+  if (first === undefined) throw malformed("the response contains no action array");
   const sum = tables.reduce((total, { columns }) => total + columns, 0);
   if (tables.some(({ isBare }, i) => isBare && dims[i] !== 1 && sum !== width.dim))
-    throw malformed("a single number in the place of an action");
+    throw malformed("the action is a single number");
   for (const [i, { columns }] of tables.entries()) {
     if (dims[i] !== undefined && dims[i] !== columns) {
       throw new UpstreamFailure(

@@ -22,7 +22,7 @@ export interface ObservationPart {
  */
 export async function partsOf(profile: Profile, input: ModelInput, frames: FrameSet): Promise<ObservationPart[]> {
   const newest = input.observations.at(-1);
-  if (newest === undefined) throw rejected("there is no observation");
+  if (newest === undefined) throw rejected("the request contains no observation");
   const proprio = proprioOf(profile, newest.proprio);
   const pictures = picturesFor(profile, input);
   const shown = pictures.map(async ({ slot, index }): Promise<ObservationPart> => {

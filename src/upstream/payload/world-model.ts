@@ -23,7 +23,7 @@ const MAX_FILE_BYTES = 64 * 2 ** 20;
 /** The first picture of the newest observation. Throws an UpstreamFailure `INPUT_REJECTED` when there is none. */
 export function newestPicture({ observations }: PredictInput, frames: FrameSet): Promise<EncodedFrame> {
   const newest = observations.at(-1);
-  if (newest === undefined || newest.frames.length === 0) throw rejected("there is no picture to go on from");
+  if (newest === undefined || newest.frames.length === 0) throw rejected("the request contains no image to start from");
   return frames.bytes(picturesIn(observations.slice(0, -1)));
 }
 
@@ -33,7 +33,7 @@ export const dataUrlOf = ({ bytes, format }: EncodedFrame): string =>
 
 /** The bytes of a `data:` URL, or of bare base64; addresses aren't fetched. Throws an UpstreamFailure. */
 export function fileIn(text: unknown): Buffer {
-  if (typeof text !== "string" || /^https?:/i.test(text)) throw malformed("a file that isn't in the answer itself");
+  if (typeof text !== "string" || /^https?:/i.test(text)) throw malformed("the file is not included in the response");
   try {
     return decodeDataUrl(text.startsWith("data:") ? text : `data:;base64,${text}`, MAX_FILE_BYTES);
   } catch (error) {

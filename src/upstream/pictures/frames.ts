@@ -27,7 +27,7 @@ export interface FrameSource {
   readonly data?: Uint8Array;
   /** SHA-256 of the encoded picture in lower-case hex. */
   readonly sha256?: string | undefined;
-  /** The picture is one of depth: of the others, 16-bit grey ones are refused. */
+  /** The picture is one of depth: of the others, 16-bit gray ones are refused. */
   readonly isDepth?: boolean;
 }
 
@@ -86,7 +86,7 @@ export interface EncodedFrame {
   readonly sha256?: string;
 }
 
-/** `pad` keeps the ratio and centres the picture on black (openpi's resize_with_pad); `stretch` fills the size. */
+/** `pad` keeps the ratio and centers the picture on black (openpi's resize_with_pad); `stretch` fills the size. */
 interface FrameSize {
   readonly width: number;
   readonly height: number;
@@ -110,7 +110,7 @@ const SENTENCES = {
     "the frame is larger than 16 MiB, 64 megapixels, 25 megapixels where its EXIF orientation turns it, or 4K where its encoding isn't row by row",
   frame_not_an_image: "the frame is not a PNG, JPEG or WebP picture that can be decoded",
   frame_is_depth:
-    "the frame is a picture of 16-bit grey, which is depth, and a model reads color here; send it in `depth`",
+    "the frame is a picture of 16-bit gray, which is depth, and a model reads color here; send it in `depth`",
   frame_truncated: "the frame's picture is cut short",
   frame_hash_mismatch: "the frame's bytes do not have the SHA-256 that the request gives",
   frames_too_many_pixels: "the frames of the request would take more than 64 MiB in the sizes that the model reads",
@@ -416,7 +416,7 @@ const open = (bytes: Buffer): Sharp => sharp(bytes, { failOn: "error", limitInpu
 const reopen = ({ data, width, height }: RgbPixels): Sharp => sharp(data, { raw: { width, height, channels: 3 } });
 
 /**
- * Bilinear as Pillow's, which the models' own clients use: within a grey level on average when it shrinks; when it enlarges, the
+ * Bilinear as Pillow's, which the models' own clients use: within a gray level on average when it shrinks; when it enlarges, the
  * picture sits half an output pixel lower right. No shortcut inside the JPEG decoder, which would blur differently.
  */
 const STRETCH = { fit: "fill", kernel: "linear", fastShrinkOnLoad: false } as const;

@@ -1,7 +1,7 @@
 /** Pictures that the conformance probe shows to a server: generated, and of a thing at a known place. */
 import sharp from "sharp";
 
-/** A red square on grey as a PNG of `size` by `size` pixels; its centre at (`x`, `y`), normalised. */
+/** A red square on gray as a PNG of `size` by `size` pixels; its center at (`x`, `y`), normalized. */
 export const redSquare = (x: number, y: number, size = 224): Promise<Buffer> =>
   redSquareAs({ x, y }, { width: size, height: size });
 
@@ -22,7 +22,7 @@ export function redSquareAs(
 const LARGE = { width: 1_280, height: 720 } as const;
 /** Rows of grain that are made; they are repeated , far enough apart that nothing gets small by it. */
 const GRAIN_ROWS = 32;
-/** What a sensor adds, in levels of all colours alike. */
+/** What a sensor adds, in levels of all colors alike. */
 const GRAIN = 16;
 
 let grainy: Promise<Buffer> | undefined;

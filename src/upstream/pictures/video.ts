@@ -62,7 +62,7 @@ export async function framesOfFiles(
   }: { horizon: number; dtMs: number; signal: Signal; start?: number | undefined },
 ): Promise<PredictedFrame[]> {
   const [first] = files;
-  if (first === undefined) throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the answer has no pictures");
+  if (first === undefined) throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the response contains no images");
   if (!isMp4(first))
     return files
       .slice(startIn(files.length, horizon, begin))
@@ -73,7 +73,7 @@ export async function framesOfFiles(
   if (decoded.length < horizon)
     throw new UpstreamFailure(
       AttemptFailure.WRONG_STEP_COUNT,
-      "the video holds fewer pictures than its container says",
+      "the video contains fewer images than its container declares",
     );
   return decoded.map(({ png }, i) => pictureOf(png, i, dtMs));
 }
@@ -95,7 +95,7 @@ export function picturesInVideo(video: Buffer): number {
 
 function pictureOf(data: Buffer, index: number, dtMs: number): PredictedFrame {
   const header = readImageHeader(data);
-  if (header === undefined) throw new UpstreamFailure(AttemptFailure.UNREADABLE_FRAME, "a file that is no picture");
+  if (header === undefined) throw new UpstreamFailure(AttemptFailure.UNREADABLE_FRAME, "the file is not an image");
   const { width, height } = header;
   const tMs = (index + 1) * dtMs;
   return {
@@ -158,10 +158,10 @@ function run(file: string, count: number, signal: Signal): Promise<Buffer> {
       if (length > MAX_OUTPUT_BYTES)
         end(new UpstreamFailure(AttemptFailure.ANSWER_TOO_LARGE, "the video is too large"));
     });
-    child.once("error", (error) => end(unreadable("a video can't be decoded here: there is no ffmpeg", error)));
+    child.once("error", (error) => end(unreadable("cannot decode a video: ffmpeg is not installed on the gateway", error)));
     child.once("close", (code) => {
       signal.removeEventListener("abort", leave);
-      if (failure === undefined && code !== 0) failure = unreadable("the video can't be decoded");
+      if (failure === undefined && code !== 0) failure = unreadable("the video cannot be decoded");
       if (failure === undefined) resolve(Buffer.concat(chunks));
       else reject(failure);
     });
@@ -176,11 +176,11 @@ function picturesIn(stream: Buffer): DecodedPicture[] {
   const pictures: DecodedPicture[] = [];
   for (let at = 0; at < stream.length; ) {
     if (!stream.subarray(at, at + 8).equals(PNG_START))
-      throw malformed("the decoder gave something else than pictures");
+      throw malformed("the decoder did not return images");
     const end = endOfPng(stream, at);
     const png = stream.subarray(at, end);
     const header = readImageHeader(png);
-    if (header === undefined) throw malformed("the decoder gave something else than pictures");
+    if (header === undefined) throw malformed("the decoder did not return images");
     pictures.push({ png, width: header.width, height: header.height });
     at = end;
   }
@@ -191,5 +191,5 @@ function endOfPng(stream: Buffer, from: number): number {
   for (let at = from + 8; at + 12 <= stream.length; at += 12 + stream.readUInt32BE(at)) {
     if (stream.toString("latin1", at + 4, at + 8) === "IEND") return at + 12;
   }
-  throw malformed("the decoder stopped within a picture");
+  throw malformed("the decoder stopped in the middle of an image");
 }

@@ -48,7 +48,7 @@ export class Exclusive {
       try {
         const { answer, setup } = await work(taken);
         if (steadyNow() - began >= runMs)
-          throw new UpstreamFailure(AttemptFailure.TIMEOUT, "the answer came after the lease's end");
+          throw new UpstreamFailure(AttemptFailure.TIMEOUT, "the response arrived after the lease expired");
         known = setup;
         return answer;
       } finally {
@@ -62,7 +62,7 @@ export class Exclusive {
   async #take(session: string, runMs: number, { signal }: CallOptions): Promise<Taken> {
     for (;;) {
       const taken = await this.#leases.take(this.#name, session, runMs).catch((cause: unknown) => {
-        throw unreachable("the leases cannot be read", cause);
+        throw unreachable("failed to read the leases", cause);
       });
       if (typeof taken === "object") return taken;
       if (taken === "busy")
@@ -166,7 +166,7 @@ export class Turns {
 
   #wait(signal: Signal): Promise<void> {
     if (this.#waiting.length >= MAX_WAITING) {
-      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls wait for this server");
+      throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls are queued for this server");
     }
     return new Promise((resolve, reject) => {
       const go = (): void => {

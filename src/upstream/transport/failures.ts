@@ -34,7 +34,7 @@ const INVALID_INPUT = /^(?:\w+\.){0,16}InvalidInput(?:Error)?(?::|$)/;
 /** The failure of an aborted call: the signal's own reason, or that its time ran out. */
 export function calledOff(signal: Signal): UpstreamFailure {
   const reason: unknown = signal.reason;
-  return reason instanceof UpstreamFailure ? reason : new UpstreamFailure(AttemptFailure.TIMEOUT, "called off", reason);
+  return reason instanceof UpstreamFailure ? reason : new UpstreamFailure(AttemptFailure.TIMEOUT, "canceled", reason);
 }
 
 /** A connection that broke before the answer was whole. */

@@ -99,7 +99,7 @@ export class ReplyStatus {
   head(fields: ReplyFields): void {
     if (fields["grpc-status"] !== undefined) this.trailers(fields);
     else if (Number(fields[":status"]) !== 200) this.failure ??= statusFailure(fields);
-    else if (!isGrpc(fields)) this.failure ??= malformed("not a gRPC answer");
+    else if (!isGrpc(fields)) this.failure ??= malformed("the response is not gRPC");
   }
 
   trailers(fields: ReplyFields): void {
@@ -122,14 +122,14 @@ function uncompressed(message: Buffer, compressed: boolean): Buffer {
 }
 
 /** The failure of a unary call whose answer has a second message. */
-const severalMessages = (): UpstreamFailure => malformed("more than one message");
+const severalMessages = (): UpstreamFailure => malformed("the server sent more than one message");
 
 /** The failure of a unary call whose answer has no message. */
-const noMessage = (): UpstreamFailure => new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "no message before the end");
+const noMessage = (): UpstreamFailure => new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the stream ended without a message");
 
 /** The failure of a call beyond `MOST_CALLS`. */
 const tooManyCalls = (): UpstreamFailure =>
-  new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls at one time");
+  new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many concurrent calls");
 
 const isGrpc = (fields: ReplyFields): boolean => String(fields["content-type"]).startsWith("application/grpc");
 
@@ -494,7 +494,7 @@ class Http2Connection {
   proveLife(): void {
     const session = this.#session;
     if (session === undefined || !session.isGreeted || session.isClosed || this.#forgetPing !== undefined) return;
-    this.#forgetPing = after(PROOF_OF_LIFE_MS, () => session.http2.destroy(lost("the connection is silent")));
+    this.#forgetPing = after(PROOF_OF_LIFE_MS, () => session.http2.destroy(lost("the connection stopped responding")));
     session.http2.ping(() => {
       if (this.#session === session) this.#hasLife();
     });
@@ -528,7 +528,7 @@ class Http2Connection {
       isClosed: false,
       get failure() {
         if (failure !== undefined || this.isGreeted) return failure;
-        return unreachable("it hung up before it spoke");
+        return unreachable("the server closed the connection before sending any data");
       },
       get takesStreams() {
         return !http2.closed && !http2.destroyed;
@@ -538,7 +538,7 @@ class Http2Connection {
     this.#session = session;
     this.#sessions.add(session);
 
-    const forgetConnect = after(CONNECT_MS, () => http2.destroy(unreachable("no connection in time")));
+    const forgetConnect = after(CONNECT_MS, () => http2.destroy(unreachable("the connection timed out")));
     const closeIfIdle = (): void => {
       const left = this.#usedAt + IDLE_MS - steadyNow();
       if (left > 0) {

@@ -160,7 +160,7 @@ export function guardedLookup(options: GuardOptions): LookupFunction {
     if (!answers.every(({ address }) => isAllowedAddress(address, options)))
       throw new AddressRefused("private_address");
     const wanted = answers.filter((answer) => family === 0 || answer.family === family);
-    if (wanted.length === 0) throw new Error("the name has no address");
+    if (wanted.length === 0) throw new Error("the host name has no address");
     return wanted;
   };
   return (hostname, { all, family }, callback) => {
@@ -221,11 +221,11 @@ export function oneAtATime(resolve: Resolve): Resolve {
   return (hostname) => {
     let answer = asked.get(hostname);
     if (answer === undefined) {
-      if (asked.size >= MOST_SLOW_NAMES) return Promise.reject(new Error("too many names are looked up"));
+      if (asked.size >= MOST_SLOW_NAMES) return Promise.reject(new Error("too many concurrent DNS lookups"));
       answer = ask(hostname);
       asked.set(hostname, answer);
     }
-    return inTime(answer, { ms: LOOKUP_MS, late: () => new Error("the name was not resolved in time") });
+    return inTime(answer, { ms: LOOKUP_MS, late: () => new Error("the DNS lookup timed out") });
   };
 }
 

@@ -135,7 +135,7 @@ export class HttpServers {
     const address = addressOf(target, HTTP_SCHEMES, this.#reach);
     const { origin } = address.url;
     const running = this.#running.get(origin) ?? 0;
-    if (running >= MAX_EXCHANGES) throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many calls at one time");
+    if (running >= MAX_EXCHANGES) throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many concurrent calls");
     this.#running.set(origin, running + 1);
     const hangUp = new AbortController();
     const leave = (): void => hangUp.abort();
@@ -212,7 +212,7 @@ export class HttpServers {
       });
       const { statusCode: status, headers, body } = response;
       try {
-        if ((headers["content-encoding"] ?? "identity") !== "identity") throw malformed("the answer is compressed");
+        if ((headers["content-encoding"] ?? "identity") !== "identity") throw malformed("the response is compressed");
         return { status, headers, body: await whole(body, Number(headers["content-length"] ?? 0), maxBytes), address };
       } catch (error) {
         body.on("error", () => undefined).destroy();
@@ -233,7 +233,7 @@ export class HttpServers {
 }
 
 async function whole(body: AsyncIterable<Buffer>, announced: number, maxBytes: number): Promise<Buffer> {
-  if (announced > maxBytes) throw new UpstreamFailure(AttemptFailure.ANSWER_TOO_LARGE, "the answer is too large");
+  if (announced > maxBytes) throw new UpstreamFailure(AttemptFailure.ANSWER_TOO_LARGE, "the response is too large");
   const gathered = new Gatherer(maxBytes);
   for await (const chunk of body) gathered.add(chunk);
   return gathered.bytes();
@@ -332,7 +332,7 @@ export function readJson(body: Buffer): unknown {
   try {
     return JSON.parse(body.toString("utf8"));
   } catch (error) {
-    throw malformed("the answer is not JSON", error);
+    throw malformed("the response is not JSON", error);
   }
 }
 

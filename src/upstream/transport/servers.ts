@@ -140,6 +140,6 @@ export class Servers<S extends UpstreamServer> {
     this.#known = new WeakMap();
     for (const [key, server] of this.#servers) if (server.idle) this.#servers.delete(key);
     if (this.#servers.size < MAX_SERVERS) return;
-    throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many servers at one time");
+    throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many concurrent servers");
   }
 }

@@ -79,7 +79,7 @@ it("an organization whose keys all fail is throttled", async () => {
       }
     return "none of them";
   };
-  expect(await waited()).toContain("your organisation");
+  expect(await waited()).toContain("your organization");
 });
 
 it("a throttled caller can still preview", async () => {

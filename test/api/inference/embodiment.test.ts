@@ -95,7 +95,7 @@ describe("embodiment", () => {
       suggestions: [{ field: "embodiment", admits: 1 }],
     });
     const silent = await preview({ model: `${named.acme}/silent`, embodiment: "arm" });
-    expect(silent.dropped).toMatchObject([{ detail: "says of no body that it is made for it" }]);
+    expect(silent.dropped).toMatchObject([{ detail: "declares no embodiment" }]);
   });
 
   it("that is unknown is 422 without an upstream call", async () => {

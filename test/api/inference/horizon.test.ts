@@ -225,6 +225,6 @@ describe("openpi's own client", () => {
   it("gets the reason if its address requests too many steps", async () => {
     const [answer, isBinary] = await infer(`/v1/openpi/${named.pi}/aloha?action_space=base_twist_2d&horizon=60`);
     expect(isBinary).toBe(false);
-    expect(answer.toString()).toContain(`${named.aloha}: at most 50 units in one answer, not 60`);
+    expect(answer.toString()).toContain(`${named.aloha}: returns at most 50 units per call, got 60`);
   });
 });

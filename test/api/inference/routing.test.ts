@@ -242,10 +242,10 @@ describe("figures", () => {
     };
     await eventually(async () => {
       expect((await previewed({ max_latency_ms: 60_000 })).dropped).toMatchObject([
-        { reason: "max_latency_ms", detail: "advertises no p95, and none was measured" },
+        { reason: "max_latency_ms", detail: "p95 is neither advertised nor measured" },
       ]);
       expect((await previewed({ min_uptime_30d: 0.1 })).dropped).toMatchObject([
-        { reason: "min_uptime_30d", detail: "advertises no uptime, and none was measured" },
+        { reason: "min_uptime_30d", detail: "uptime is neither advertised nor measured" },
       ]);
     });
     expect((await previewed({})).plan[0].expected_ms).toEqual({});

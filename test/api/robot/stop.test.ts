@@ -239,7 +239,7 @@ describe("a reason that comes after the stop", () => {
     const path = `/v1/robots/stops/${stop.id}`;
     const refusal = async (app: App) =>
       (await act(app, { key }, { robot_id: "arm-late" })).body.error?.message as string | undefined;
-    expect(await refusal(two)).toMatch(/an emergency stop stands/);
+    expect(await refusal(two)).toMatch(/an emergency stop is active/);
     const said = await one.call(path, { reason: "a hand was in the cell" }, { key, method: "PATCH" });
     expect([said.status, said.body]).toMatchObject([
       200,

@@ -59,7 +59,7 @@ describe("ground on generated tables", () => {
     for (const instruction of ["pick up the cube", "", "constructor", "__proto__"]) {
       const answer = ground(frame, instruction);
       expect(answer.boxes).toEqual([]);
-      expect(answer.note).toMatch(/names no colour/);
+      expect(answer.note).toMatch(/names no color/);
     }
   });
 
@@ -207,18 +207,18 @@ describe("ground on rendered things, as a camera beside the table sees them", ()
 
 describe("phrases", () => {
   it.each([
-    ["reach the green cube", [{ label: "green cube", colour: "green", shape: "cube", all: false }]],
+    ["reach the green cube", [{ label: "green cube", color: "green", shape: "cube", all: false }]],
     [
       "put the RED wooden ball on the blue box",
       [
-        { label: "red ball", colour: "red", shape: "circle", all: false },
-        { label: "blue box", colour: "blue", shape: "block", all: false },
+        { label: "red ball", color: "red", shape: "circle", all: false },
+        { label: "blue box", color: "blue", shape: "block", all: false },
       ],
     ],
-    ["the yellow boxes", [{ label: "yellow box", colour: "yellow", shape: "block", all: true }]],
-    ["every grey thing", [{ label: "gray", colour: "gray", all: true }]],
-    ["green and the cube", [{ label: "green", colour: "green", all: false }]],
-    ["the red cube, the red cube", [{ label: "red cube", colour: "red", shape: "cube", all: false }]],
+    ["the yellow boxes", [{ label: "yellow box", color: "yellow", shape: "block", all: true }]],
+    ["every grey thing", [{ label: "gray", color: "gray", all: true }]],
+    ["green and the cube", [{ label: "green", color: "green", all: false }]],
+    ["the red cube, the red cube", [{ label: "red cube", color: "red", shape: "cube", all: false }]],
     ["tidy up", []],
   ])("reads %j", (instruction, phrases) => {
     expect(readPhrases(instruction)).toEqual(phrases);

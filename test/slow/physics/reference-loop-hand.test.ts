@@ -134,8 +134,8 @@ describe("ee_delta_6d_grip", () => {
         ...(words !== undefined && { instruction: words }),
       });
     expect(ask([], instruction)).toThrow(/camera frame/);
-    expect(ask([frame])).toThrow(/names no colour/);
-    expect(ask([frame], "reach the cube")).toThrow(/names no colour/);
+    expect(ask([frame])).toThrow(/names no color/);
+    expect(ask([frame], "reach the cube")).toThrow(/names no color/);
     expect(ask([frame], "reach the purple cube")).toThrow(/purple cube/);
     const others = [
       { ...frame, camera: "front" },

@@ -110,7 +110,7 @@ describe("POST /v1/act", () => {
     };
     const { status, body } = await app.call("/v1/act", request, { key: caller.key });
     expect([status, body.error.code]).toEqual([422, "input_contract"]);
-    expect(body.error.message).toContain("may not find in the pictures what the instruction asks for");
+    expect(body.error.message).toContain("might not find the instruction's object in the images");
   });
 });
 

@@ -174,7 +174,7 @@ describe("a grounding", () => {
     const vague = groundInput(observation, "the thing");
     const none = await native.ground(at("reference/colour-shape"), vague, framesOf(observation), callWith());
     expect(none.boxes).toEqual([]);
-    expect(none.note).toContain("colour");
+    expect(none.note).toContain("color");
   });
 });
 

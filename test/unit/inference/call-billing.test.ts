@@ -175,7 +175,7 @@ describe("while the ledger does not answer", () => {
     const bill = await CallBilling.open(leaser, plan, call, { modelRequested: "a" });
     const thrown = settle(bill, 1);
     await clock.advance(5_000);
-    expect((await thrown).message).toContain("call again with the same idempotency key");
+    expect((await thrown).message).toContain("retry with the same idempotency key");
     answer();
     await eventually(async () => {
       await clock.advance(100);

@@ -48,7 +48,7 @@ it("answers other names while one is silent, and asks for three silent ones at o
   await clock.advance(4_000);
   expect(names()).toEqual(["0.silent", "1.silent", "2.silent"]);
   await clock.advance(1_000);
-  const late = "the name was not resolved in time";
+  const late = "the DNS lookup timed out";
   expect(failed).toEqual(Array.from({ length: 10 }, (_, i) => `${i}.silent: ${late}`));
   // The system gives them up at last. Asked for again, they have one thread together.
   for (let i = 0; i < 10; i++) {
