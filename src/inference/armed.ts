@@ -1,7 +1,7 @@
 /**
- * Robots that wait for runs at this replica. A run of an agent is a control loop of the agent's key, opened through the gate, whose observations
- * come from the robot and whose chunks go to it. Everything that ends the run is looked at before each chunk: nothing that came later
- * lets one through.
+ * Robots that are connected to this replica and wait for runs. An agent's run is a control loop of the agent's key, opened through the
+ * gate: its observations come from the robot and its chunks go to the robot. Every condition that ends the run is checked before each chunk
+ * is forwarded.
  */
 import { create, fromJson, type MessageInitShape } from "@bufbuild/protobuf";
 import { type SafetyBounds, SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
@@ -39,28 +39,28 @@ import {
 } from "../store/robots.ts";
 import type { ActiveStops, Mover } from "./stops.ts";
 
-/** A robot has to say who it is within so many milliseconds. */
+/** Milliseconds within which a robot must send `open`. */
 const OPEN_WITHIN_MS = 10_000;
-/** How often a run says that it goes on. */
+/** Interval at which a run renews its record. */
 const RENEW_MS = 2_000;
 const MICRO_PER_USD = 1_000_000;
 
-/** What runs need of the gate, which is opened after all services. */
+/** The part of the gate that runs need. The gate is opened after all services. */
 export interface LoopOpener {
   /**
-   * Opens a control loop in the name of a key, which counts against its limits; `again` is asked again and again whether it may go on, beside what the
-   * key itself may. Rejects with the refusal of a key that may open none.
+   * Opens a control loop for a key, counted against its limits. `again` is called periodically and rejects if the loop must end, in
+   * addition to the checks of the key itself. Rejects with a refusal if the key cannot open a loop.
    */
   open(
     keyId: string,
     speaker: StreamWriter<ActStreamResponse>,
     options: { readonly requestId: string; readonly signal: Cancel; readonly again: () => Promise<void> },
   ): Promise<StreamHandler<ActStreamRequest>>;
-  /** Refuses where a key may not arm robots, or not any more, or the session is over that it armed in. */
+  /** Refuses if the key is no longer allowed to arm robots, or if the session that it armed in has ended. */
   assertMayArm(keyId: string, sessionId: string | undefined): Promise<void>;
 }
 
-/** What attended robots depend on. */
+/** Dependencies of attended robots. */
 interface AttendedDeps {
   readonly sql: Sql;
   readonly notifications: Notifications;
@@ -68,7 +68,7 @@ interface AttendedDeps {
   readonly warn: (text: string, cause: unknown) => void;
 }
 
-/** The robots that wait at this replica. */
+/** The robots connected to this replica. */
 export class AttendedRobots {
   readonly #deps: AttendedDeps;
   readonly #robots = new Set<AttendedRobot>();
@@ -90,18 +90,18 @@ export class AttendedRobots {
     );
   }
 
-  /** From now on runs are opened by this. */
+  /** Sets how runs are opened. */
   bind(opener: LoopOpener): void {
     this.#opener = opener;
   }
 
-  /** How loops are opened. */
+  /** Returns how loops are opened. Refuses while the gateway is starting. */
   get opener(): LoopOpener {
     if (this.#opener === undefined) throw refuse(Reason.NOT_READY, "the gateway is starting; retry");
     return this.#opener;
   }
 
-  /** Resolves when something of a run has changed, or after `ms`. */
+  /** Resolves when a run changes, or after `ms`. */
   changed(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
@@ -114,7 +114,7 @@ export class AttendedRobots {
     });
   }
 
-  /** Serves one robot. */
+  /** Serves one robot's stream. */
   attend(speaker: StreamWriter<AttendRobotResponse>, call: Call): StreamHandler<AttendRobotRequest> {
     const robot = new AttendedRobot(this.#deps, speaker, call, {
       opener: () => this.opener,
@@ -126,20 +126,20 @@ export class AttendedRobots {
     return robot;
   }
 
-  /** Sends robots elsewhere: each as soon as no run moves it. */
+  /** Moves robots to other replicas, each as soon as it has no run. */
   drain(): void {
     this.#isDraining = true;
     for (const robot of [...this.#robots]) robot.drain();
   }
 
-  /** Sends those that are left elsewhere, and hears no more. */
+  /** Ends the remaining streams and stops listening for notifications. */
   close(): void {
     this.#off();
     for (const robot of [...this.#robots]) robot.cut(closing());
   }
 }
 
-/** A run while it moves the robot. */
+/** A run that moves the robot. */
 interface Running {
   readonly run: RunRecord;
   readonly arming: ArmingRecord;
@@ -148,13 +148,13 @@ interface Running {
   readonly forget: (() => void)[];
   listener: StreamHandler<ActStreamRequest> | undefined;
   counts: RunCounts;
-  /** The newest observation that came while the loop was opened. */
+  /** The newest observation that arrived before the loop was open. */
   early: LoopObservation | undefined;
 }
 
 type Said = MessageInitShape<typeof AttendRobotResponseSchema>["event"];
 
-/** One robot that waits. */
+/** One connected robot. */
 class AttendedRobot implements StreamHandler<AttendRobotRequest> {
   readonly #deps: AttendedDeps;
   readonly #speaker: StreamWriter<AttendRobotResponse>;
@@ -187,7 +187,7 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
     this.#forgetOpen = after(OPEN_WITHIN_MS, () => this.cut(refuse(Reason.REQUEST_TIMEOUT, "no `open` message arrived in time")));
   }
 
-  /** What notifications call it. */
+  /** Its name in notifications. */
   get name(): string {
     return `${this.#key.orgId} ${this.#robotId}`;
   }
@@ -215,13 +215,13 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
     this.#end("robot_left");
   }
 
-  /** Ends as soon as no run moves it. */
+  /** Ends the stream as soon as no run moves the robot. */
   drain(): void {
     this.#isDraining = true;
     if (this.#running === undefined) this.cut(closing());
   }
 
-  /** Looks for a run that waits, and whether the one that moves the robot has ended elsewhere. */
+  /** Looks for a waiting run, and checks whether the present one has ended elsewhere. */
   look(): void {
     if (this.#open === undefined || this.#isOver) return;
     this.#looksAgain = true;
@@ -263,7 +263,7 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
     const { orgId, workspaceId } = this.#key;
     const taken = await takeRun(this.#deps.sql, { orgId, workspaceId, robotId: this.#robotId });
     if (taken === undefined) return;
-    // Whoever waits no more carries nothing out.
+    // A robot that has disconnected cannot carry out a run.
     if (this.#isOver) await endRun(this.#deps.sql, taken.run.id, "robot_left");
     else await this.#start(taken.run, taken.arming);
   }
@@ -300,7 +300,7 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
     }
   }
 
-  /** Refuses where the arming stands no more, or who gave it may not give it any more; that ends it. */
+  /** Refuses if the arming has ended, or if its owner is no longer allowed to arm the robot; the latter also ends the arming. */
   async #assertArmed({ id, createdBy, sessionId }: ArmingRecord): Promise<void> {
     const arming = await findArming(this.#deps.sql, id);
     if (!arming?.stands) throw refuse(Reason.ROBOT_NOT_ARMED, "the robot is no longer armed for this agent");
@@ -349,7 +349,7 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
     };
   }
 
-  /** Hands a chunk on, unless something has ended the run, or the robot's own bounds are exceeded. */
+  /** Forwards a chunk, unless something has ended the run or the chunk exceeds the robot's own bounds. */
   #pass(running: Running, event: Extract<ActStreamResponse["event"], { case: "chunk" }>): void {
     const refusal = this.#refusalOf(running);
     if (refusal !== undefined) {
@@ -370,9 +370,9 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
     this.#say(event);
   }
 
-  /** Why the robot may not be moved; undefined where it may. */
+  /** Returns why the robot must not move; undefined if it can. */
   #refusalOf({ run }: Running): Refusal | undefined {
-    // The agent's own key is looked at by its loop.
+    // The agent's own key is checked by its loop.
     const mover: Mover = { key: this.#key, sessionId: run.id, robotIds: [this.#robotId, this.#key.robotId] };
     const refusal = this.#deps.stops.refusalOf(mover);
     if (refusal !== undefined) return refusal;
@@ -387,7 +387,7 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
     if (!goesOn) this.look();
   }
 
-  /** Ends a run, once: from here on the robot hears nothing of it but that. */
+  /** Ends a run once. The robot receives nothing else of this run afterwards. */
   #finish(running: Running, why: string): void {
     if (this.#running !== running) return;
     this.#running = undefined;
@@ -421,7 +421,7 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
   }
 }
 
-/** Refuses where who armed a robot may not arm it any more, and ends the arming then. */
+/** Refuses if the owner of an arming is no longer allowed to arm the robot, and ends the arming. */
 export async function assertOperator(
   sql: Sql,
   opener: LoopOpener,
@@ -440,11 +440,11 @@ const closing = (): Refusal =>
   refuse(Reason.NOT_READY, "the gateway is shutting down; reconnect", {}, { retryAfter: 1 });
 const called = (): Refusal => refuse(Reason.CLIENT_CLOSED_REQUEST, "the run has ended");
 
-/** Bounds as they were stored. */
+/** Parses stored bounds. */
 export const boundsOf = (stored: object): SafetyBounds =>
   fromJson(SafetyBoundsSchema, stored as Parameters<typeof fromJson>[1]); // written by toJson
 
-/** An arming. */
+/** Builds the message of an arming. */
 export function armingMessage({ bounds, ...arming }: ArmingRecord): Arming {
   const { id, robotId, keyId, clientId, models, maxSeconds, created, createdBy, ends, ended, endedWhy, stands } =
     arming;
@@ -460,7 +460,7 @@ export function armingMessage({ bounds, ...arming }: ArmingRecord): Arming {
   });
 }
 
-/** A run. */
+/** Builds the message of a run. */
 export function runMessage(run: RunRecord): PolicyRun {
   const { id, robotId, armingId, keyId, model, instruction, maxSeconds, created, chunks, holds, costMicro } = run;
   const { started, ended, why } = run;

@@ -1,4 +1,4 @@
-/** What one call promises and owes: held before anything is dispatched, intended while the model works, settled after. */
+/** Billing of one call: reserves credit before dispatch, writes an intent while the model runs, and settles afterwards. */
 import { type DescMessage, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import { AttemptStatus, AttemptStatusSchema, type Route } from "../../gen/limber/v1/route_pb.ts";
 import type { CreditLeaser, Hold } from "../billing/credit-leaser.ts";
@@ -14,45 +14,45 @@ import { affordable, type PaidLoser, type Plan, type PlanStep, unaffordableOf } 
 import type { IntentRecord, LoserRecord, RequestRecord } from "../store/billing/ledger.ts";
 import type { EventRecord } from "../store/events/outbox.ts";
 
-/** The credit leaser of this gateway, with the records of its store. */
+/** The gateway's credit leaser, with the record types of its store. */
 export type Leaser = CreditLeaser<IntentRecord, RequestRecord>;
 
-/** What an answered call owes. */
+/** The charge of a call that returned a response. */
 export interface Charge {
   step: PlanStep;
   units: number;
-  /** The winner's part. */
+  /** The winner's share. */
   costMicro: number;
-  /** What that leaves open below a micro-dollar, in nano-dollars; it counts in the key's next charge. Nothing when absent. */
+  /** Remainder below a micro-dollar, in nano-dollars, added to the key's next charge. Zero if absent. */
   restNano?: number | undefined;
-  /** What of it wakes the offering. */
+  /** The part of it that pays for a cold start. */
   wakeUpMicro: number;
-  /** The loser's part, where a hedge was sent. */
+  /** The loser's share, if a hedge was sent. */
   hedgeMicro: number | undefined;
-  /** Seconds of a GPU, as the model's server told. */
+  /** GPU seconds that the model server reported. */
   gpuSeconds?: number | undefined;
-  /** Who that part is for. */
+  /** The losers that receive that share. */
   losers?: readonly PaidLoser[] | undefined;
 }
 
-/** Words of the log that the caller's request gives. */
+/** Log fields that come from the caller's request. */
 export interface CallFacts {
   modelRequested: string;
   sessionId?: string | undefined;
   deadlineMs?: number | undefined;
   metadata?: object | undefined;
   preset?: string | undefined;
-  /** The word of the preference. */
+  /** The name of the preference. */
   preference?: string | undefined;
-  /** The robot that the request or its key names. */
+  /** The robot named by the request or its key. */
   robotId?: string | undefined;
-  /** The control loop that it is a part of. */
+  /** The control loop that the call is part of. */
   streamId?: string;
-  /** Gets the organization's ended calls; undefined where no target does. */
+  /** Receives the organization's ended calls; undefined if no target is configured. */
   watch?: CallWatch | undefined;
 }
 
-/** The bill of one call. It ends once: settled, or void. */
+/** The bill of one call. It ends exactly once: settled or void. */
 export class CallBilling {
   readonly #hold: Hold<IntentRecord, RequestRecord>;
   readonly #remainders: Leaser["remainders"];
@@ -61,7 +61,7 @@ export class CallBilling {
   readonly #intent: IntentRecord;
   readonly #plan: Plan;
   readonly #openedAt = steadyNow();
-  /** Of a control loop: what came of its observations while this bill was open. */
+  /** For a control loop: the outcomes of its observations while this bill was open. */
   #stretch: LoopStretch | undefined;
   readonly #endsAt: number;
   #ended = false;
@@ -77,7 +77,7 @@ export class CallBilling {
     this.#remainders = remainders;
     this.#plan = plan;
     this.#call = call;
-    // Of what callers send, nothing is kept where their organization retains no data: not in the log, not in spans.
+    // If the organization retains no data, nothing that the caller sends is kept, neither in the log nor in spans.
     const { settings, robotId } = keyOf(call);
     this.#asked = settings.zdr ? { ...asked, metadata: undefined, sessionId: undefined, robotId } : asked;
     this.#intent = intent;
@@ -85,9 +85,8 @@ export class CallBilling {
   }
 
   /**
-   * Holds the plan's dearest way, from the key's lease where that has it, or refuses with 402 before any upstream is called; the promise
-   * is on its way to the disk. Nothing of it waits for longer than until `endsAt`, on the steady clock in milliseconds: then it refuses
-   * with `deadline_exceeded`.
+   * Reserves the plan's maximum cost, from the key's lease if that covers it, and starts to write the intent. Refuses with 402 before any
+   * provider is called, and with `deadline_exceeded` after `endsAt` (steady clock, milliseconds).
    */
   static async open(
     leaser: Leaser,
@@ -112,22 +111,22 @@ export class CallBilling {
       offeringId: first.id,
       unit: unitOf(plan),
     };
-    // From here on the record of the call's end keeps the key with the answer, or frees it.
+    // From here on the record of the call's end stores the response under the idempotency key, or frees the key.
     if (call.idempotency) call.idempotency.promised = true;
     if (call.trail) call.trail.isBilled = true;
     return new CallBilling(hold, { plan, call, asked, endsAt }, intent, leaser.remainders);
   }
 
-  /** The most that may be charged, in micro-dollars. */
+  /** Maximum charge, in micro-dollars. */
   get ceilingMicro(): number {
     return this.#hold.ceilingMicro;
   }
 
   /**
-   * Charges an answer that leaves. Resolves when it may: when the promise is durable, and with an idempotency key when the charge is
-   * too, and the answer kept with it. An answer that cannot leave is not charged: its caller gave up, or the promise is not durable in
-   * time. With an idempotency key it is charged and kept all the same, for a repetition of the call. An answer that can't be encoded throws,
-   * and is not charged.
+   * Charges a response. Resolves when it can be sent: when the intent is durable and, with an idempotency key, when the charge and the
+   * stored response are durable too. A response that cannot be sent is not charged: its caller disconnected, or the intent was not durable
+   * in time. With an idempotency key it is charged and stored anyway, for a repetition of the call. Throws, without a charge, if the
+   * response cannot be encoded.
    */
   async settle<D extends DescMessage>(
     charge: Charge,
@@ -142,7 +141,7 @@ export class CallBilling {
       : this.#settleKept(charge, route, idempotency, toBinary(schema, answer)));
   }
 
-  /** Charges an answer, whose bytes are kept with the charge. */
+  /** Charges a response and stores its bytes with the charge. */
   async #settleKept(
     charge: Charge,
     route: Route | undefined,
@@ -155,7 +154,7 @@ export class CallBilling {
     await until(this.#endsAt, kept, () => refuse(Reason.DEADLINE_EXCEEDED, KEPT, {}, route && { route }));
   }
 
-  /** Resolves when the promise of the call and its end are both on record. */
+  /** Resolves when the intent and the end of the call are both recorded. */
   async #kept(settled: Promise<void>): Promise<void> {
     try {
       await this.#hold.durable;
@@ -165,7 +164,7 @@ export class CallBilling {
     }
   }
 
-  /** Charges an answer at the moment at which it leaves. */
+  /** Charges a response as it is sent. */
   async #settleDelivered(charge: Charge, route: Route | undefined): Promise<void> {
     try {
       if (!this.#isLate && !this.#hold.isDurable) await this.durableInTime;
@@ -196,17 +195,17 @@ export class CallBilling {
     this.#charged(this.#record(charge, route, {}), charge);
   }
 
-  /** What came of a control loop's observations meanwhile, for the record. */
+  /** Sets the outcomes of a control loop's observations, for the record. */
   tell(stretch: LoopStretch | undefined): void {
     this.#stretch = stretch;
   }
 
-  /** Resolves when the promise is durable: nothing of an answer leaves before. */
+  /** Resolves when the intent is durable. Nothing of a response is sent before. */
   get durable(): Promise<void> {
     return this.#hold.durable;
   }
 
-  /** The same, rejecting with `deadline_exceeded` when time is over before. */
+  /** The same, but rejects with `deadline_exceeded` after the deadline. */
   get durableInTime(): Promise<void> {
     return until(this.#endsAt, this.#hold.durable, tooLate);
   }
@@ -216,8 +215,8 @@ export class CallBilling {
   }
 
   /**
-   * Ends the call without a charge, its failure on record; a bill that was settled stays settled, whatever became of the
-   * answer. Never rejects. With an idempotency key it resolves when the key is free again, or when time is over.
+   * Ends the call without a charge and records its failure. A settled bill stays settled, even if the response was lost. Never rejects.
+   * With an idempotency key it resolves when the key is free again, or at the deadline.
    */
   async void(refusal: Refusal): Promise<void> {
     if (this.#ended) return;
@@ -237,7 +236,7 @@ export class CallBilling {
       byok: false,
       ...this.#arrival(),
       ...this.#log(refusal.route),
-      // Who leaves knows it.
+      // A caller that disconnected knows the reason.
       ...(refusal.reason !== Reason.CLIENT_CLOSED_REQUEST && { events: [this.#failed(code)] }),
       ...this.#claim(undefined),
     };
@@ -306,7 +305,7 @@ export class CallBilling {
     return Math.round((steadyNow() - this.#openedAt) * 1000) / 1000;
   }
 
-  /** How the request came; a stretch of a control loop is none. */
+  /** How the request arrived; empty for a part of a control loop. */
   #arrival(): Pick<RequestRecord, "queueMs" | "inputBytes" | "batchId"> {
     const { arrivedAt, trail } = this.#call;
     if (arrivedAt === undefined || this.#asked.streamId !== undefined) return {};
@@ -352,7 +351,7 @@ export class CallBilling {
   }
 }
 
-/** What each of the losers of a call's hedges is paid; a loop's bill has many. */
+/** The charges for the losers of a call's hedges, merged by offering; a loop's bill can have many. */
 function losersOf(paid: readonly PaidLoser[]): LoserRecord[] {
   const losers = new Map<string, LoserRecord>();
   for (const { step, micro } of paid) {
@@ -365,11 +364,11 @@ function losersOf(paid: readonly PaidLoser[]): LoserRecord[] {
   return [...losers.values()];
 }
 
-/** What came of a control loop's observations while one bill of it was open. */
+/** The outcomes of a control loop's observations while one bill was open. */
 export interface LoopStretch {
-  /** How often the robot was told to hold, by the word of the reason. */
+  /** Number of holds, by reason. */
   readonly holds?: Readonly<Record<string, number>> | undefined;
-  /** What was tried, tries that ended alike together: how many, and how long they took in the mean. */
+  /** Attempts, grouped by equal outcome: how many, and their mean latency. */
   readonly attempts?:
     | readonly {
         readonly offering_id: string;
@@ -381,7 +380,7 @@ export interface LoopStretch {
     | undefined;
 }
 
-/** The log entry of a call without options that its first offering answered. */
+/** The log entry of a call without options that its first offering served. */
 interface PlainLog {
   readonly model_requested: string;
   readonly region: string;
@@ -390,7 +389,7 @@ interface PlainLog {
   readonly ranks: string | undefined;
 }
 
-/** The last plain log entry: consecutive equal calls share one object. */
+/** Caches the last plain log entry: consecutive equal calls share one object. */
 class PlainLogCache {
   #last: PlainLog | undefined;
 
@@ -412,25 +411,25 @@ class PlainLogCache {
 
 const plainLogs = new PlainLogCache();
 
-/** Milliseconds of the one attempt of a route that succeeded at once; undefined where there was more than that. */
+/** Latency in milliseconds of a route whose only attempt succeeded; undefined for any other route. */
 function onlyAttemptOf(route: Route | undefined): number | undefined {
   const only = route?.attempts.length === 1 ? route.attempts[0] : undefined;
   return only?.status === AttemptStatus.OK && only.offeringId === route?.offeringId ? only.latencyMs : undefined;
 }
 
-/** The plan as far as it can be paid, by the 402 that it met; undefined where the refusal is another one, or the plan has nothing cheaper. */
+/** The plan without the steps that a 402 found too expensive; undefined for any other refusal, or if nothing cheaper is left. */
 export function narrowed(plan: Plan, thrown: unknown): Plan | undefined {
   const availableMicro = thrown instanceof Refusal ? availableOf(thrown) : undefined;
   return availableMicro === undefined ? undefined : affordable(plan, availableMicro);
 }
 
-/** What a 402 found to pay with, in micro-dollars; undefined where a refusal is none. */
+/** The available credit that a 402 reports, in micro-dollars; undefined for any other refusal. */
 export function availableOf({ reason, details }: Refusal): number | undefined {
   const { availableUsd } = details;
   return factsOf(reason).status === 402 && availableUsd !== undefined ? Math.round(availableUsd * 1e6) : undefined;
 }
 
-/** The 402 with every offering that could serve and cannot be paid; any other refusal as it is. */
+/** The 402 with every offering that is eligible but too expensive; returns other refusals unchanged. */
 export function withUnaffordable(refusal: Refusal, { steps }: Plan): Refusal {
   const availableMicro = availableOf(refusal);
   if (availableMicro === undefined) return refusal;
@@ -439,23 +438,23 @@ export function withUnaffordable(refusal: Refusal, { steps }: Plan): Refusal {
   return refuse(reason, message, { ...details, dropped: unaffordableOf([...unpaid.values()], availableMicro) });
 }
 
-/** The unit of a plan's contract; the schema's zero value plans nothing. */
+/** The unit of a plan's contract. Plans never have the zero value. */
 const unitOf = ({ contract }: Plan): string => UNIT[contract as Exclude<Contract, 0>] ?? "";
 
 const nothing = (): void => {};
 const releaseUnused = (hold: Hold<IntentRecord, RequestRecord>): void => void hold.release();
 
-/** The refusal of a call whose commit takes too long; a repetition of the call gets the answer. */
+/** The refusal of a call whose commit takes too long; a repetition of the call returns the response. */
 const KEPT =
   "the deadline passed before the response was recorded; retry with the same idempotency key, which returns the response and charges it once";
 
-/** What `done` resolves to, or a rejection with what `late` makes, at a moment of the steady clock; Infinity: never. */
+/** Resolves with `done`, or rejects with the result of `late` at a time of the steady clock. Infinity means never. */
 const until = <T>(endsAt: number, done: Promise<T>, late: () => unknown, unwanted?: (value: T) => void): Promise<T> =>
   endsAt === Number.POSITIVE_INFINITY
     ? done
     : inTime(done, { ms: Math.max(0, endsAt - steadyNow()), late, ...(unwanted && { unwanted }) });
 
-/** The step that a plan's ceiling is made by. */
+/** The step that determines a plan's ceiling. */
 export function dearestOf({ steps }: Pick<Plan, "steps">): PlanStep {
   let dearest = steps[0]!;
   for (const step of steps) if (step.costMicro > dearest.costMicro) dearest = step;
@@ -472,18 +471,18 @@ function estimateOf(plan: Plan): { unit: string; units: number; priceNano: numbe
   };
 }
 
-/** A call that ended, with all that is known of it. */
+/** An ended call with all its facts. */
 interface CallEnding {
   readonly call: Call;
   readonly plan: Plan;
   readonly asked: CallFacts;
   readonly record: RequestRecord;
   readonly route: Route | undefined;
-  /** The offering that served it; undefined where none did. */
+  /** The offering that served it; undefined if none did. */
   readonly step: PlanStep | undefined;
 }
 
-/** The call as targets get it. */
+/** The call as telemetry targets receive it. */
 function endedOf({ call, plan, asked, record, route, step }: CallEnding): EndedCall {
   const { keyId, orgId, userId, workspaceId } = keyOf(call);
   return {
@@ -517,7 +516,7 @@ function endedOf({ call, plan, asked, record, route, step }: CallEnding): EndedC
   };
 }
 
-/** The header by which a call hands its trace on; undefined where there is none to hand on. */
+/** The trace header that a call passes on; undefined if there is none. */
 export const handedOn = (
   watch: CallWatch | undefined,
   call: Call,
@@ -526,7 +525,7 @@ export const handedOn = (
 ): string | undefined => {
   const { traceparent, requestId } = call;
   if (!watch) return passedOn(traceparent);
-  // As the spans themselves, which know no session where no data is retained.
+  // As in the spans, which have no session if no data is retained.
   const sessionId = keyOf(call).settings.zdr ? undefined : named;
   return watch.handOn({ requestId, sessionId, traceparent }, offering.id);
 };
@@ -546,7 +545,7 @@ const attemptsOf = ({ attempts }: Route): EndedCall["attempts"] =>
     latencyMs,
   }));
 
-/** A call without a plan has one provider, and lists no attempts. */
+/** A call without a plan has one provider and lists no attempts. */
 const directOf = (
   { model, provider, offeringId, latencyMs }: RequestRecord,
   step: PlanStep | undefined,

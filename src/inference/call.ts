@@ -1,4 +1,4 @@
-/** One inference call on its way: what was asked, the plan for it, its pictures, and its paid part. */
+/** One inference call: its request, plan, images and bill. */
 
 import type { Message } from "@bufbuild/protobuf";
 import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
@@ -57,7 +57,7 @@ import { type CallKeys, type CallLookups, reachWith } from "./prepare.ts";
 import type { SessionPin } from "./sessions.ts";
 import type { ActiveStops, Mover } from "./stops.ts";
 
-/** The plan of a call. Where all that may serve it rest, they are asked whether they serve again, and the call is refused. */
+/** Returns the plan of a call. If all its offerings have open breakers, requests a health check of each and refuses the call. */
 export function planOrWant(
   { supply: { health }, digests }: Pick<InferenceDeps, "supply" | "digests">,
   args: PlanArgs,
@@ -78,7 +78,7 @@ export function planOrWant(
   }
 }
 
-/** The offerings that a refusal names as resting are worth a question. */
+/** Requests a health check of every offering that a refusal lists with an open breaker. */
 export function wantResting(health: HealthTracker, { reason, details }: Refusal, at: number): void {
   if (reason !== Reason.CAPACITY_EXHAUSTED) return;
   for (const { offeringId, reason } of details.dropped ?? [])
@@ -88,41 +88,41 @@ export function wantResting(health: HealthTracker, { reason, details }: Refusal,
 /** What inference depends on. */
 export interface InferenceServiceDeps extends CallLookups {
   supply: LiveSupply;
-  /** Who pays for cold starts. */
+  /** Decides which call pays for a cold start. */
   wakes: Wakes;
-  /** Action spaces that a policy can be tried in here. */
+  /** Action spaces that this gateway can evaluate policies in. */
   evaluated: ReadonlySet<string>;
   leaser: Leaser;
   /** The control loops of this replica. */
   loops: LoopRegistry;
-  /** Fetches frames; made with the same `allowPrivate`. */
+  /** Fetches frames; created with the same `allowPrivate`. */
   agent: FrameOptions["agent"];
   allowPrivate: boolean;
-  /** Hears of a key's call that was refused for want of credit or budget. */
+  /** Called when a key's call is refused for lack of credit or budget. */
   unpaid(reason: Reason, key: KeyPrincipal): void;
   stops: ActiveStops;
-  /** What the log keeps of plans. */
+  /** Digests of plans for the request log. */
   digests: PlanDigests;
-  /** Sends spans of calls to the targets of their organizations. */
+  /** Sends spans of calls to their organizations' targets. */
   broadcast: { of(orgId: string): CallWatch | undefined };
-  /** Lets control loops go on on another stream. */
+  /** Lets a control loop resume on another stream. */
   resumption: Resumption;
 }
 
-/** The same, with what inference itself remembers between calls. */
+/** The same, with the state that inference keeps between calls. */
 export interface InferenceDeps extends InferenceServiceDeps {
   hedges: HedgeBudgets;
   failing: FailingCallers;
 }
 
-/** One call on its way. */
+/** One running call. */
 export class InferenceCall {
   readonly call: Call;
-  /** As far as it can be paid, once the bill is open. */
+  /** Once the bill is open: only the steps that the caller can pay for. */
   plan: Plan;
-  /** When it arrived, on the steady clock in milliseconds. */
+  /** Arrival time on the steady clock, in milliseconds. */
   readonly arrivedAt: number;
-  /** What became of the session's pin, once an offering served. */
+  /** The outcome for the session's pin, set once an offering has served the call. */
   pin: PinOutcome | undefined;
   readonly #deps: InferenceDeps;
   readonly #asked: CallFacts;
@@ -131,7 +131,7 @@ export class InferenceCall {
   /** The session's pin when the call was planned. */
   readonly #plannedPin: Pin | undefined;
 
-  /** Plans the call, or refuses it when nothing may serve it. */
+  /** Plans the call. Throws a `Refusal` if no offering can serve it. */
   constructor(deps: InferenceDeps, request: RoutedCall, wanted: WantedInference, call: Call) {
     refuseLargeMetadata(request.metadata);
     this.#deps = deps;
@@ -141,7 +141,7 @@ export class InferenceCall {
     this.#ownKeys = wanted.ownKeys;
     this.#session = wanted.session;
     const { deadlineMs } = request.provider ?? {};
-    // What came before may have taken all of its time, and a plan says nothing of time that is over.
+    // Earlier work may have used up the deadline, which planning does not check.
     if (deadlineMs !== undefined && steadyNow() >= this.arrivedAt + deadlineMs) throw tooLate();
     const args = planArgs(deps, wanted, call, this.arrivedAt);
     this.plan = planOrWant(deps, args, call.trail);
@@ -158,7 +158,7 @@ export class InferenceCall {
     };
   }
 
-  /** What attempting the plan needs of the world. */
+  /** The dependencies of the plan's attempts. */
   get world(): AttemptWorld {
     const { supply } = this.#deps;
     return {
@@ -179,12 +179,12 @@ export class InferenceCall {
     };
   }
 
-  /** How a step of the plan is called. `actionDim` is the numbers per step that its answer will be checked for. */
+  /** Returns how to call a step of the plan. `actionDim` is the number of values per action step that the response must have. */
   reach(step: PlanStep, actionDim?: number): ReturnType<LiveSupply["reach"]> {
     return reachWith(this.#deps.supply, step, actionDim, this.#ownKeys);
   }
 
-  /** The pictures of the call, fetched and decoded when a wire first asks for them. */
+  /** The call's images, fetched and decoded when a wire first requests them. */
   frames(observations: readonly Observation[], goal?: Frame): FrameSet {
     const { agent, allowPrivate } = this.#deps;
     return new FrameSet(frameSources(observations, goal), {
@@ -196,25 +196,25 @@ export class InferenceCall {
     });
   }
 
-  /** The options of one attempt for its wire. */
+  /** Options that the wire receives for one attempt. */
   options({ signal, budgetMs }: AttemptOptions, step: PlanStep): CallOptions {
     const { watch, sessionId } = this.#asked;
     const traceparent = handedOn(watch, this.call, sessionId, step);
     return { signal, budgetMs, requestId: this.call.requestId, traceparent };
   }
 
-  /** The session as providers know it: of two organizations that use one word, neither reaches the other's. */
+  /** The session name sent to providers. Organizations that choose the same name get different ones. */
   get upstreamSession(): string | undefined {
     return this.#session?.name;
   }
 
-  /** Records the offering that served the session, and returns what that did to its pin; undefined for a call without a session. */
+  /** Records the offering that served the session and returns the pin's outcome; undefined for a call without a session. */
   async pinned({ offering }: PlanStep): Promise<PinOutcome | undefined> {
     if (this.#session) this.pin = await this.#deps.sessions.served(this.#session, offering, this.#plannedPin);
     return this.pin;
   }
 
-  /** What `units` of a step's answer owe. */
+  /** The charge for `units` of a step's response. */
   charge(
     step: PlanStep,
     units: number,
@@ -228,7 +228,7 @@ export class InferenceCall {
     return { step, units, costMicro: micro + wakeUpMicro, wakeUpMicro, hedgeMicro, losers, gpuSeconds, restNano };
   }
 
-  /** Holds what the plan may cost, without the steps that cannot be paid; refuses with 402 where none can. */
+  /** Reserves the plan's maximum cost and drops the steps that the caller cannot pay for. Refuses with 402 if none remains. */
   async openBill(): Promise<CallBilling> {
     const whole = this.plan;
     for (;;) {
@@ -246,7 +246,7 @@ export class InferenceCall {
     }
   }
 
-  /** Runs the paid part of a call that is answered whole: whatever it throws leaves the bill void. */
+  /** Runs the paid part of a unary call. If it throws, the bill is voided. */
   async billed<T>(paid: (bill: CallBilling) => Promise<T>): Promise<T> {
     const bill = await this.openBill();
     try {
@@ -259,20 +259,20 @@ export class InferenceCall {
     }
   }
 
-  /** Notes that it was refused: a caller whose calls keep failing by what it sends has to wait. */
+  /** Records the refusal: callers whose input keeps causing failures are slowed down. */
   noteRefused(refusal: Refusal): void {
     const { failing, supply } = this.#deps;
     failing.refused(this.call, refusal, supply.health);
   }
 
-  /** The name of an answer: the request's own, under another prefix. */
+  /** The response id: the request id with another prefix. */
   named(prefix: "act" | "pred" | "grnd" | "chunk"): string {
     const { requestId } = this.call;
     return prefix + requestId.slice(requestId.indexOf("_"));
   }
 }
 
-/** What is wanted of the router. */
+/** The router's input for one call. */
 interface WantedInference {
   intent: Intent;
   ownKeys: CallKeys | undefined;
@@ -283,7 +283,7 @@ interface WantedInference {
 type RoutedCall = Pick<ActRequest, "metadata"> &
   Partial<Pick<ActRequest, "preset" | "preference" | "provider" | "robotId">>;
 
-/** What a plan is made from at this moment. */
+/** Collects the current input for planning. */
 export function planArgs(
   deps: Pick<InferenceDeps, "supply" | "sessions">,
   { intent, ownKeys, session }: WantedInference,
@@ -306,7 +306,7 @@ export function planArgs(
   };
 }
 
-/** What a profile says that its server reads; undefined where nobody declared it. */
+/** Describes the inputs that a profile declares; undefined if it declares none. */
 function readByProfile(profile: WireProfile | undefined): string | undefined {
   if (!profile) return undefined;
   const cameras = profile.frames.map(({ camera }) => camera).filter((camera) => camera !== "");
@@ -319,14 +319,14 @@ function readByProfile(profile: WireProfile | undefined): string | undefined {
   return parts.length === 0 ? undefined : parts.join(" and ");
 }
 
-/** Who moves by a call, as emergency stops know it. */
+/** Returns the key, session and robot names by which emergency stops match a call. */
 export function moverOf(
   { provider }: Intent,
   call: Call,
   { robotId, metadata }: Pick<ActRequest, "robotId" | "metadata">,
 ): Mover {
   const key = keyOf(call);
-  // A stop of any of its names stops it.
+  // A stop of any of these names applies.
   return { key, sessionId: provider?.sessionId, robotIds: [key.robotId, robotId, robotIn(metadata)] };
 }
 
@@ -336,28 +336,28 @@ export function robotIn(metadata: ActRequest["metadata"]): string | undefined {
   return typeof named === "string" ? named : undefined;
 }
 
-/** As the fields that name a robot; what the log is searched by must not be longer. */
+/** Maximum length of a robot name, equal to that of the request fields; the log is searched by it. */
 const LONGEST_ROBOT = 128;
 
-/** The robot of a call, as the log names it: the key's, or the one that the request names. */
+/** The robot name for the log: the key's robot, else the one in the request. */
 export function robotOf({ robotId }: KeyPrincipal, named: string | undefined): string | undefined {
   if (robotId !== undefined) return robotId;
   return named !== undefined && named.length <= LONGEST_ROBOT ? named : undefined;
 }
 
-/** The word of a preference; undefined for none. */
+/** The lower-case name of a preference; undefined for none. */
 export const preferenceWord = (preference: Preference | undefined): string | undefined =>
   preference === undefined
     ? undefined
     : PreferenceSchema.value[preference]?.name.slice("PREFERENCE_".length).toLowerCase();
 
-/** The hedges that a call may send: no more of the organization's calls than it settled. */
+/** The hedge budget of a call, limited by the organization's `max_hedge_ratio`. */
 export function hedgesOf({ hedges }: InferenceDeps, call: Call): Hedges {
   const { orgId, settings } = keyOf(call);
   return hedges.of(orgId, settings.maxHedgeRatio);
 }
 
-/** A wire with the method of a contract. The probe let no offering live that its wire cannot serve. */
+/** Narrows a wire to one that supports a contract. Throws if it does not; the probe already rejects such offerings. */
 export function speaking<C extends "act" | "predict" | "ground">(
   wire: Wire,
   contract: C,
@@ -366,7 +366,7 @@ export function speaking<C extends "act" | "predict" | "ground">(
   return wire as Wire & Required<Pick<Wire, C>>; // seen above
 }
 
-/** Fails the attempt whose answer is not what its contract promises. */
+/** Throws an `UpstreamFailure` if the response violates its contract. */
 export function assertSound(failure: AttemptFailure | undefined): void {
   if (failure !== undefined) throw new UpstreamFailure(failure, "the response violates the contract");
 }
@@ -390,14 +390,14 @@ export function refuseLargeMetadata(metadata: ActRequest["metadata"]): void {
   }
 }
 
-/** Characters of the caller's own text, as the caller counts them; of anything else those of its JSON. */
+/** Length in Unicode characters: of the text itself for a string, else of its JSON. */
 const lettersOf = (value: unknown): number => {
   const text = typeof value === "string" ? value : (JSON.stringify(value) ?? "");
-  // Only some of the characters beyond the first plane are two in a string.
+  // A character outside the basic plane is two UTF-16 units.
   return text.length > METADATA_LETTERS && text.length <= 2 * METADATA_LETTERS ? [...text].length : text.length;
 };
 
-/** The response of an earlier call, if this one may have it; undefined for a call that is no repetition. */
+/** Returns the stored response for a repeated call; undefined if the call is not a repetition. Refuses if the key can no longer have it. */
 export function earlierAnswer<T extends ActResponse | PredictResponse | GroundResponse>(
   deps: Pick<InferenceDeps, "supply" | "sessions">,
   wanted: WantedInference,
@@ -412,10 +412,7 @@ export function earlierAnswer<T extends ActResponse | PredictResponse | GroundRe
   return answer;
 }
 
-/**
- * The same of an action: it keeps the bounds that hold now, its age has counted on, and past its validity it says that it must not be
- * executed.
- */
+/** The same for an action: checks the present bounds, updates the age, and marks an expired action, which must not be executed. */
 export function earlierAction(
   deps: Pick<InferenceDeps, "supply" | "sessions">,
   wanted: WantedInference,
@@ -457,29 +454,29 @@ function aged(answer: ActResponse, { ageMs, readAt }: EarlierAnswer): ActRespons
   };
 }
 
-/** So many failed calls may come at once, and so many a second after that. */
+/** A leaky bucket's limits: the burst of failed calls, and how many more it allows per second. */
 interface Allowance {
   readonly most: number;
   readonly perS: number;
 }
 
-const OF_A_KEY: Allowance = { most: 20, perS: 0.5 };
-const OF_AN_ORGANIZATION: Allowance = { most: 100, perS: 2 };
-/** Keys, and organizations, that are remembered; with one more the one that failed longest ago is forgotten. */
-const MOST_REMEMBERED = 10_000;
+const KEY_ALLOWANCE: Allowance = { most: 20, perS: 0.5 };
+const ORG_ALLOWANCE: Allowance = { most: 100, perS: 2 };
+/** Maximum number of tracked keys, and of organizations; beyond it the one with the oldest failure is dropped. */
+const MAX_TRACKED = 10_000;
 
-/** Nobody waits longer than this, in seconds, however many calls failed at one time. */
-const LONGEST_S = 10;
+/** Maximum wait in seconds, however many calls failed. */
+const MAX_WAIT_S = 10;
 
-/** An attempt as a refusal or a loop names it. */
+/** A failed attempt of a call or a control loop. */
 type FailedAttempt = { readonly offeringId: string; readonly reason?: AttemptFailure | undefined };
 
-/** The callers of one replica. */
+/** Slows down callers whose input makes calls fail at every model. State of one replica. */
 export class FailingCallers {
-  readonly #keys = new Levels(OF_A_KEY);
-  readonly #orgs = new Levels(OF_AN_ORGANIZATION);
+  readonly #keys = new Levels(KEY_ALLOWANCE);
+  readonly #orgs = new Levels(ORG_ALLOWANCE);
 
-  /** Refuses with `too_many_failed_calls`, and when to come again, a caller that is to wait. */
+  /** Refuses with `too_many_failed_calls` and `Retry-After` if the caller has to wait. */
   assertMayCall(caller: Pick<KeyPrincipal, "keyId" | "orgId">, now: number): void {
     if (this.mayCall(caller, now)) return;
     const { keyId, orgId } = caller;
@@ -489,33 +486,33 @@ export class FailingCallers {
     throw refuse(Reason.TOO_MANY_FAILED_CALLS, text, {}, { retryAfter: Math.ceil(Math.max(key, org)) });
   }
 
-  /** Whether a caller need not wait. */
+  /** Whether the caller can call now. */
   mayCall({ keyId, orgId }: Pick<KeyPrincipal, "keyId" | "orgId">, now: number): boolean {
     return this.#keys.waitS(keyId, now) === 0 && this.#orgs.waitS(orgId, now) === 0;
   }
 
-  /** A call failed. */
+  /** Counts a failed call. */
   failed({ keyId, orgId }: Pick<KeyPrincipal, "keyId" | "orgId">, now: number): void {
     this.#keys.add(keyId, now);
     this.#orgs.add(orgId, now);
   }
 
-  /** The same where a refusal says that every offering which was asked failed by what the input may have caused. */
+  /** Counts a refused call if its input may have caused the failure of every attempt. */
   refused(call: Call, { reason, route }: Refusal, health: Pick<HealthTracker, "mayBeInput">): void {
     if (reason !== Reason.ALL_ATTEMPTS_FAILED && reason !== Reason.INPUT_CONTRACT) return;
-    if (isSpoilt(route?.attempts ?? [], health)) this.failed(keyOf(call), steadyNow());
+    if (mayAllBeInput(route?.attempts ?? [], health)) this.failed(keyOf(call), steadyNow());
   }
 
-  /** The same where a loop held. */
+  /** Counts a hold of a control loop, by the same rule. */
   held(call: Call, tries: readonly Try[], health: Pick<HealthTracker, "mayBeInput">, at: number): void {
     if (tries.length === 0) return;
     const attempts = tries.map(({ step, reason }) => ({ offeringId: step.offering.id, reason }));
-    if (isSpoilt(attempts, health)) this.failed(keyOf(call), at);
+    if (mayAllBeInput(attempts, health)) this.failed(keyOf(call), at);
   }
 }
 
-/** Whether there were attempts, and all of them may have failed by what was sent. */
-const isSpoilt = (attempts: readonly FailedAttempt[], health: Pick<HealthTracker, "mayBeInput">): boolean =>
+/** Whether there were attempts and the input may have caused all their failures. */
+const mayAllBeInput = (attempts: readonly FailedAttempt[], health: Pick<HealthTracker, "mayBeInput">): boolean =>
   attempts.length > 0 &&
   attempts.every(
     ({ offeringId, reason }) =>
@@ -525,14 +522,14 @@ const isSpoilt = (attempts: readonly FailedAttempt[], health: Pick<HealthTracker
 /** Leaky buckets by name. */
 class Levels {
   readonly #allowance: Allowance;
-  /** The one that rose last is the last. */
+  /** In order of the last increase. */
   readonly #levels = new Map<string, { readonly level: number; readonly at: number }>();
 
   constructor(allowance: Allowance) {
     this.#allowance = allowance;
   }
 
-  /** Seconds until the next call may come; 0 where it may now. */
+  /** Seconds until the next call is allowed; 0 if it is allowed now. */
   waitS(name: string, now: number): number {
     if (this.#levels.size === 0) return 0;
     const { most, perS } = this.#allowance;
@@ -541,10 +538,10 @@ class Levels {
 
   add(name: string, now: number): void {
     const { most, perS } = this.#allowance;
-    const level = Math.min(this.#level(name, now) + 1, most - 1 + LONGEST_S * perS);
+    const level = Math.min(this.#level(name, now) + 1, most - 1 + MAX_WAIT_S * perS);
     this.#levels.delete(name);
     this.#levels.set(name, { level, at: now });
-    for (const oldest of this.#levels.keys()) if (this.#levels.size > MOST_REMEMBERED) this.#levels.delete(oldest);
+    for (const oldest of this.#levels.keys()) if (this.#levels.size > MAX_TRACKED) this.#levels.delete(oldest);
   }
 
   #level(name: string, now: number): number {

@@ -1,17 +1,20 @@
 /**
- * Digests of plans for the log. Calls that ask for the same thing share one, which is made at most once a second and written apart from them, so
- * that a call pays for looking it up alone; a call's own record has the digest's name and the order of its plan.
+ * Plan digests for the request log. Equal requests share one digest, built at most once a second and written in the background, so that a
+ * call pays only for a lookup. A call's record has the digest's name and the order of its plan.
  */
 import { createHash } from "node:crypto";
 import { after, steadyNow } from "../clock.ts";
 import type { GivenInput } from "../contracts/inputs.ts";
 import { digestOf, type Plan, type PlanArgs, type PlanDigest } from "../routing/index.ts";
 
-/** What a call's record has of its plan. */
+/** The part of a call's record that describes its plan. */
 interface LoggedPlan {
-  /** Names the digest. */
+  /** The digest's name. */
   readonly id: string;
-  /** The plan in its order, divided by spaces: places among what the digest says could serve, or names of offerings that it does not name. */
+  /**
+   * The plan's offerings in order, separated by spaces: indexes into the digest's eligible offerings, or ids of offerings that it does not
+   * list.
+   */
   readonly ranks: string;
 }
 
@@ -21,21 +24,21 @@ export interface NamedDigest {
   readonly digest: PlanDigest;
 }
 
-/** A digest is made anew after this long: breakers and measured figures change. */
+/** Age after which a digest is rebuilt: breakers and measured figures change. */
 const FRESH_MS = 1_000;
-/** Making digests takes at most this share of the time; then older ones stand, and calls that have none have none. */
+/** Maximum share of time spent on building digests. Beyond it, older digests are used, or none. */
 const MOST_SHARE = 0.02;
-/** Kinds of requests whose digest is remembered. */
+/** Maximum number of request kinds with a cached digest. */
 const MOST_KINDS = 1_024;
-/** What asks for more in words is remembered by its hash. */
+/** Longer keys are replaced by their hash. */
 const LONGEST_KIND = 1_024;
-/** Digests that are known to be written, and those that wait for it. */
+/** Maximum number of digests known to be written, and of those waiting. */
 const MOST_WRITTEN = 10_000;
 const MOST_UNWRITTEN = 1_000;
 const WRITE_MS = 1_000;
-/** What is written again after this long, so that no digest is forgotten that calls still name. */
+/** Age after which a digest is written again, so that retention does not delete one that calls still name. */
 const USED_MS = 12 * 3_600_000;
-/** Steps of a plan whose order is kept. */
+/** Maximum number of plan steps whose order is recorded. */
 const MOST_RANKS = 16;
 
 interface Known {
@@ -51,18 +54,18 @@ export class PlanDigests {
   readonly #known = new Map<string, Known>();
   readonly #written = new Map<string, number>();
   readonly #unwritten = new Map<string, PlanDigest>();
-  /** Milliseconds that may be spent, and when that was last reckoned. */
+  /** Time budget in milliseconds, and when it was last updated. */
   #leftMs = 0;
   #at = Number.NEGATIVE_INFINITY;
   #writing: Promise<void> | undefined;
   #forgetTimer: (() => void) | undefined;
 
-  /** `write` keeps digests; one that is there already stays. */
+  /** `write` stores digests; existing ones stay. */
   constructor(write: (digests: readonly NamedDigest[]) => Promise<void>) {
     this.#write = write;
   }
 
-  /** What the log keeps of a plan; of a request that nothing may serve, where there is none. Undefined where there is no time for it. */
+  /** Returns the log's description of a plan, or of a request without a plan; undefined if the time budget is used up. */
   of(args: PlanArgs, plan: Plan | undefined): LoggedPlan | undefined {
     const kind = kindOf(args);
     let known = this.#known.get(kind);
@@ -72,7 +75,7 @@ export class PlanDigests {
     return { id: known.id, ranks: plan === undefined ? "" : ranksOf(plan, known.places) };
   }
 
-  /** Writes what waits, and no more after that. */
+  /** Writes the waiting digests and accepts no more. */
   async close(): Promise<void> {
     this.#forgetTimer?.();
     await this.#writing;
@@ -113,7 +116,7 @@ export class PlanDigests {
     if (waiting.length === 0) return;
     this.#unwritten.clear();
     const at = steadyNow();
-    // What is not written now is when it is next made: no call waits for it.
+    // A failed write is repeated when the digest is next built; no call waits for it.
     const isWritten = await this.#write(waiting).then(yes, no);
     if (!isWritten) return;
     for (const { id } of waiting) {
@@ -127,7 +130,7 @@ export class PlanDigests {
 const yes = (): boolean => true;
 const no = (): boolean => false;
 
-/** What alike requests have in common: all that offerings are dropped by, but for figures of the moment. */
+/** The shared part of equal requests: everything that offerings are dropped for, except measured figures. */
 function kindOf({ intent, scope, ownKeys, readPicture, meaning }: PlanArgs): string {
   const { contract, model, models, preference, provider, actionSpace, embodiment, units, extent, parameters } = intent;
   const wanted = provider && { ...provider, sessionId: undefined };
@@ -138,7 +141,7 @@ function kindOf({ intent, scope, ownKeys, readPicture, meaning }: PlanArgs): str
   return kind.length <= LONGEST_KIND ? kind : createHash("sha256").update(kind).digest("base64url");
 }
 
-/** What input contracts are held against, without the pictures and numbers themselves. */
+/** The part of the input that input contracts check, without images and numbers themselves. */
 function shapeOf(
   { observations, instruction, goalImage }: GivenInput,
   readPicture: PlanArgs["readPicture"],

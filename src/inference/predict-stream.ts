@@ -1,4 +1,4 @@
-/** Predict, frame by frame: one `route`, then the frames of one model, then one `done`. */
+/** Streaming predict: one `route`, then the frames of one model, then one `done`. */
 import { create } from "@bufbuild/protobuf";
 import {
   FinishReason,
@@ -24,7 +24,7 @@ import { assertSound, InferenceCall, type InferenceDeps, speaking } from "./call
 import type { CallBilling, Charge } from "./call-billing.ts";
 import { prepareInTime } from "./prepare.ts";
 
-/** Falls back until the first frame is there; from then on the frames are one model's. */
+/** Fails over until the first frame arrives; all later frames come from the same model. */
 export async function* streamPredict(
   deps: InferenceDeps,
   asked: PredictRequest,
@@ -41,7 +41,7 @@ export async function* streamPredict(
       if (part.kind === "frame") yield eventOf("frame", part.frame);
     }
   } catch (thrown) {
-    // A caller that has left hears no more, and owes what has reached it.
+    // A disconnected caller receives nothing more and is charged for the frames that reached it.
     if (call.signal.aborted) throw thrown;
     failure = asRefusal(thrown);
   } finally {
@@ -54,7 +54,7 @@ export async function* streamPredict(
   return undefined;
 }
 
-/** A prediction whose first part is there. */
+/** A prediction whose first part has arrived. */
 interface Begun {
   readonly bill: CallBilling;
   readonly delivered: Delivered;
@@ -99,7 +99,7 @@ async function begin(deps: InferenceDeps, asked: PredictRequest, call: Call): Pr
   }
 }
 
-/** What a stream has handed to its caller, and what that owes. */
+/** The parts that a stream has sent to its caller, and their charge. */
 class Delivered {
   frames = 0;
   readonly #inferenceCall: InferenceCall;
@@ -111,7 +111,7 @@ class Delivered {
     this.#inferenceCall = inferenceCall;
   }
 
-  /** Records the serving offering. `tried` is brought up to date by the attempt while the stream runs. */
+  /** Records the serving offering. The attempt updates `tried` while the stream runs. */
   begin(step: PlanStep, tried: Omit<Outcome, "step">): void {
     this.#step = step;
     this.#tried = tried;
@@ -122,14 +122,14 @@ class Delivered {
     else this.#gpuSeconds = part.gpuSeconds;
   }
 
-  /** Frames that reached the caller are charged, however the stream ended, unless its provider broke it. */
+  /** Charges the frames that reached the caller, however the stream ended, unless its provider broke it. */
   settle(bill: CallBilling, failure: Refusal | undefined): void {
     const owed = failure === undefined || OWED_ALL_THE_SAME.has(failure.reason);
     if (this.#step && this.frames > 0 && owed) bill.close(this.#charge(this.#step), this.#route());
     else bill.void(failure ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "the client disconnected before the first frame"));
   }
 
-  /** The failure of a stream that had begun, with what its caller owes. */
+  /** The failure of a started stream, with its charge. */
   told(failure: Refusal): Refusal {
     const { reason, message, details, param, retryAfter, headers, cause } = failure;
     const isOwed = this.#step && this.frames > 0 && OWED_ALL_THE_SAME.has(reason);
@@ -193,7 +193,7 @@ class Delivered {
 const OWED_ALL_THE_SAME: ReadonlySet<Reason> = new Set([
   Reason.DEADLINE_EXCEEDED,
   Reason.CLIENT_CLOSED_REQUEST,
-  // The key may not go on.
+  // The key is no longer allowed to continue.
   Reason.INVALID_API_KEY,
   Reason.KEY_DISABLED,
   Reason.KEY_EXPIRED,
@@ -204,7 +204,7 @@ const OWED_ALL_THE_SAME: ReadonlySet<Reason> = new Set([
 
 type StreamEvent = Exclude<PredictStreamResponse["event"], { case: undefined }>;
 
-/** Written out: `create` asks the schema about every frame. */
+/** Written out, because `create` looks up the schema for every frame. */
 const eventOf = <C extends StreamEvent["case"]>(
   name: C,
   value: Extract<StreamEvent, { case: C }>["value"],
@@ -213,7 +213,7 @@ const eventOf = <C extends StreamEvent["case"]>(
   event: { case: name, value } as StreamEvent, // the pair was just checked
 });
 
-/** The parts of a prediction up to `most` frames; a frame that cannot be handed on is a failure, and so is none at all. */
+/** Yields the parts of a prediction up to `most` frames. Fails if a frame cannot be forwarded, or if there is none. */
 async function* soundParts(
   parts: AsyncIterable<PredictAnswerPart>,
   most: number,

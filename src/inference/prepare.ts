@@ -1,4 +1,4 @@
-/** The request with its organization's settings: presets, own keys at providers, the session's pin. */
+/** Applies an organization's settings to a request: presets, own provider keys and the session's pin. */
 import { create, type DescMessage, fromJson, type MessageShape } from "@bufbuild/protobuf";
 import {
   type ProviderPreferences,
@@ -25,29 +25,29 @@ import type { LiveSupply, Reached } from "../supply/live-supply.ts";
 import type { Vault } from "../vault.ts";
 import { type SessionPin, type Sessions, sessionOf } from "./sessions.ts";
 
-/** Where it is looked up: in memory, once it is known. */
+/** Caches of the settings that a call needs. */
 export interface CallLookups {
   presets: PresetCache;
   ownKeys: OwnKeyCache;
   sessions: Sessions;
 }
 
-/** A call as it is served. */
+/** A call with its organization's settings applied. */
 export interface Prepared<T> {
-  /** With what its preset says: the one that it names, or else the one that its organization settled. */
+  /** The request merged with its preset: the named one, else the organization's default. */
   request: T;
-  /** The organization's own keys at providers; undefined where they change nothing. */
+  /** The organization's own provider keys; undefined if they do not affect the plan. */
   ownKeys: CallKeys | undefined;
-  /** Its session, whose pin is known by now. */
+  /** The session, with its pin loaded. */
   session: SessionPin | undefined;
 }
 
-/** The field that names a session, of requests that have one. */
+/** A request that may name a session. */
 interface Sessioned {
   readonly provider?: { readonly sessionId?: string | undefined } | undefined;
 }
 
-/** Looks up what a call needs to know: in memory, once it is known. */
+/** Loads presets, own keys and the session's pin, from memory if cached. */
 export async function prepare<D extends DescMessage>(
   { presets, ownKeys, sessions }: CallLookups,
   schema: D,
@@ -61,7 +61,7 @@ export async function prepare<D extends DescMessage>(
     ownKeys.of(orgId, settings.byokMode),
     preset === undefined ? undefined : presets.of(orgId),
   ]);
-  // Every stored configuration was written with its fields.
+  // Stored presets always have `config`.
   const whole =
     known && preset !== undefined ? withPreset(schema, request, findPreset(known, preset).config!) : request;
   const session = sessionOf(whole as Sessioned, principal); // a preset changes no field's type
@@ -69,7 +69,7 @@ export async function prepare<D extends DescMessage>(
   return { request: whole, ownKeys: keys, session };
 }
 
-/** As `prepare`, where nothing has to be waited for; undefined where something may have to be. */
+/** The same without I/O: returns undefined if something is not cached. */
 function preparedNow<T extends Presettable & Sessioned>(
   { ownKeys, sessions }: CallLookups,
   request: T,
@@ -85,7 +85,7 @@ function preparedNow<T extends Presettable & Sessioned>(
   return { request, ownKeys: known.keys, session };
 }
 
-/** As `prepare`, for a call that is answered once: what it waits for counts against its time, and refuses it when that is over. */
+/** As `prepare`, for unary calls: the wait counts against the deadline, after which the call is refused with `deadline_exceeded`. */
 export async function prepareInTime<D extends DescMessage>(
   lookups: CallLookups,
   schema: D,
@@ -98,36 +98,36 @@ export async function prepareInTime<D extends DescMessage>(
   );
 }
 
-/** The presets of one organization, by name: the versions at hand, newest first. */
+/** One organization's presets: loaded versions by name, newest first. */
 type Presets = ReadonlyMap<string, readonly Preset[]>;
 
-/** The presets of all organizations, in memory. */
+/** Caches the presets of all organizations. */
 export class PresetCache {
   readonly #cache: OrgCache<Presets>;
 
   constructor(sql: Sql, notifications: Notifications) {
     this.#cache = new OrgCache(notifications, "preset_changed", async (orgId) =>
-      shelved(await loadPresets(sql, orgId)),
+      presetsFrom(await loadPresets(sql, orgId)),
     );
   }
 
-  /** An organization's presets, from memory when they are known. */
+  /** Returns an organization's presets, from memory if cached. */
   of(orgId: string): Promise<Presets> {
     return this.#cache.of(orgId);
   }
 
-  /** Reads an organization's presets anew at the next look. */
+  /** Drops an organization's presets from the cache. */
   forget(orgId: string): void {
     this.#cache.forget(orgId);
   }
 
-  /** Hears no more changes. */
+  /** Stops listening for changes. */
   close(): void {
     this.#cache.close();
   }
 }
 
-function shelved(records: readonly PresetRecord[]): Presets {
+function presetsFrom(records: readonly PresetRecord[]): Presets {
   const presets = new Map<string, Preset[]>();
   for (const { name, version, config, updatedAt } of records) {
     const read = fromJson(PresetConfigSchema, config as Parameters<typeof fromJson>[1], { ignoreUnknownFields: true });
@@ -138,11 +138,11 @@ function shelved(records: readonly PresetRecord[]): Presets {
   return presets;
 }
 
-/** A configuration as a message. */
+/** Creates the message of a configuration. */
 export const configOf = (config: Omit<PresetConfig, "$typeName" | "$unknown">): PresetConfig =>
   create(PresetConfigSchema, config);
 
-/** A preset by what a request calls it: its name, or `name@version`. */
+/** Finds a preset by `name` or `name@version`. Throws `preset_not_found`. */
 function findPreset(presets: Presets, word: string): Preset {
   const at = word.lastIndexOf("@");
   const versions = presets.get(at < 0 ? word : word.slice(0, at)) ?? [];
@@ -151,7 +151,7 @@ function findPreset(presets: Presets, word: string): Preset {
   return found;
 }
 
-/** The refusal of a preset that isn't there, with the names of those that are and look like it. */
+/** The refusal of an unknown preset, with similar names. */
 export function presetNotFound(word: string, param: string, presets: Presets): Refusal {
   const near = nearNames(word, namesOf(presets, word));
   const hint = near.length > 0 ? `; similar names: ${near.join(", ")}` : "";
@@ -171,13 +171,13 @@ type Presettable = {
   readonly provider?: ProviderPreferences | undefined;
 };
 
-/** What of `provider` is the call's own and no configuration: whose episode it belongs to, and how long its caller waits. */
-const OF_THE_CALL = new Set(["sessionId", "deadlineMs"]);
+/** Fields of `provider` that describe the call and not its configuration: its session and its deadline. */
+const CALL_FIELDS = new Set(["sessionId", "deadlineMs"]);
 
 /**
- * The request with the open ones of its fields set as the preset says; a field that the request sets wins whole. The fallback
- * chain is one field, wherever the request has it, and of two tiers of trust the narrower holds, as does a demand for signatures. A `provider` that says no more than what is the call's own leaves the
- * preset's: a robot that names its episode must not lose the constraints that were saved for it.
+ * Merges a preset into a request: a field that the request sets replaces the preset's. The fallback chain counts as one field, wherever the
+ * request sets it. The narrower trust tier applies, and a signature requirement stays. If `provider` sets only fields of the call itself,
+ * such as the session, the preset's other constraints stay.
  */
 function withPreset<D extends DescMessage>(
   schema: D,
@@ -186,53 +186,53 @@ function withPreset<D extends DescMessage>(
 ): MessageShape<D> {
   const whole = { ...request } as Record<string, unknown>;
   const { provider } = request;
-  const named = provider !== undefined && config.provider !== undefined && isOfTheCallAlone(provider);
+  const named = provider !== undefined && config.provider !== undefined && hasOnlyCallFields(provider);
   for (const field of PresetConfigSchema.fields) {
     const preset = config[field.localName as keyof PresetConfig];
-    if (!(field.localName in schema.field) || isOpen(preset) || !isOpen(whole[field.localName])) continue;
+    if (!(field.localName in schema.field) || isUnset(preset) || !isUnset(whole[field.localName])) continue;
     if (field.localName === "models" && (request.provider?.models.length ?? 0) > 0) continue;
     whole[field.localName] = preset;
   }
-  if (named) whole.provider = { ...config.provider, ...saidOf(provider) };
+  if (named) whole.provider = { ...config.provider, ...setCallFields(provider) };
   else if (provider !== undefined)
     whole.provider = withSignatures(withinTrust(provider, config.provider?.trust), config.provider);
   return whole as MessageShape<D>; // the fields of one name are of one type in both messages; a test holds that
 }
 
-/** What a preset keeps shut no request opens: of two tiers the narrower holds. */
+/** The narrower trust tier of request and preset: a request cannot widen its preset. */
 function withinTrust(provider: ProviderPreferences, preset: SupplyTrust | undefined): ProviderPreferences {
   if (preset === undefined || preset >= SupplyTrust.NAMED) return provider;
   const { trust = preset } = provider;
   return { ...provider, trust: trust < preset ? trust : preset };
 }
 
-/** What a preset requires no request lifts. */
+/** Keeps the preset's signature requirement, which a request cannot lift. */
 const withSignatures = (provider: ProviderPreferences, preset: ProviderPreferences | undefined): ProviderPreferences =>
   preset?.requireSigned ? { ...provider, requireSigned: true } : provider;
 
-const isOfTheCallAlone = (provider: ProviderPreferences): boolean =>
+const hasOnlyCallFields = (provider: ProviderPreferences): boolean =>
   ProviderPreferencesSchema.fields.every(
-    ({ localName }) => OF_THE_CALL.has(localName) || isOpen(provider[localName as keyof ProviderPreferences]),
+    ({ localName }) => CALL_FIELDS.has(localName) || isUnset(provider[localName as keyof ProviderPreferences]),
   );
 
-const saidOf = ({ sessionId, deadlineMs }: ProviderPreferences) => ({
+const setCallFields = ({ sessionId, deadlineMs }: ProviderPreferences) => ({
   ...(sessionId !== undefined && { sessionId }),
   ...(deadlineMs !== undefined && { deadlineMs }),
 });
 
-/** Nothing was said: absent, or a list or a map without an entry. */
-const isOpen = (value: unknown): boolean =>
+/** Whether a field is unset: absent, or an empty list or map. */
+const isUnset = (value: unknown): boolean =>
   value === undefined || (Array.isArray(value) ? value.length === 0 : isMap(value) && Object.keys(value).length === 0);
 const isMap = (value: unknown): value is object =>
   typeof value === "object" && value !== null && !("$typeName" in value) && !(value instanceof Uint8Array);
 
-/** An organization's own keys for one call: what they mean for its plan, and the keys themselves. */
+/** An organization's own provider keys for one call: their effect on the plan, and access to the secrets. */
 export interface CallKeys extends OwnKeys {
-  /** Opens the key at a provider. Throws a `VaultError`. */
+  /** Decrypts the key for a provider. Throws a `VaultError`. */
   open(provider: string): string;
 }
 
-/** How a step of a plan is called: with the organization's own key where the step says so, as the offering declares keys to be sent. */
+/** Returns how to call a step: with the organization's own key if the step uses it, sent in the way that the offering declares. */
 export function reachWith(
   supply: LiveSupply,
   { offering, ownKey }: PlanStep,
@@ -246,14 +246,14 @@ export function reachWith(
   return { ...reached, target: { ...reached.target, auth } };
 }
 
-/** One key as a call may use it: sealed until then. */
+/** One provider key, encrypted until a call uses it. */
 interface OwnKey {
   readonly record: CredentialRecord;
-  /** It opens, and there is a provider that it may go to. */
+  /** Whether it can be decrypted and its provider exists. */
   readonly usable: boolean;
 }
 
-/** An organization's keys, by provider. */
+/** An organization's provider keys, by provider. */
 type KeyRing = ReadonlyMap<string, OwnKey>;
 
 const USES: Readonly<Record<ByokMode, OwnKeyUse>> = {
@@ -263,7 +263,7 @@ const USES: Readonly<Record<ByokMode, OwnKeyUse>> = {
   require: "only",
 };
 
-/** The keys of all organizations, in memory as they are stored: sealed. */
+/** Caches the provider keys of all organizations, encrypted as stored. */
 export class OwnKeyCache {
   readonly #vault: Vault;
   readonly #cache: OrgCache<KeyRing>;
@@ -275,23 +275,23 @@ export class OwnKeyCache {
     );
   }
 
-  /** An organization's keys, from memory when they are known; undefined where they change nothing. */
+  /** Returns an organization's keys, from memory if cached; undefined if they do not affect the plan. */
   async of(orgId: string, orgMode: ByokMode): Promise<CallKeys | undefined> {
     return this.#use(await this.#cache.of(orgId), orgMode);
   }
 
-  /** The same where they are in memory and need not be read again; undefined elsewhere. */
+  /** The same without I/O; undefined if they are not cached. */
   known(orgId: string, orgMode: ByokMode): { readonly keys: CallKeys | undefined } | undefined {
     const ring = this.#cache.known(orgId);
     return ring && { keys: this.#use(ring, orgMode) };
   }
 
-  /** Reads an organization's keys anew at the next look. */
+  /** Drops an organization's keys from the cache. */
   forget(orgId: string): void {
     this.#cache.forget(orgId);
   }
 
-  /** Hears no more changes. */
+  /** Stops listening for changes. */
   close(): void {
     this.#cache.close();
   }

@@ -1,4 +1,7 @@
-/** What can drive a robot: the plan of an act for it, and what offerings say that they read and mean, held against what it is. */
+/**
+ * Checks which offerings can drive a robot: plans an act for it and compares the offerings' declared inputs and action meanings with the
+ * robot.
+ */
 import { create } from "@bufbuild/protobuf";
 import {
   type DrivingOffering,
@@ -24,10 +27,10 @@ import type { LiveSupply } from "../supply/live-supply.ts";
 import type { WireLayout } from "../upstream/wire.ts";
 import { type InferenceDeps, planArgs } from "./call.ts";
 
-/** What the check depends on. */
+/** Dependencies of the check. */
 export type RobotCheckDeps = Pick<InferenceDeps, "supply" | "sessions">;
 
-/** What was found. */
+/** The result. */
 interface RobotCheck {
   readonly considered: number;
   readonly canDrive: DrivingOffering[];
@@ -36,12 +39,15 @@ interface RobotCheck {
 
 /** Stands for all models. */
 const ANY_MODEL = `${ALIAS_PREFIX}auto`;
-/** Faults that are told of one offering. */
+/** Maximum number of faults reported for one offering. */
 const MOST_FAULTS = 16;
-/** Letters of one: the words in it are its provider's. */
+/** Maximum length of a fault in characters: it contains the provider's text. */
 const MOST_TOLD = 400;
 
-/** Every offering of a model, or of all models, that the caller's key may use: those that can drive the robot, and those that cannot. */
+/**
+ * Returns every offering of a model, or of all models, that the caller's key can use: those that can drive the robot, and those that
+ * cannot.
+ */
 export function checkRobot(
   deps: RobotCheckDeps,
   robot: RobotConfig,
@@ -88,16 +94,16 @@ export function checkRobot(
   return { considered, canDrive, cannotDrive };
 }
 
-/** The fields of a robot that constraints of a plan are about. */
+/** The fields of a robot that plan constraints use. */
 const FIELDS: Readonly<Partial<Record<DropReason, string>>> = {
   [DropReason.EMBODIMENT]: "embodiment",
   [DropReason.ACTION_SPACE]: "action_space",
 };
 
-/** What the robot alone keeps out is told first. */
+/** Faults of the robot alone come first. */
 const weight = ({ reason }: UnfitOffering): number => (reason === undefined ? 0 : 1);
 
-/** What of the robot does not fit what an offering says of itself. */
+/** Lists the mismatches between a robot and an offering's declarations. */
 function faultsAt(robot: RobotConfig, { declared, actionDim }: Offering): RobotFault[] {
   const { actionSpace, actions, bounds } = robot;
   const faults: RobotFault[] = [];
@@ -117,8 +123,8 @@ function faultsAt(robot: RobotConfig, { declared, actionDim }: Offering): RobotF
 }
 
 /**
- * What the robot would send to a model with this contract: pictures of its cameras, and numbers of its state. Words, a goal and earlier observations
- * are of the call and not of the robot: it sends what is wanted of these.
+ * The observation that the robot would send to a model with this contract: images of its cameras and numbers of its state. The instruction,
+ * the goal and earlier observations belong to the call, so the contract's requirements for these count as met.
  */
 function givenBy({ cameras, proprio, actionSpace }: RobotConfig, contract: InputContract): GivenInput {
   const frames = cameras.map(({ name, width, height, format }) =>
@@ -129,7 +135,7 @@ function givenBy({ cameras, proprio, actionSpace }: RobotConfig, contract: Input
       ...(format !== undefined && { format }),
     }),
   );
-  // Of a robot that says nothing of its state, what is wanted is believed.
+  // If the robot declares no state, its state is taken to match.
   const dim = proprio
     ? (dimensionOfLayout(proprio) ?? wantedDim(contract, actionSpace))
     : wantedDim(contract, actionSpace);
@@ -147,16 +153,16 @@ function givenBy({ cameras, proprio, actionSpace }: RobotConfig, contract: Input
   };
 }
 
-/** Values of a layout that the contract has for answers in an action space. */
+/** Values of a layout that the contract has for responses in an action space. */
 function wantedDim({ proprio }: InputContract, actionSpace: string): number {
   const layout = proprio.find((each) => !each.actionSpace || each.actionSpace === actionSpace);
   return (layout && dimensionOfLayout(layout)) ?? 0;
 }
 
-/** A robot's pictures are as it says that they are: there are none to look at. */
+/** A robot's images match its declaration; there are none to inspect. */
 const pictureOf = (_: Frame): undefined => undefined;
 
-/** The field of the robot that a path in what it would send stands for, such as `cameras.1.width` for `observations.0.frames.1.width`. */
+/** The robot's field for a path in its observation, such as `cameras.1.width` for `observations.0.frames.1.width`. */
 function fieldOf(path: string, { cameras }: RobotConfig): string {
   const [, place = "", side = ""] = path.match(/\.frames\.(\d+)(?:\.(\w+))?$/) ?? [];
   if (place !== "" && Number(place) < cameras.length)
@@ -171,19 +177,19 @@ const fault = (field: string, message: string): RobotFault =>
 
 export type { StatePart } from "../upstream/wire.ts";
 
-/** One live model. Its layout is empty where its wire maps nothing: then any names will do. */
+/** One live model. Its layout is empty if its wire maps nothing; any names match then. */
 export interface Embodiment {
-  /** What it emits first. */
+  /** Its first action space. */
   readonly actionSpace: string | undefined;
-  /** Steps of its whole chunk. */
+  /** Steps in a full chunk. */
   readonly chunk: number;
   readonly layout: WireLayout;
 }
 
-/** Nothing is mapped: names are the caller's own. */
+/** No mapping: the caller chooses the names. */
 const FREE: WireLayout = { video: [], state: [], action: [], language: "" };
 
-/** How a live model acts, by the first of its offerings that has a layout; undefined where nothing live serves it, and of an alias. */
+/** How a live model acts, by its first offering with a layout; undefined for an alias and if no live offering serves the model. */
 export function embodimentOf(supply: LiveSupply, model: string): Embodiment | undefined {
   const slug = model.split(":")[0] ?? "";
   const { offerings } = supply.snapshot;
@@ -204,11 +210,11 @@ export function embodimentOf(supply: LiveSupply, model: string): Embodiment | un
 
 type AskedSpace = Pick<ActRequest, "actionSpace" | "preset">;
 
-/** The action space of the answer; undefined where a preset may name it. */
+/** The action space of the response; undefined if a preset may set it. */
 export const spaceOwed = ({ actionSpace, preset }: AskedSpace): string | undefined =>
   actionSpace ?? (preset === undefined ? DEFAULT_ACTION_SPACE : undefined);
 
-/** Numbers per step of the action; undefined where a preset may name its space, or its space leaves them to each model. */
+/** Numbers per action step; undefined if a preset may set the space, or if the space leaves them to each model. */
 export function numbersOwed(asked: AskedSpace): number | undefined {
   const space = spaceOwed(asked);
   return space === undefined ? undefined : dimensionOf(space, undefined);

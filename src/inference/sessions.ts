@@ -1,4 +1,4 @@
-/** The pins of sessions, shared by all replicas: in memory for every warm call, in the database for the first one elsewhere. */
+/** Session pins, shared by all replicas: in memory for warm calls, in the database for the first call on another replica. */
 import { createHash } from "node:crypto";
 import { PinOutcome } from "../../gen/limber/v1/route_pb.ts";
 import { inTime, now, steadyNow } from "../clock.ts";
@@ -10,48 +10,51 @@ import { findPin, type PinRecord, putPins } from "../store/replicas/loop-session
 
 /** A session of an organization. */
 export interface SessionPin {
-  /** Names it among those of all organizations, in hexadecimal; nothing of the caller's words can be read from it. */
+  /** Hexadecimal name, unique among all organizations. The caller's text cannot be derived from it. */
   readonly name: string;
   readonly orgId: string;
-  /** The workspace of the key that calls in it. */
+  /** The workspace of the calling key. */
   readonly workspaceId: string | undefined;
-  /** What events call it: as the caller does, or by its name where the organization retains no data. */
+  /** The session's name in events: the caller's, or `name` if the organization retains no data. */
   readonly word: string;
 }
 
-/** Whose call it is, as far as sessions go; a key's principal is one. */
+/** The owner of a session; a key's principal is one. */
 interface SessionOwner {
   readonly orgId: string;
   readonly workspaceId: string | undefined;
   readonly settings: { readonly zdr: boolean };
 }
 
-/** The session of a call, where it has one. Sessions of two organizations, or of two workspaces, never share a name, whatever they are called. */
+/**
+ * Returns the session of a call; undefined if it names none. Sessions of two organizations or two workspaces never share a name, even if
+ * callers choose the same one.
+ */
 export function sessionOf(
   { provider }: { provider?: { readonly sessionId?: string | undefined } | undefined },
   { orgId, workspaceId, settings }: SessionOwner,
 ): SessionPin | undefined {
   const word = provider?.sessionId;
   if (word === undefined) return undefined;
-  // No organization's id begins with a bracket.
+  // Organization ids never start with a bracket, so the two forms cannot collide.
   const whole = workspaceId === undefined ? `${orgId} ${word}` : JSON.stringify([orgId, workspaceId, word]);
   const name = createHash("sha256").update(whole).digest("hex").slice(0, 32);
   return { name, orgId, workspaceId, word: settings.zdr ? name : word };
 }
 
-/** What a call does not wait longer for, in milliseconds: without the database a pin is what this replica knows. */
+/** Maximum wait for the database, in milliseconds. Without it, a pin is what this replica knows. */
 const PATIENCE_MS = 250;
-/** Pins that wait for the database; one that is dropped is written with a later call of the session. */
+/** Maximum number of pins waiting for the database. A dropped one is written with a later call of the session. */
 const MOST_WAITING = 10_000;
 
 interface Change {
   readonly session: SessionPin;
   readonly pin: Pin;
-  /** What this replica knew before. */
+  /** The previous pin on this replica. */
   readonly from: Pin | undefined;
   readonly outcome: PinOutcome;
   readonly atMs: number;
-  /** Told what the change turned out to be. */
+  /** Called with the outcome of the change. */
   readonly done: (outcome: PinOutcome) => void;
 }
 
@@ -65,11 +68,11 @@ export class Sessions {
 
   constructor(sql: Sql, notifications: Notifications) {
     this.#sql = sql;
-    // Where notifications were lost, what is known here may be out of date: it is looked up again.
+    // After lost notifications the cached pins may be out of date, so they are dropped.
     this.#off = notifications.on("pin_moved", this.#hear, () => this.#pins.clear());
   }
 
-  /** Makes the pin of a session known, which it is already on every warm call. Never rejects. */
+  /** Loads a session's pin, which is already in memory for warm calls. Never rejects. */
   async load({ name }: SessionPin): Promise<void> {
     if (!this.#pins.get(name, steadyNow())) await within(PATIENCE_MS, this.#find(name), undefined);
   }
@@ -79,7 +82,7 @@ export class Sessions {
     if (pin) this.#learn(pin);
   }
 
-  /** The pin of a session that was loaded. */
+  /** Returns the pin of a loaded session. */
   get({ name }: SessionPin): Pin | undefined {
     return this.#pins.get(name, steadyNow());
   }
@@ -91,7 +94,7 @@ export class Sessions {
   async served(session: SessionPin, by: Pin, planned?: Pin): Promise<PinOutcome> {
     const at = steadyNow();
     const from = this.#pins.get(session.name, at);
-    // Another call moved the pin while this one followed the old one: the newer move stays.
+    // Another call moved the pin while this one followed the old one: the newer pin stays.
     const isOutdated = from && planned && pinOutcome(from, by) === PinOutcome.MOVED;
     if (isOutdated && pinOutcome(planned, by) === PinOutcome.KEPT) return PinOutcome.KEPT;
     const outcome = this.#pins.served(session.name, by, at);
@@ -108,13 +111,13 @@ export class Sessions {
     return outcome === PinOutcome.KEPT ? outcome : within(PATIENCE_MS, settled.promise, outcome);
   }
 
-  /** Writes what waits, and unsubscribes. */
+  /** Writes waiting pins and unsubscribes. */
   async close(): Promise<void> {
     this.#off();
     await this.#writing;
   }
 
-  /** One batch after the other: the next leaves when the last has returned. */
+  /** Writes batches one after the other. */
   async #write(): Promise<void> {
     while (this.#waiting.size > 0) {
       const batch = [...this.#waiting.values()];
@@ -156,6 +159,6 @@ export class Sessions {
 
 const plain = ({ model, provider }: Pin): Pin => ({ model, provider });
 
-/** What `done` resolves to, or `else_` when it takes longer than `ms` or fails. */
+/** Resolves with `done`, or with `else_` if it takes longer than `ms` or fails. */
 const within = <T>(ms: number, done: Promise<T>, else_: T): Promise<T> =>
   inTime(done, { ms, late: () => undefined }).catch(() => else_);

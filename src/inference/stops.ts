@@ -1,4 +1,4 @@
-/** Emergency stops: in memory for every action, in force at once on every reachable replica, and recorded as soon as possible. */
+/** Emergency stops: in memory for every action, active at once on every reachable replica, and stored as soon as possible. */
 import type { KeyPrincipal } from "../call.ts";
 import { nowSeconds, sleep } from "../clock.ts";
 import { Reason, Refusal, refuse } from "../errors.ts";
@@ -8,27 +8,27 @@ import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { type NewStop, type StopRecord, type StopScope, standingStops, stopIn } from "../store/robots.ts";
 
-/** Who is about to move. */
+/** The key, session and robot names of a caller that is about to move a robot. */
 export interface Mover {
   readonly key: Pick<KeyPrincipal, "keyId" | "orgId" | "workspaceId">;
   readonly sessionId: string | undefined;
-  /** The names of the robot: the key's, and the one that the call gives. */
+  /** The robot's names: the key's, and the one in the call. */
   readonly robotIds: readonly (string | undefined)[];
 }
 
 const RETRY_MS = 500;
 
-/** Every stop that stands, kept up to date by notifications. */
+/** All active stops, kept up to date by notifications. */
 export class ActiveStops {
   readonly #sql: Sql;
   readonly #off: () => void;
   readonly #retry: (ms: number, run: () => void) => () => void;
   #orgs = new Map<string, StopsOfOrg>();
-  /** What the last reading found. */
+  /** Result of the last read. */
   #read: readonly StopRecord[] = [];
-  /** Stops that were announced since the last reading began. */
+  /** Stops that were announced since the last read began. */
   #heard: StopRecord[] = [];
-  /** Stops that are not in the database yet, by their names: no reading ends them. */
+  /** Stops that are not in the database yet, by id. A read does not remove them. */
   readonly #held = new Map<string, StopRecord>();
   #listeners = new Set<() => void>();
   #reading: Promise<void> | undefined;
@@ -47,24 +47,24 @@ export class ActiveStops {
     this.#off = notifications.on("robots_stopped", hear, read);
   }
 
-  /** A stop that was just ordered is in force at once: nothing is read before loops are cut. */
+  /** Activates a new stop at once: loops are cut without a database read. */
   add(stop: StopRecord): void {
     const { orgId, scope, subject, id } = stop;
     const standing = this.#orgs.get(orgId)?.get(scope)?.get(subject) ?? [];
-    // Ordered again and again, it stands once.
+    // Repeated orders of one stop count once.
     if (standing.some((each) => each.id === id && this.#held.get(id) !== each)) return;
     this.#heard.push(stop);
     this.#insert(stop);
   }
 
-  /** A stop that the database does not have yet is in force at once, until it is dropped. */
+  /** Activates a stop that the database does not have yet, until it is dropped. */
   hold(stop: StopRecord): void {
     this.drop(stop.id);
     this.#held.set(stop.id, stop);
     this.#insert(stop);
   }
 
-  /** Lets a held stop go: the database has it, or nothing that it could stop. */
+  /** Drops a held stop, because the database has it or nothing can be stopped by it. */
   drop(id: string): void {
     const stop = this.#held.get(id);
     if (stop === undefined) return;
@@ -73,9 +73,9 @@ export class ActiveStops {
     this.#tell();
   }
 
-  /** Reads what stands. While the database is away, what was known stays in force, and is read again soon. */
+  /** Reads the active stops. If the database is down, known stops stay active and the read is retried. */
   load(): Promise<void> {
-    // What changed during a reading is read once more.
+    // A change during a read causes another read.
     this.#stale = true;
     this.#reading ??= this.#readAll().finally(() => {
       this.#reading = undefined;
@@ -83,7 +83,7 @@ export class ActiveStops {
     return this.#reading;
   }
 
-  /** Why a robot may not move; undefined when it may. */
+  /** Returns why a robot must not move; undefined if it can. */
   refusalOf(mover: Mover): Refusal | undefined {
     const stops = this.#orgs.get(mover.key.orgId);
     const stop = stops && stopOf(mover, stops);
@@ -93,25 +93,25 @@ export class ActiveStops {
     return refuse(Reason.ROBOT_STOPPED, text);
   }
 
-  /** Refuses a robot that may not move. */
+  /** Refuses if the robot must not move. */
   assertMayMove(mover: Mover): void {
     if (this.#orgs.size === 0) return;
     const refusal = this.refusalOf(mover);
     if (refusal) throw refusal;
   }
 
-  /** Calls `changed` whenever what stands has changed. */
+  /** Calls `changed` whenever the active stops change. */
   follow(changed: () => void): void {
     this.#listeners.add(changed);
   }
 
-  /** Hears no more changes. */
+  /** Stops listening for changes. */
   close(): void {
     this.#off();
     this.#forgetRetry();
   }
 
-  /** One more costs the same however many stand: a flood of stops must not slow down what asks them. */
+  /** Inserting costs the same however many stops are active, so that a flood of stops does not slow down actions. */
   #insert(stop: StopRecord): void {
     insert(this.#orgs, stop);
     this.#tell();
@@ -133,7 +133,7 @@ export class ActiveStops {
         this.#stale = false;
         const heard = this.#heard.length;
         const standing = await standingStops(this.#sql);
-        // A stop that was announced meanwhile may have been too late for this reading.
+        // A stop announced during the read may be missing in its result.
         this.#heard.splice(0, heard);
         this.#read = standing;
         this.#changed();
@@ -145,7 +145,7 @@ export class ActiveStops {
   }
 }
 
-/** The stops of one organization, by scope and subject: it may have ordered any number of them, and each of its actions asks. */
+/** One organization's stops, by scope and subject: it can have any number of them, and every action checks them. */
 type StopsOfOrg = Map<StopScope, Map<string, StopRecord[]>>;
 
 const SUBJECTS: Readonly<Record<StopScope, (mover: Mover) => readonly (string | undefined)[]>> = {
@@ -160,7 +160,7 @@ function stopOf(mover: Mover, stops: StopsOfOrg): StopRecord | undefined {
   for (const [scope, bySubject] of stops) {
     for (const subject of SUBJECTS[scope](mover)) {
       const found = subject === undefined ? undefined : bySubject.get(subject);
-      // One of a workspace covers the keys of that workspace alone.
+      // A workspace's stop covers only keys of that workspace.
       const stop = found?.find(({ workspaceId }) => workspaceId === null || workspaceId === mover.key.workspaceId);
       if (stop) return stop;
     }
@@ -176,7 +176,7 @@ function insert(orgs: Map<string, StopsOfOrg>, stop: StopRecord): void {
   entryOf(subjects, stop.subject, (): StopRecord[] => []).push(stop);
 }
 
-/** Takes out this very record: another of the same stop may stand beside it. */
+/** Removes exactly this record: another record of the same stop may remain. */
 function remove(orgs: Map<string, StopsOfOrg>, stop: StopRecord): void {
   const scopes = orgs.get(stop.orgId);
   const subjects = scopes?.get(stop.scope);
@@ -198,56 +198,58 @@ function entryOf<K, V>(map: Map<K, V>, key: K, make: () => V): V {
   return value;
 }
 
-/** A stop that was ordered. What is needed to write it stands in it, so that any replica may. */
+/** An ordered stop, with everything that any replica needs to store it. */
 export interface StopOrder extends StopRecord {
   readonly requestId: string;
 }
 
-/** What orders depends on. */
+/** Dependencies of stop orders. */
 interface StopOrdersDeps {
   readonly stops: ActiveStops;
   readonly replica: string;
   /**
-   * Writes an order once, however often and by whomever it is written, and answers the stop that stands for it. Rejects with a refusal
-   * when there is nothing that it could stop, with an outage while the database is away.
+   * Stores an order once, however often and from whichever replica it is written, and returns the active stop. Rejects with a refusal if
+   * there is nothing to stop, and with an outage if the database is down.
    */
   write(order: StopOrder): Promise<StopRecord>;
-  /** Tells the other replicas; those that answer come into the set. */
+  /** Notifies the other replicas; adds those that confirm to the set. */
   tell(word: string): ReadonlySet<string>;
-  /** Told of an order that cannot be written, for another reason than an outage; once for each. */
+  /** Called once for each order that cannot be stored for a reason other than an outage. */
   warn(text: string, cause: unknown): void;
 }
 
-/** An order that was placed. */
+/** A placed order. */
 interface PlacedStop {
   readonly order: StopOrder;
-  /** Resolves with the stop as it is written; rejects when it is refused, and then it stands no more. */
+  /** Resolves with the stored stop. Rejects if it is refused; the stop is then no longer active. */
   readonly written: Promise<StopRecord>;
   /** The replicas that hold it so far. */
   replicas(): string[];
 }
 
-/** What replicas say to each other: hold this stop; this one is written, or refused. */
+/** Messages between replicas: hold this stop; this stop is stored, or refused. */
 type StopWord = { readonly hold: StopOrder } | { readonly written: string } | { readonly refused: string };
 
-/** Milliseconds that the replica that took the order has to write it; then the notified replicas try too, for it may have died. */
+/**
+ * Milliseconds that the receiving replica has to store an order. Then the notified replicas try too, because that replica may have died.
+ */
 const OTHERS_TRY_AFTER_MS = 3_000;
-/** Orders that are held for other replicas: what comes from others is bounded. */
+/** Maximum number of orders held for other replicas. */
 const MOST_HELD = 10_000;
-/** Orders of one organization that wait to be written, those of its own workspaces and of all of it apart. */
+/** Maximum number of unstored orders of one organization; its workspaces' orders and those for all of it count separately. */
 const MOST_UNWRITTEN = 10_000;
-/** Orders of one organization that are written at one time: a flood leaves the database to others. */
+/** Concurrent writes of one organization's orders, so that a flood leaves database capacity to others. */
 const AT_ONCE = 4;
 
 /** The orders of one replica. */
 export class StopOrders {
   readonly #deps: StopOrdersDeps;
   readonly #leaving = new AbortController();
-  /** Those that are not known to be written. */
+  /** Orders that are not known to be stored. */
   readonly #open = new Map<string, StopOrder>();
-  /** By target: the end of the order that is being written. Never rejects. */
+  /** By target: the end of the order being stored. Never rejects. */
   readonly #writing = new Map<string, Promise<unknown>>();
-  /** By target: the order that is written after that one. It covers all that are placed until then. */
+  /** By target: the order that is stored after that one. It covers all orders placed until then. */
   readonly #next = new Map<string, PlacedStop>();
   readonly #turns = new Map<string, OrgTurns>();
 
@@ -255,14 +257,14 @@ export class StopOrders {
     this.#deps = deps;
   }
 
-  /** Orders that are not written yet. */
+  /** Number of orders that are not stored yet. */
   get size(): number {
     return this.#open.size;
   }
 
   /**
-   * Takes an order: when this returns, what it covers gets no action from this replica any more. Orders of one target are merged: however many
-   * are placed, one is being written and one waits, because a release may come between.
+   * Accepts an order. When this returns, this replica sends no more actions to what the stop covers. Orders for one target are merged: one
+   * is being stored and one waits, because a release may come between.
    */
   place(stop: Omit<NewStop, "by">, by: { actor: string; requestId: string }): PlacedStop {
     const { stops, replica, tell } = this.#deps;
@@ -317,7 +319,7 @@ export class StopOrders {
     return turns;
   }
 
-  /** Writes an order when it is its organization's turn. */
+  /** Stores an order when its organization has a free write. */
   async #inTurn(order: StopOrder): Promise<StopRecord> {
     const turns = this.#turnsOf(order.orgId);
     if (turns.writing >= AT_ONCE) await new Promise<void>((resolve) => turns.waiting.push(resolve));
@@ -325,7 +327,7 @@ export class StopOrders {
     try {
       return await this.#deps.write(order);
     } finally {
-      // Who is next takes the turn over.
+      // The next order takes over the slot.
       const next = turns.waiting.shift();
       if (next) next();
       else turns.writing--;
@@ -337,7 +339,7 @@ export class StopOrders {
     if (turns.orders === 0 && turns.writing === 0) this.#turns.delete(orgId);
   }
 
-  /** Takes in what another replica says. */
+  /** Handles a message from another replica. */
   hear(text: string): void {
     const word = read(text);
     if (word === undefined) return;
@@ -348,7 +350,7 @@ export class StopOrders {
       stops.hold(word.hold);
       void this.#standIn(word.hold);
     } else if ("refused" in word) this.#forget(word.refused);
-    // It is in the database, and read from there before it is let go here.
+    // The database has it and is read before the stop is dropped here.
     else if (this.#open.has(word.written))
       stops.load().then(
         () => this.#forget(word.written),
@@ -356,7 +358,7 @@ export class StopOrders {
       );
   }
 
-  /** Tries no more. */
+  /** Stops all attempts to store orders. */
   close(): void {
     this.#leaving.abort();
   }
@@ -370,14 +372,14 @@ export class StopOrders {
     if (this.#open.has(order.id)) await this.#insist(order).catch(() => {});
   }
 
-  /** Writes an order, again and again until it is written or refused. */
+  /** Retries an order until it is stored or refused. */
   async #insist(order: StopOrder): Promise<StopRecord> {
     const { stops, tell, warn } = this.#deps;
     const { signal } = this.#leaving;
     for (let isWarned = false; ; ) {
       try {
         const stop = await this.#inTurn(order);
-        // Another replica may have written it long ago, and it may have been released since.
+        // Another replica may have stored it long ago, and it may have been released since.
         if (stop.released === null) stops.add(stop);
         this.#forget(order.id);
         tell(say({ written: order.id }));
@@ -393,16 +395,16 @@ export class StopOrders {
           isWarned = true;
         }
         await sleep(RETRY_MS, signal).catch(() => {});
-        // Another replica has written it meanwhile, or was refused it.
+        // Another replica has stored it, or its write was refused there.
         if (!this.#open.has(order.id)) throw thrown;
       }
     }
   }
 }
 
-/** What one organization's orders do at the moment. */
+/** The state of one organization's orders. */
 interface OrgTurns {
-  /** Orders that were placed here and are not written. */
+  /** Orders placed here that are not stored. */
   orders: number;
   writing: number;
   waiting: (() => void)[];
@@ -411,7 +413,7 @@ interface OrgTurns {
 const targetOf = ({ orgId, workspaceId, scope, subject }: Omit<NewStop, "by">): string =>
   JSON.stringify([orgId, workspaceId, scope, subject]);
 
-/** All that the caller can stop, which is never one too many. */
+/** The subjects that the caller can stop, which never include one of others. */
 const isWhole = ({ workspaceId, scope, subject }: Omit<NewStop, "by">): boolean =>
   scope === "org" || (scope === "workspace" && subject === workspaceId);
 
@@ -423,7 +425,7 @@ const tooMany = (): Refusal =>
 
 const say = (word: StopWord): string => JSON.stringify(word);
 
-/** A word of another replica; undefined where it cannot be read, as one of a later version may be. */
+/** Parses another replica's message; undefined if it cannot be read, such as one of a later version. */
 function read(text: string): StopWord | undefined {
   try {
     const word = JSON.parse(text) as Partial<Record<"hold" | "written" | "refused", unknown>>;

@@ -158,7 +158,7 @@ export class LoopRegistry {
     for (const loop of [...this.#loops]) visit(loop);
   }
 
-  /** How many there are. */
+  /** Number of pending observations. */
   get size(): number {
     return this.#loops.size;
   }

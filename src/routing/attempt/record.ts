@@ -47,7 +47,7 @@ export interface Outcome {
   readonly step: PlanStep | undefined;
   /** What the loser of a hedge is paid, in micro-dollars, without waking it as long as the outcome is not `owed`; undefined when no hedge was sent. */
   readonly hedgeMicro: number | undefined;
-  /** Who that is for. */
+  /** The losers that receive it. */
   readonly losers?: readonly PaidLoser[] | undefined;
   /** Why a hedge that was due was not sent. */
   readonly hedgeWithheld?: HedgeWithheld | undefined;

@@ -501,7 +501,7 @@ class LoopPatience {
 /** The effects of one event at a time. */
 class Effects<O> {
   #list: (LoopEffect<O> | undefined)[] = [];
-  /** How many there are. */
+  /** Number of pending observations. */
   count = 0;
 
   /** Begins anew, over the beginning of this list. */

@@ -1,25 +1,25 @@
-/** The events and effects of a control loop, and its observations on the way to their chunks. */
+/** Events and effects of a control loop, and its observations that await a chunk. */
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActAnswer, AttemptFailure } from "../../contracts/contract.ts";
 import type { PaidLoser, Try } from "../attempt/record.ts";
 import type { Report } from "../health/cell.ts";
 import type { PlanStep } from "../plan/plan.ts";
 
-/** What a robot sensed at one control step. `O` is the observation itself, which the loop only hands on. */
+/** A robot's observation at one control step. `O` is the payload, which the loop only passes on. */
 export interface ObservationView<O> {
   readonly step: number;
-  /** On the robot's own clock, in milliseconds. */
+  /** Time on the robot's clock, in milliseconds. */
   readonly tMs: number | undefined;
-  /** What must not change inside an episode: numbers and pictures that one observation has. */
+  /** The numbers and images of one observation, which must not change within an episode. */
   readonly shape: string;
   readonly payload: O;
 }
 
-/** What happens. `at` is the steady clock in milliseconds and never runs backwards. */
+/** An event. `at` is the steady clock in milliseconds and never goes backwards. */
 export type LoopEvent<O> =
   | { readonly kind: "observed"; readonly at: number; readonly view: ObservationView<O> }
   | { readonly kind: "answered"; readonly at: number; readonly attempt: number; readonly answer: ActAnswer }
-  /** `lack`: what the gateway itself found the input to lack. */
+  /** `lack`: what the gateway found missing in the input. */
   | {
       readonly kind: "failed";
       readonly at: number;
@@ -27,40 +27,40 @@ export type LoopEvent<O> =
       readonly failure: AttemptFailure;
       readonly lack?: string | undefined;
     }
-  /** A call waits to be paid for, or for the key's step: it does not begin before `asked`. */
+  /** A call waits for credit or for the key's rate limit; it starts with `asked`. */
   | { readonly kind: "waits"; readonly at: number; readonly attempt: number }
-  /** A flight that waited is asked now. */
+  /** A waiting call starts. */
   | { readonly kind: "asked"; readonly at: number; readonly attempt: number }
-  /** The observation itself cannot be used by any offering. */
+  /** No offering can use the observation. */
   | { readonly kind: "refused"; readonly at: number; readonly attempt: number; readonly detail: string }
-  /** The key has no step left at the moment. */
+  /** The key's rate limit is used up at present. */
   | { readonly kind: "limited"; readonly at: number; readonly attempt: number; readonly detail: string }
-  /** It cannot be paid for at the moment. */
+  /** The credit does not cover the call at present. */
   | { readonly kind: "unpaid"; readonly at: number; readonly attempt: number }
-  /** Time passed; due whenever `wakeAt` is reached. */
+  /** Time passed; due when `wakeAt` is reached. */
   | { readonly kind: "time"; readonly at: number }
-  /** Nothing may be dispatched for this reason; undefined when it may again. */
+  /** Dispatching is blocked for this reason; undefined unblocks it. */
   | { readonly kind: "blocked"; readonly at: number; readonly why: HoldReason | undefined }
-  /** A new episode begins. */
+  /** A new episode starts. */
   | { readonly kind: "reset"; readonly at: number }
-  /** Nobody listens any longer. */
+  /** The client has disconnected. */
   | { readonly kind: "closed"; readonly at: number };
 
-/** What is to be done. */
+/** An action that the loop requests of its caller. */
 export type LoopEffect<O> = DispatchEffect<O> | CancelEffect | DeliverEffect<O> | HoldEffect | ReportEffect;
 
-/** Ask a provider. */
+/** Call a provider. */
 export interface DispatchEffect<O> {
   readonly kind: "dispatch";
   readonly attempt: number;
   readonly step: PlanStep;
   readonly view: ObservationView<O>;
-  /** Nobody was asked about this observation before. */
+  /** Whether this is the first call for the observation. */
   readonly fresh: boolean;
   readonly budgetMs: number;
 }
 
-/** The answer of a flight is of no use any longer. */
+/** Cancel a call whose result is no longer needed. */
 interface CancelEffect {
   readonly kind: "cancel";
   readonly attempt: number;
@@ -74,16 +74,16 @@ export interface DeliverEffect<O> {
   readonly answer: ActAnswer;
   readonly step: PlanStep;
   readonly ageMs: number;
-  /** The first control step at which it may not be executed any longer. */
+  /** The first control step at which the chunk must no longer be executed. */
   readonly validUntil: number;
   readonly tries: readonly Try[];
-  /** What the loser of a hedge is paid, in micro-dollars; undefined when none was sent. */
+  /** The charge for the loser of a hedge, in micro-dollars; undefined if no hedge was sent. */
   readonly hedgeMicro: number | undefined;
-  /** Who that is for. */
+  /** The losers that receive it. */
   readonly losers?: readonly PaidLoser[] | undefined;
-  /** Another offering than the chunk before, or the first one. */
+  /** The first chunk, or one from another offering than the previous chunk. */
   readonly moved: boolean;
-  /** Another model than the chunk before. */
+  /** From another model than the previous chunk. */
   readonly episodeBreak: boolean;
   readonly dropped: number;
 }
@@ -100,40 +100,40 @@ export interface HoldEffect {
   readonly dropped: number;
 }
 
-/** Tell the health of an offering how it did. */
+/** Report a call's outcome to the health tracker. */
 interface ReportEffect extends Report {
   readonly kind: "told";
   readonly offeringId: string;
 }
 
-/** Why the robot is to hold in place of an observation. */
+/** Why an observation results in a hold. */
 interface Unfit {
   readonly reason: HoldReason;
   readonly detail?: string;
 }
 
-/** An observation, from when it came until there is a chunk or a hold for it. */
+/** An observation that awaits its chunk or hold. */
 export class ObservationTask<O> {
   view: ObservationView<O>;
-  /** When it was sensed, by our clock. */
+  /** Capture time on the gateway's clock. */
   sensedAt: number;
-  /** Why no offering may be called for it; undefined where one may. */
+  /** Why no offering can be called for it; undefined if one can. */
   readonly unfit: Unfit | undefined;
-  /** What of it an offering does not read, or lacks; undefined where nothing is known to be wrong. */
+  /** The mismatch with an offering's declared inputs; undefined if none is known. */
   unread: string | undefined = undefined;
-  /** Nobody was asked about this observation yet. */
+  /** Whether no offering has been called for it yet. */
   fresh = true;
-  /** Every offering that was called; none at first. */
-  tries: readonly LoopAttempt<O>[] = NOBODY;
-  /** How many of them have not answered. */
+  /** Every call made for it. */
+  tries: readonly LoopAttempt<O>[] = NO_ATTEMPTS;
+  /** Number of running calls. */
   underWay = 0;
-  /** When a second provider is asked; Infinity when not. */
+  /** When to send a hedge; Infinity if none is planned. */
   hedgeAt = Number.POSITIVE_INFINITY;
-  /** What a hedge that was sent cost so far, were it to lose. */
+  /** The charge for the hedges sent so far, if they lose. */
   hedgeMicro: number | undefined = undefined;
-  /** Who that is for. */
+  /** The losers that receive it. */
   losers: readonly PaidLoser[] | undefined = undefined;
-  /** The next newer one that is under way. */
+  /** The next newer pending observation. */
   newer: ObservationTask<O> | undefined = undefined;
 
   constructor(view: ObservationView<O>, sensedAt: number, unfit: Unfit | undefined) {
@@ -142,30 +142,30 @@ export class ObservationTask<O> {
     this.unfit = unfit;
   }
 
-  /** Asks one more. */
+  /** Adds a call. */
   ask(id: number, step: PlanStep, at: number, budgetMs: number): LoopAttempt<O> {
     const attempt = new LoopAttempt(this, id, step, at, budgetMs);
-    // Nearly all ask one.
+    // Almost all observations need one call.
     this.tries = this.tries.length === 0 ? [attempt] : [...this.tries, attempt];
     this.underWay += 1;
     this.fresh = false;
     return attempt;
   }
 
-  /** The one of its questions of this number that is not answered; undefined where there is none. */
+  /** The running call with this number; undefined if there is none. */
   attempt(id: number): LoopAttempt<O> | undefined {
     const { tries } = this;
     for (let i = tries.length - 1; i >= 0; i--) if (tries[i]!.attempt === id) return running(tries[i]!);
     return undefined;
   }
 
-  /** The earliest call that was not answered. */
+  /** The earliest running call. */
   get first(): LoopAttempt<O> | undefined {
     for (const attempt of this.tries) if (attempt.status === "running") return attempt;
     return undefined;
   }
 
-  /** Takes over a newer observation, for which no offering was called. */
+  /** Replaces the observation with a newer one that has no calls yet. */
   become({ view, sensedAt }: ObservationTask<O>): void {
     this.view = view;
     this.sensedAt = sensedAt;
@@ -174,12 +174,12 @@ export class ObservationTask<O> {
   }
 }
 
-const NOBODY: readonly never[] = [];
+const NO_ATTEMPTS: readonly never[] = [];
 
 const running = <O>(attempt: LoopAttempt<O>): LoopAttempt<O> | undefined =>
   attempt.status === "running" ? attempt : undefined;
 
-/** One provider being asked: what is to be done, while it runs, and what came of it, in one. */
+/** One call to a provider: its dispatch effect, its state and its outcome. */
 export class LoopAttempt<O> implements DispatchEffect<O>, Try {
   readonly kind = "dispatch";
   readonly attempt: number;
@@ -188,7 +188,7 @@ export class LoopAttempt<O> implements DispatchEffect<O>, Try {
   readonly fresh: boolean;
   readonly budgetMs: number;
   startedAt: number;
-  /** It was asked; false while it waits to be paid for. */
+  /** Whether it has started; false while it waits for credit or the rate limit. */
   asked = true;
   status: Try["status"] = "running";
   latencyMs = 0;
@@ -206,12 +206,12 @@ export class LoopAttempt<O> implements DispatchEffect<O>, Try {
     this.startedAt = at;
   }
 
-  /** What it was asked about. */
+  /** The observation of the call. */
   get job(): ObservationTask<O> {
     return this.#job;
   }
 
-  /** It ends at `at`. */
+  /** Ends the call at `at`. */
   end(status: "ok" | "error" | "cancelled", reason: AttemptFailure | undefined, at: number): void {
     this.status = status;
     this.latencyMs = at - this.startedAt;
@@ -221,55 +221,55 @@ export class LoopAttempt<O> implements DispatchEffect<O>, Try {
 }
 
 /**
- * At most so many observations are asked about at once; as many as a chunk has steps, where those are more, so that a pause of which
- * a robot need not know loses it none: what is older than that has a chunk that is over before it comes.
+ * Maximum number of observations in flight, or the steps of a chunk if those are more. A pause that is shorter than a chunk then loses
+ * no observation; the chunk of an older observation would arrive expired.
  */
 export const MOST_AT_ONCE = 8;
-/** However many steps a chunk has. */
+/** Upper limit of that number. */
 const MOST_EVER = 64;
 
 /**
- * An offering that answers within this many milliseconds answers each observation of the fastest loop. A slower one is asked about the
- * newest alone: more at once would make each answer older, and the caller pay for chunks that the next one replaces.
+ * An offering that responds within this many milliseconds receives every observation of the fastest loop. A slower one receives only the
+ * newest: more in flight would make each chunk older, and the caller would pay for chunks that the next one supersedes.
  */
 const QUICK_MS = 5;
 
 /**
- * The weight of one answer in what is usual, and the most that it counts, of which no more than half as much again as is usual and half a
- * millisecond: a machine that stood still for a moment is no slow provider, though a dozen answers waited for it.
+ * The weight of one response in the moving average, and the cap of its latency. A sample also counts at most 1.5 times the average plus
+ * 0.5 ms, so that a brief stall of the gateway, which delays many responses at once, does not make the provider look slow.
  */
 const WEIGHT = 1 / 32;
 const MOST_COUNTED_MS = 2 * QUICK_MS;
 const LEAST_COUNTED_MS = 0.5;
 
 /**
- * While anything is under way for longer than this, nothing is asked about beside it: where more comes than can be done, what is not
- * asked about is what keeps the rest in time. Most pauses of a machine are shorter.
+ * If a call has been running for longer than this, no other one is started: under overload, skipping observations keeps the
+ * others in time. Most stalls of a machine are shorter.
  */
 const LONGEST_MS = 4 * QUICK_MS;
-/** Who serves may do one thing after the other: no more is under way than would be answered so within this time. */
+/** A provider may process calls sequentially: the calls in flight must fit into this time. */
 const ALL_MS = MOST_AT_ONCE * QUICK_MS;
 
-/** What `#usualMs` is where it is not known. */
+/** The value of `#usualMs` if no response was measured. */
 const UNKNOWN = -1;
 
-/** The jobs of one loop, a chain from the oldest observation to the newest. */
+/** The pending observations of one loop, a linked list from oldest to newest. */
 export class ChunkWindow<O> {
-  /** Undefined when nothing is under way. */
+  /** Undefined if nothing is pending. */
   oldest: ObservationTask<O> | undefined;
   newest: ObservationTask<O> | undefined;
-  /** How many there are. */
+  /** Number of pending observations. */
   size = 0;
-  /** The usual time of the serving offering, in milliseconds. */
+  /** The serving offering's average latency, in milliseconds. */
   #usualMs = UNKNOWN;
   readonly #most: number;
 
-  /** `steps` are those of a chunk. */
+  /** `steps` is the number of steps in a chunk. */
   constructor(steps: number) {
     this.#most = Math.min(Math.max(MOST_AT_ONCE, steps), MOST_EVER);
   }
 
-  /** Whether one more observation may be sent to the serving offering: it answers quickly, and no call under way went wrong. */
+  /** Whether the serving offering can receive one more observation: it responds quickly, and no running call has failed or is late. */
   isOpen(at: number): boolean {
     if (this.oldest === undefined) return true;
     const usualMs = this.#usualMs;
@@ -280,7 +280,7 @@ export class ChunkWindow<O> {
     return true;
   }
 
-  /** Who serves has answered after so long. */
+  /** Records the latency of a response from the serving offering. */
   took(ms: number): void {
     const usual = this.#usualMs;
     const sample = Math.min(ms, MOST_COUNTED_MS);
@@ -288,12 +288,12 @@ export class ChunkWindow<O> {
     else this.#usualMs += (Math.min(sample, 1.5 * usual + LEAST_COUNTED_MS) - usual) * WEIGHT;
   }
 
-  /** The usual time is not valid any more: a call failed, or another offering serves. */
+  /** Discards the average after a failure or a change of offering. */
   forget(): void {
     this.#usualMs = UNKNOWN;
   }
 
-  /** The flight of this number; undefined where it is under way no longer. */
+  /** The running call with this number; undefined if it has ended. */
   find(id: number): LoopAttempt<O> | undefined {
     for (let job = this.oldest; job; job = job.newer) {
       const attempt = job.attempt(id);
@@ -302,7 +302,7 @@ export class ChunkWindow<O> {
     return undefined;
   }
 
-  /** Takes in a job that is newer than all. */
+  /** Appends the newest observation. */
   add(job: ObservationTask<O>): void {
     if (this.newest) this.newest.newer = job;
     else this.oldest = job;
@@ -310,7 +310,7 @@ export class ChunkWindow<O> {
     this.size += 1;
   }
 
-  /** Takes a job out. */
+  /** Removes an observation. */
   remove(job: ObservationTask<O>): void {
     let before: ObservationTask<O> | undefined;
     for (let each = this.oldest; each !== job; each = each.newer) {
@@ -320,7 +320,7 @@ export class ChunkWindow<O> {
     if (before) before.newer = job.newer;
     else this.oldest = job.newer;
     if (this.newest === job) this.newest = before;
-    // Who keeps it keeps none of the others.
+    // A reference to the removed one must not keep the others in memory.
     job.newer = undefined;
     this.size -= 1;
   }
@@ -329,35 +329,35 @@ export class ChunkWindow<O> {
 const FUTURE = { reason: HoldReason.INVALID_OBSERVATION, detail: "`t_ms` is in the future" };
 const STALE = { reason: HoldReason.STALE_OBSERVATION };
 
-/** Looks at the observations of one loop as they come. */
+/** Checks incoming observations: order, shape, age. */
 export class Intake<O> {
   readonly #deadlineMs: number;
   readonly #transit = new ObservationAge();
   #newest: number | undefined;
   #shape: string | undefined;
 
-  /** `deadlineMs` is how old an observation may be. */
+  /** `deadlineMs` is the maximum age of an observation. */
   constructor(deadlineMs: number) {
     this.#deadlineMs = deadlineMs;
   }
 
-  /** A new episode begins: steps and shape begin anew. */
+  /** Starts a new episode with new step numbers and shape. */
   reset(): void {
     this.#newest = undefined;
     this.#shape = undefined;
   }
 
-  /** The next observation says the episode's shape anew: what came so far nobody could read. */
+  /** Lets the next observation set the episode's shape, because no offering could read the earlier ones. */
   forgetShape(): void {
     this.#shape = undefined;
   }
 
-  /** Whether the robot has come to this step already, or past it. */
+  /** Whether an observation of this or a later step has arrived. */
   hasReached(step: number): boolean {
     return this.#newest !== undefined && this.#newest >= step;
   }
 
-  /** What is to be thought of an observation that comes at `at`; undefined where it comes out of order. */
+  /** Returns the task for an observation that arrives at `at`; undefined if it is out of order. */
   judge(view: ObservationView<O>, at: number): ObservationTask<O> | undefined {
     if (this.hasReached(view.step)) return undefined;
     this.#newest = view.step;
