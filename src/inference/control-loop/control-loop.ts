@@ -1,4 +1,4 @@
-/** A control loop: `routing/loop` decides, and `ControlLoop` carries it out. */
+/** Runs a control loop: `routing/loop` decides, `ControlLoop` does the I/O. */
 import { HoldReason, type LoopOpen, LoopOpenSchema, type LoopReset } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamRequest, ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
 import type { RunningLoop } from "../../../gen/limber/v1/loop_pb.ts";
@@ -40,13 +40,13 @@ import { PendingRequests, UpstreamChannels } from "./loop-requests.ts";
 import { heldBack, LoopWriter, newRoute, openedOf } from "./loop-writer.ts";
 import type { SessionStream, TakenSession } from "./resumption.ts";
 
-/** Milliseconds without reading after which the loop of a caller ends. */
+/** Milliseconds without a read by the client after which its loop ends. */
 const PATIENCE_MS = 10_000;
 /** Milliseconds without an observation after which a loop ends. Source: specification, "Limits": the life of a pin. */
 const SILENCE_MS = 15 * 60_000;
 /** The longest deadline of an observation, in milliseconds. */
 const LONGEST_DEADLINE_MS = 10_000;
-/** Hold reasons that the last offering caused. */
+/** Hold reasons caused by the last offering. */
 const OF_THE_OFFERING: ReadonlySet<HoldReason> = new Set([
   HoldReason.LATE,
   HoldReason.UPSTREAM_FAILED,
@@ -54,7 +54,7 @@ const OF_THE_OFFERING: ReadonlySet<HoldReason> = new Set([
 ]);
 /** Milliseconds between two renewals of a pin. */
 const TOUCH_MS = 1_000;
-/** Milliseconds between two episodes that a stream records. */
+/** Minimum milliseconds between two recorded episodes of a stream. */
 const RECORD_MS = 100;
 /** The greatest episode number of the schema. */
 const LAST_EPISODE = 2_147_483_647;
@@ -75,13 +75,13 @@ class ControlLoop implements Carried {
   readonly #writer: LoopWriter;
   readonly #tracker: PlanTracker;
   readonly #tally: LoopCounts;
-  /** The facts that never change, for watchers. */
+  /** Constant facts, for watchers. */
   readonly #about: LoopFacts;
-  /** The effects to carry out, in a list that is reused; undefined while one is being read. */
+  /** Effects to carry out, in a reused list; undefined while it is being read. */
   #effects: (LoopEffect<ParsedObservation> | undefined)[] | undefined = [];
   #opened = false;
   #over = false;
-  /** Set once the loop is to end when no answer is awaited: with a refusal, or well. */
+  /** Set when the loop has to end once no response is pending: with a refusal, or normally. */
   #ending: { refusal: Refusal | undefined } | undefined;
   #wakeAt = Number.POSITIVE_INFINITY;
   #forgetWake = (): void => {};
@@ -89,7 +89,7 @@ class ControlLoop implements Carried {
   #touchedAt = Number.NEGATIVE_INFINITY;
   /** The episode that the caller named in `open`. */
   readonly #asked: number | undefined;
-  /** The session as the database has it; undefined for a stream without one. */
+  /** The session in the database; undefined for a stream without one. */
   #taken: Promise<TakenSession> | undefined;
   /** Whether the charges of the previous stream are known. */
   #known = false;
@@ -97,14 +97,14 @@ class ControlLoop implements Carried {
   #resumed: ResumedChunk | undefined;
   /** The newest observation that came before `#known`. */
   #early: { readonly view: ObservationView<ParsedObservation>; readonly at: number } | undefined;
-  /** Episodes that began before `#known`: the last number that the caller gave, and the count of later resets without one. */
+  /** Episodes that started before `#known`: the caller's last number, and the count of later resets without a number. */
   #earlyReset: { readonly base: number | undefined; readonly more: number } | undefined;
-  /** Whether the current episode is not recorded yet. */
+  /** Whether the present episode is not recorded yet. */
   #recording = false;
   #recordedAt = Number.NEGATIVE_INFINITY;
-  /** The last chunk that waits for its charge; undefined while none does. */
+  /** The last chunk that waits for its charge; undefined if none does. */
   #sending: Promise<void> | undefined;
-  /** Chunks of the current episode that wait for their charge. */
+  /** Number of chunks of the present episode that wait for their charge. */
   #waiting = 0;
   /** Notices of chunks that were not sent, for the next chunk. */
   #notices = NO_NOTICES;
@@ -177,7 +177,7 @@ class ControlLoop implements Carried {
     };
   }
 
-  /** Names the session among those of all organizations, to this gateway as to providers. */
+  /** The session's name, unique among all organizations, here and at providers. */
   get session(): string | undefined {
     return this.#session?.name;
   }
@@ -202,12 +202,14 @@ class ControlLoop implements Carried {
     return runningLoopOf(this.#about, this.#tally, { at, dropped: this.#loop.dropped, episode: this.#writer.episode });
   }
 
-  /** What need not be paid for again when the session is resumed: the last chunk of this stream, or else of the one before, in this episode. */
+  /**
+   * The chunk that a resumed session does not pay for again: the last one of this stream, or else of the previous stream, in this episode.
+   */
   get left(): LeftBehind | undefined {
     return this.#known ? { episode: this.#writer.episode, last: this.#writer.last ?? this.#resumed } : undefined;
   }
 
-  /** Takes the session, holds credit, then sends `opened`. The newest observation that comes meanwhile waits. */
+  /** Takes the session, reserves credit, then sends `opened`. Keeps the newest observation that arrives meanwhile. */
   begin(): void {
     const before = this.#deps.loops.enter(this);
     before?.cut(takenOver());
@@ -217,12 +219,12 @@ class ControlLoop implements Carried {
     this.#open(before?.left).catch((thrown) => this.#end(asRefusal(thrown)));
   }
 
-  /** The stream in its session; undefined where it has none. */
+  /** Takes the stream's session; undefined if it has none. */
   get #stream(): SessionStream | undefined {
     return this.session === undefined ? undefined : { session: this.session, stream: this.id };
   }
 
-  /** `here` is what a stream of this replica left. */
+  /** `here` is the state that a stream of this replica left. */
   async #open(here: LeftBehind | undefined): Promise<void> {
     const [, taken] = await Promise.all([this.#billing.cover(this.#tracker.plan), this.#taken]);
     if (this.#over) return;
@@ -237,7 +239,7 @@ class ControlLoop implements Carried {
     this.#endIfDone();
   }
 
-  /** `isLeaving` says that the stream before has not said yet where it ended: the pin that it has may not have come here either. */
+  /** `isLeaving`: the previous stream has not reported its end yet, so its pin may not have arrived either. */
   #announce(found: LeftBehind | undefined, isLeaving: boolean): void {
     const left = this.#goesOn(found) ? found : undefined;
     const pinned = this.#session !== undefined && this.#deps.sessions.get(this.#session) !== undefined;
@@ -258,18 +260,18 @@ class ControlLoop implements Carried {
     this.#opened = true;
   }
 
-  /** The caller is in the episode that the stream before was in, as far as is known. */
+  /** Whether the caller is in the previous stream's episode, as far as is known. */
   #goesOn(found: LeftBehind | undefined): boolean {
     return found === undefined || this.#asked === undefined || this.#asked === found.episode;
   }
 
-  /** Goes on where the stream before ended, or begins the episode that the caller has asked for meanwhile. */
+  /** Resumes where the previous stream ended, or starts the episode that the caller has requested since. */
   #adopt(found: LeftBehind | undefined): void {
     this.#known = true;
     const goesOn = this.#goesOn(found);
     this.#enterAs(this.#asked ?? found?.episode ?? 1);
     this.#resumed = goesOn ? found?.last : undefined;
-    // The pin may not have come from the other replica yet.
+    // The pin may not have arrived from the other replica yet.
     const pin = this.#session && this.#deps.sessions.get(this.#session);
     const model = pin?.model ?? this.#resumed?.chunk.route?.model;
     if (goesOn && model !== undefined) this.#loop.resume(model);
@@ -298,13 +300,13 @@ class ControlLoop implements Carried {
     else this.#happen({ kind: "observed", at, view });
   }
 
-  /** Of those that come before it is opened the newest is looked at. */
+  /** Only the newest observation that arrives before `opened` is used. */
   #wait(view: ObservationView<ParsedObservation>, at: number): void {
     if (this.#early) this.#loop.dropped += 1;
     if (!this.#early || view.step > this.#early.view.step) this.#early = { view, at };
   }
 
-  /** Begins a new episode: chunks of the previous one are no longer sent. */
+  /** Starts a new episode: chunks of the previous one are no longer sent. */
   reset({ instruction, episode }: Pick<LoopReset, "instruction" | "episode">): void {
     if (this.#over) return;
     this.#heardAt = steadyNow();
@@ -322,7 +324,7 @@ class ControlLoop implements Carried {
     else this.#earlyReset = { base: episode, more: 0 };
   }
 
-  /** Begins the episode of this number. It is acknowledged when no stream of the session can resume one before. */
+  /** Starts the episode with this number. It is acknowledged when no stream of the session can resume an earlier one. */
   #enter(episode: number): void {
     if (episode <= this.#writer.episode || episode > LAST_EPISODE) {
       this.#end(mustGrow(this.#writer.episode));
@@ -339,13 +341,13 @@ class ControlLoop implements Carried {
     else if (!this.#recording) this.#record(by).catch((thrown) => this.#end(asRefusal(thrown)));
   }
 
-  /** Chunks and holds have this number from now on, and providers hear of another episode. */
+  /** Gives chunks and holds this episode number from now on, and names a new episode to providers. */
   #enterAs(episode: number): void {
     this.#writer.enter(episode);
     this.#channels.enter(episode);
   }
 
-  /** Puts the newest episode on record, and acknowledges it. Those that another one follows meanwhile are not written. */
+  /** Records the newest episode and acknowledges it. Episodes superseded in the meantime are not recorded. */
   async #record(by: SessionStream): Promise<void> {
     this.#recording = true;
     this.#reblock();
@@ -364,7 +366,7 @@ class ControlLoop implements Carried {
     this.#endIfDone();
   }
 
-  /** The caller sends no more. */
+  /** The client has finished sending. */
   finish(): void {
     this.#end(undefined);
   }
@@ -382,7 +384,7 @@ class ControlLoop implements Carried {
     this.drainAs(draining());
   }
 
-  /** Ends as soon as no answer is awaited. */
+  /** Ends the loop once no response is pending. */
   drainAs(refusal: Refusal | undefined): void {
     this.#ending ??= { refusal };
     this.#endIfDone();
@@ -416,7 +418,7 @@ class ControlLoop implements Carried {
   #happen(event: LoopEvent<ParsedObservation>): void {
     if (this.#over) return;
     const effects = this.#effects ?? [];
-    // What happens meanwhile has a list of its own.
+    // Events during this call use a list of their own.
     this.#effects = undefined;
     const count = this.#loop.into(effects, event);
     for (let i = 0; i < count; i++) this.#carryOut(effects[i]!, event.at);
@@ -454,7 +456,7 @@ class ControlLoop implements Carried {
 
   /** Sends a chunk once its charge is durable. Chunks leave in the order of their observations. */
   #deliver(effect: DeliverEffect<ParsedObservation>): void {
-    // The first chunk of an offering that this loop woke bears the wake-up.
+    // The first chunk of an offering that this loop started from zero carries the cold-start charge.
     const wake = effect.step.cold ? this.#tracker.takeWake(effect.step.offering.id) : undefined;
     const charge = this.#chargeOf(effect, false);
     if (wake === undefined && this.#sending === undefined && this.#billing.isReady(charge)) {
@@ -469,7 +471,7 @@ class ControlLoop implements Carried {
     this.#sending = sending;
   }
 
-  /** Sends a chunk after those that wait already. A chunk of an earlier episode is dropped and not charged. */
+  /** Queues a chunk behind the waiting ones. A chunk of an earlier episode is dropped and not charged. */
   async #sendLater(effect: DeliverEffect<ParsedObservation>, wake: Wake | undefined): Promise<void> {
     const { episode } = this.#writer;
     const isOutdated = (): boolean => this.#writer.episode !== episode;
@@ -508,7 +510,7 @@ class ControlLoop implements Carried {
     if (!isOutdated) this.#writer.hold(heldBack(effect, HoldReason.NOT_RECORDED, steadyNow() - effect.at));
   }
 
-  /** The next chunk that is sent carries the notices of this one. */
+  /** Adds this chunk's notices to the next chunk that is sent. */
   #keepNotices({ moved, episodeBreak }: DeliverEffect<ParsedObservation>): void {
     this.#notices = { moved: moved || this.#notices.moved, episodeBreak: episodeBreak || this.#notices.episodeBreak };
   }
@@ -541,7 +543,7 @@ class ControlLoop implements Carried {
     void this.#deps.sessions.served(this.#session, offering);
   }
 
-  /** One timer at a time: an early one looks and goes back to sleep, which costs less than setting one for every message. */
+  /** Keeps one timer: if it fires early it is set again, which costs less than one timer per message. */
   #arm(): void {
     const { wakeAt } = this.#loop;
     if (wakeAt >= this.#wakeAt) return;
@@ -558,7 +560,8 @@ class ControlLoop implements Carried {
   #endIfDone(): void {
     if (!this.#ending || !this.#known || this.#loop.busy || this.#sending !== undefined) return;
     const { refusal } = this.#ending;
-    // A caller that is done still hears that its last episode has begun; one that is to move does not wait for the database.
+    // A client that has finished still receives the acknowledgment of its last episode; a client that has to move does not wait for the
+    // database.
     if (refusal || !this.#recording) this.#end(refusal);
   }
 
@@ -582,7 +585,7 @@ class ControlLoop implements Carried {
     this.#billing.close(refusal);
   }
 
-  /** Stores the state for the next stream of the session: this stream's, or the one that it found. */
+  /** Stores the state for the session's next stream: this stream's, or the one that it found. */
   async #leave(): Promise<void> {
     const by = this.#stream;
     if (!by) return;
@@ -596,7 +599,7 @@ class ControlLoop implements Carried {
 
 const NO_NOTICES = { moved: false, episodeBreak: false };
 
-/** The facts of a loop that never change, for watchers. */
+/** Builds the constant facts of a loop, for watchers. */
 function loopFactsOf(call: Call, open: LoopOpen, actionSpace: string, deadlineMs: number): LoopFacts {
   const key = keyOf(call);
   return {
@@ -628,7 +631,7 @@ const inputOf = ({ seed }: Intent, { temperature }: LoopOpen, actionSpace: strin
   returnPrediction: false,
 });
 
-/** What is of the later episode, where two streams left something; the first where that is the same. */
+/** Returns the state with the later episode of two streams; the first if they are equal. */
 function newer(one: LeftBehind | undefined, other: LeftBehind | undefined): LeftBehind | undefined {
   return one === undefined || (other !== undefined && other.episode > one.episode) ? other : one;
 }
@@ -636,7 +639,7 @@ function newer(one: LeftBehind | undefined, other: LeftBehind | undefined): Left
 const mustGrow = (episode: number): Refusal =>
   violation("reset.episode", `must be greater than ${episode} and at most ${LAST_EPISODE}`, "greater_than");
 
-/** How old an observation may be: as the caller says, and no older than its chunk lasts. */
+/** The maximum age of an observation: the caller's value, but at most the duration of a chunk. */
 function deadlineOf({ provider }: Intent, { offering, units }: PlanStep): number {
   const lasts = offering.dtMs > 0 ? offering.dtMs * units : Number.POSITIVE_INFINITY;
   return Math.min(provider?.deadlineMs ?? LONGEST_DEADLINE_MS, lasts, LONGEST_DEADLINE_MS);
@@ -644,10 +647,10 @@ function deadlineOf({ provider }: Intent, { offering, units }: PlanStep): number
 
 /** Milliseconds within which a caller must send `open`. */
 const OPEN_WITHIN_MS = 10_000;
-/** The most messages that wait while the preset is read. */
+/** Maximum number of messages queued while the preset is read. */
 const MOST_WAITING = 256;
 
-/** Serves one stream. */
+/** Serves one control-loop stream. */
 export function actStream(
   deps: InferenceDeps,
   speaker: StreamWriter<ActStreamResponse>,
@@ -663,7 +666,7 @@ class ActStreamHandler implements StreamHandler<ActStreamRequest> {
   readonly #speaker: StreamWriter<ActStreamResponse>;
   readonly #call: Call;
   #robot: ControlLoop | undefined;
-  /** What came while the preset was being read; undefined before `open`. */
+  /** Messages that arrived while the preset was read; undefined before `open`. */
   #waiting: (() => void)[] | undefined;
   #abandoned = false;
   readonly #forgetOpen: () => void;
@@ -685,7 +688,7 @@ class ActStreamHandler implements StreamHandler<ActStreamRequest> {
     }
     if (!this.#waiting) throw violation("open", "must be the first message", "missing");
     if (message.case === "observation") {
-      // What nearly all messages are.
+      // The most frequent message.
       if (this.#robot) this.#robot.observe(message.value);
       else this.#tell((robot) => robot.observe(message.value));
     } else if (message.case === "reset") this.#tell((robot) => robot.reset(message.value));

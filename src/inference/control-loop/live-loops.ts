@@ -1,6 +1,6 @@
 /**
- * Running control loops of all replicas, for those who watch. A replica that somebody watches at says so once a second; the others then tell it
- * once a second what runs there. While nobody watches, nothing is said and no timer runs.
+ * A live view of the control loops of all replicas. A replica with watchers announces them once a second; the others then send it the state
+ * of their loops once a second. Without watchers nothing is sent and no timer runs.
  */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import {
@@ -16,62 +16,62 @@ import { after, every, steadyNow } from "../../clock.ts";
 import { inSlices, type Sliced } from "../../slices.ts";
 import type { Carried } from "./loop-registry.ts";
 
-/** What the live view depends on. */
+/** Dependencies of the live view. */
 interface LiveLoopsDeps {
-  /** Names this replica among all. */
+  /** The name of this replica. */
   readonly replica: string;
   readonly loops: { each(visit: (loop: Carried) => void): void };
-  /** Says a word to all replicas; it may be lost. */
+  /** Sends a message to all replicas. Messages can be lost. */
   readonly sender: { readonly mostBytes: number; say(word: Uint8Array): Promise<void> };
-  /** The names of the other replicas that live. */
+  /** The names of the other live replicas. */
   others(): Promise<readonly string[]>;
 }
 
 const TICK_MS = 1_000;
-/** Another replica's wish to be told holds for this long after it was last said. */
+/** Milliseconds for which another replica's request stays valid. */
 const WANTED_MS = 3_500;
-/** Loops of another replica that were not told of for this long are shown no longer. */
+/** Milliseconds after which a loop of another replica is dropped if nothing more is received about it. */
 const STALE_MS = 3_500;
-/** What was watched goes on to be known for this long, for those who list again and again. */
+/** Milliseconds for which a view is kept after its last watcher, for clients that poll. */
 const LINGER_MS = 3_000;
-/** Loops of one organization that one replica tells of, those that were opened first. */
+/** Maximum number of loops of one organization that a replica sends: those opened first. */
 const MOST_TOLD = 2_000;
-/** Bytes around one loop, of the name of an organization, and around all of a word. */
+/** Bytes of framing around one loop, around an organization's name, and around a message. */
 const FRAMING = 8;
 const NAME = 80;
 const ENVELOPE = 160;
 
-/** A loop as the view has it. */
+/** A loop in the view. */
 interface Entry {
   readonly loop: RunningLoop;
-  /** The tick at which it last changed. */
+  /** The tick of its last change. */
   readonly version: number;
-  /** Who told of it. */
+  /** The replica that runs it. */
   readonly replica: string;
   readonly heardAt: number;
 }
 
-/** One telling of another replica. */
+/** One report of another replica, which may have several parts. */
 interface Round {
   readonly round: number;
   readonly parts: Set<number>;
   readonly ids: Set<string>;
 }
 
-/** What is known of the loops of one organization while it is watched. */
+/** The known loops of one organization while it is watched. */
 class OrgView {
   watchers = 0;
   /** When the last watcher left. */
   leftAt = Number.NEGATIVE_INFINITY;
-  /** Counts ticks. */
+  /** Number of ticks. */
   version = 1;
   readonly entries = new Map<string, Entry>();
-  /** Replicas that have told all that they have since the watch began. */
+  /** Replicas that have sent a complete report since the watch began. */
   readonly answered = new Set<string>();
   readonly #rounds = new Map<string, Round>();
   readonly #waiting = new Set<() => void>();
 
-  /** Runs once, at the next tick or the next answer; the returned function forgets it. */
+  /** Runs a function once, at the next tick or report. The returned function cancels it. */
   wait(run: () => void): () => void {
     this.#waiting.add(run);
     return () => this.#waiting.delete(run);
@@ -83,14 +83,14 @@ class OrgView {
     for (const run of waiting) run();
   }
 
-  /** Takes all loops of this replica, and forgets those that have ended. */
+  /** Stores all loops of this replica and removes those that have ended. */
   putOwn(loops: readonly RunningLoop[], replica: string, at: number): void {
     for (const loop of loops) this.#put(loop, { replica, heardAt: at, version: this.version });
     for (const [id, entry] of this.entries)
       if (entry.replica === replica && entry.heardAt < at) this.entries.delete(id);
   }
 
-  /** Takes a part of what another replica told; what is not in the whole of it has ended. */
+  /** Stores a part of another replica's report. Loops missing from the complete report have ended. */
   hear(replica: string, { round, part, parts, loops }: LoopsTold, at: number): void {
     let telling = this.#rounds.get(replica);
     if (telling && round < telling.round) return;
@@ -101,7 +101,7 @@ class OrgView {
       const loop = readLoop(bytes);
       if (!loop) continue;
       telling.ids.add(loop.id);
-      // What is heard between two ticks is news at the next.
+      // What arrives between two ticks counts as changed at the next.
       this.#put(loop, { replica, heardAt: at, version: this.version + 1 });
     }
     if (telling.parts.size < parts) return;
@@ -118,7 +118,7 @@ class OrgView {
     else this.entries.set(loop.id, { loop, ...told });
   }
 
-  /** Forgets replicas that are not heard any longer. */
+  /** Drops loops and reports of replicas that no longer send any. */
   sweep(at: number): void {
     const heard = new Set<string>();
     for (const [id, { heardAt, replica }] of this.entries) {
@@ -130,7 +130,7 @@ class OrgView {
   }
 }
 
-/** Whether nothing has happened in a loop that its figures would show. */
+/** Whether the visible figures of a loop are unchanged. */
 const isAlike = (a: RunningLoop, b: RunningLoop): boolean =>
   a.chunks === b.chunks &&
   a.state === b.state &&
@@ -148,20 +148,23 @@ function sumOf(holds: Readonly<Record<string, number>>): number {
   return sum;
 }
 
-/** Replicas come and go; of so many the last tellings are remembered. */
+/** Maximum number of replicas whose last reports are kept. */
 const MOST_ROUNDS = 256;
 
-/** What somebody watches: the loops of one organization. */
+/** A watch of one organization's loops. */
 export interface LoopWatch {
-  /** Resolves when every replica has answered or `ms` are over; tells how many have, and how many have not. Rejects with the reason of the signal. */
+  /**
+   * Resolves when every replica has reported, or after `ms`, with the number of replicas that have and have not. Rejects with the signal's
+   * reason.
+   */
   settled(ms: number, signal: Signal): Promise<{ replicas: number; silent: number }>;
-  /** Resolves at the next tick, a second after the one before. Rejects with the reason of the signal. */
+  /** Resolves at the next tick, one second after the last. Rejects with the signal's reason. */
   next(signal: Signal): Promise<void>;
-  /** The loops as they are known now, by their ids, each with a number that grows when it changes. */
+  /** The known loops by id, each with a version that grows when it changes. */
   readonly loops: ReadonlyMap<string, { readonly loop: RunningLoop; readonly version: number }>;
-  /** Counts ticks: what is known changes with it, and by what is heard between. */
+  /** Number of ticks. The view also changes between ticks, as reports arrive. */
   readonly tick: number;
-  /** Nobody watches any longer. */
+  /** Ends the watch. */
   close(): void;
 }
 
@@ -169,7 +172,7 @@ export interface LoopWatch {
 export class LiveLoops {
   readonly #deps: LiveLoopsDeps;
   readonly #views = new Map<string, OrgView>();
-  /** By organization: until when another replica wants to be told. */
+  /** By organization: until when another replica requests reports. */
   readonly #wanted = new Map<string, number>();
   #round = 0;
   #rest: (() => void) | undefined;
@@ -180,12 +183,12 @@ export class LiveLoops {
     this.#deps = deps;
   }
 
-  /** Whether anything is said or looked at from time to time. */
+  /** Whether the timer runs. */
   get isActive(): boolean {
     return this.#rest !== undefined;
   }
 
-  /** Begins to watch the loops of an organization. */
+  /** Starts to watch an organization's loops. */
   watch(orgId: string): LoopWatch {
     let view = this.#views.get(orgId);
     if (view === undefined) {
@@ -199,7 +202,7 @@ export class LiveLoops {
     return this.#watchOn(view);
   }
 
-  /** Takes a word of a replica; answers whether another one said it. One that can't be read is none. */
+  /** Handles a message and returns whether another replica sent it. Ignores messages that it cannot read. */
   hear(word: Uint8Array): boolean {
     const talk = read(word);
     if (!talk || talk.replica === "" || talk.replica === this.#deps.replica || this.#closed) return false;
@@ -215,7 +218,7 @@ export class LiveLoops {
     return true;
   }
 
-  /** Says and hears no more. */
+  /** Stops sending and receiving. */
   close(): void {
     this.#closed = true;
     this.#rest?.();
@@ -294,7 +297,7 @@ export class LiveLoops {
     this.#tell(this.#wanted, at);
   }
 
-  /** The loops of this replica that are of some organizations, as they are now. */
+  /** Returns the present loops of some organizations on this replica. */
   #shown(orgs: { has(orgId: string): boolean }, at: number): Map<string, RunningLoop[]> {
     const shown = new Map<string, RunningLoop[]>();
     this.#deps.loops.each((loop) => {
@@ -313,7 +316,7 @@ export class LiveLoops {
       this.#say({ case: "wanted", value: create(LoopsWantedSchema, { orgIds: orgIds.slice(from, from + most), now }) });
   }
 
-  /** Tells of some organizations' loops; one telling after the other. */
+  /** Sends the loops of some organizations, one report after the other. */
   #tell(orgs: ReadonlySet<string> | ReadonlyMap<string, number>, at: number): void {
     if (orgs.size === 0) return;
     const shown = this.#shown(orgs, at);
@@ -336,7 +339,7 @@ export class LiveLoops {
   }
 }
 
-/** Loops as bytes, in parts that each fit into a word; one part where there is none. */
+/** Encodes loops in parts that each fit into a message; an empty list gives one part. */
 function* partsOf(loops: readonly RunningLoop[], mostBytes: number): Sliced<Uint8Array[][]> {
   const parts: Uint8Array[][] = [[]];
   let size = 0;

@@ -1,6 +1,6 @@
 /**
- * The tab of a control loop: credit for many chunks is held ahead, in bills that each last about a second. The next one is
- * opened while the last one is still good, so that no chunk waits for the ledger; what a chunk costs is added in memory.
+ * Billing of a control loop. Credit for many chunks is reserved ahead in pages of about one second each; the next page is opened while the
+ * last one is valid, so that no chunk waits for the ledger. The cost of each chunk is added in memory.
  */
 import type { Route } from "../../../gen/limber/v1/route_pb.ts";
 import { type Call, keyOf } from "../../call.ts";
@@ -20,43 +20,45 @@ import {
 import type { StretchCounts } from "./loop-registry.ts";
 
 /**
- * A bill is settled after about this long, so that little is in doubt when the gateway dies: those of all loops at the same moments,
- * so that they share their commits.
+ * Age at which a page is settled, so that little is uncertain if the gateway dies. All loops settle at the same moments and share commits.
  */
 const BILL_MS = 1_000;
-/** The next bill is opened when this share of the last one is used, in time or in credit. */
+/** The next page is opened when this share of the last one is used, in time or in credit. */
 const AHEAD = 0.8;
-/** Milliseconds that an expired bill goes on while the next one is opened: as long as there is credit, no step waits for the ledger. */
+/**
+ * Milliseconds for which an expired page stays usable while the next one is opened: as long as there is credit, no step waits for the
+ * ledger.
+ */
 const LATE_MS = 500;
-/** Chunks in the first bill, and the most in any. */
+/** Chunks in the first page, and the maximum in any page. */
 const CHUNKS = { first: 8, most: 4_096, growth: 4 } as const;
-/** A loop that stands still gives its credit back after this long. */
+/** Milliseconds after which an idle loop returns its credit. */
 const IDLE_MS = 5_000;
 
-/** One bill of the tab. */
+/** One page: a bill that covers many chunks. */
 interface HoldWindow {
   readonly bill: CallBilling;
   readonly chunks: number;
   readonly openedAt: number;
   readonly endsAt: number;
-  /** Credit that is left, in micro-dollars. */
+  /** Remaining credit, in micro-dollars. */
   leftMicro: number;
   used: number;
   usedAt: number;
   durable: boolean;
-  /** What it owes; undefined while nothing. One page has one offering. */
+  /** Its charge; undefined if there is none. A page belongs to one offering. */
   owed: Owed | undefined;
   route: Route | undefined;
 }
 
-/** Whether a chunk can be charged to a page: it is of the page's offering, and there is credit for it. */
+/** Whether a chunk can be charged to a page: it has the same offering, and the page has enough credit. */
 function takes({ owed, used, leftMicro }: HoldWindow, { step, costMicro, hedgeMicro = 0 }: Charge): boolean {
   if (owed !== undefined && !sameWay(owed.step, step)) return false;
-  // Of several that were under way, one may have been dearer than any that the page was made for.
+  // Of several calls in flight, one may cost more than any that the page was opened for.
   return used === 0 || leftMicro >= costMicro + hedgeMicro;
 }
 
-/** A charge that grows. */
+/** An accumulating charge. */
 type Owed = { -readonly [K in keyof Charge]: Charge[K] };
 
 /** Credit and charges of one loop. */
@@ -64,7 +66,7 @@ export class LoopBilling {
   readonly #leaser: Leaser;
   readonly #call: Call;
   readonly #asked: CallFacts;
-  /** What to put on record beside charges. */
+  /** Provides what is recorded beside charges. */
   readonly #stretch: StretchCounts | undefined;
   #page: HoldWindow | undefined;
   #next: Promise<HoldWindow | undefined> | undefined;
@@ -74,7 +76,7 @@ export class LoopBilling {
   #over = false;
   readonly #narrow: (plan: Plan, less: Plan) => void;
 
-  /** `narrow` hears of a plan of which some steps cannot be paid, with what is left of it. */
+  /** `narrow` receives the remaining plan if some steps are too expensive. */
   constructor(
     leaser: Leaser,
     call: Call,
@@ -88,7 +90,7 @@ export class LoopBilling {
     this.#stretch = stretch;
   }
 
-  /** Whether the dearest chunk of a plan is covered at this moment. The next page is opened before it is not. */
+  /** Whether the most expensive chunk of a plan is covered now. The next page is opened before it no longer is. */
   tryCover(plan: Plan, at: number): boolean {
     if (!this.#has(plan.ceilingMicro, at)) return false;
     this.#lookAhead(plan, at);
@@ -96,54 +98,54 @@ export class LoopBilling {
   }
 
   /**
-   * Makes sure that the dearest chunk of a plan is covered. Rejects with the 402 when there is no credit for a single one, with
-   * `store_unavailable` when the ledger is away.
+   * Ensures that the most expensive chunk of a plan is covered. Rejects with 402 if there is no credit for a single chunk, and with
+   * `store_unavailable` if the ledger is down.
    */
   async cover(plan: Plan): Promise<void> {
     if (!this.tryCover(plan, steadyNow())) await this.#renew(plan);
   }
 
-  /** Makes sure that so many chunks of a plan, the dearest ones, are covered; false where the ledger would have to be asked. */
+  /** Ensures that so many of the most expensive chunks of a plan are covered; returns false if that needs the ledger. */
   covers(plan: Plan, chunks: number): boolean {
     return this.#has(plan.ceilingMicro * chunks, steadyNow());
   }
 
-  /** Whether the page has so much credit left; where it has not, or is too old, the next one's turn comes if that is open. */
+  /** Whether the page has this much credit left. If not, or if it is too old, switches to the next page if that is open. */
   #has(wantedMicro: number, at: number): boolean {
     const page = this.#page;
     const isGood = page !== undefined && page.leftMicro >= wantedMicro;
     if (isGood && at < page.endsAt) return true;
-    // What is under way is charged where it lands.
+    // Running calls are charged to the page that is open when they end.
     if (!this.#ahead || this.#ahead.leftMicro < wantedMicro) return isGood && at < page.endsAt + LATE_MS;
     this.#turn(this.#ahead);
     return true;
   }
 
-  /** Whether a chunk of this step may be charged and leave: its promise is durable, on a page of its own offering. */
+  /** Whether a chunk of this step can be charged and sent: its intent is durable, on a page of its own offering. */
   isReady(charge: Charge): boolean {
     const page = this.#page;
     return page?.durable === true && takes(page, charge);
   }
 
-  /** Resolves when a chunk of this step may be charged and leave. */
+  /** Resolves when a chunk of this step can be charged and sent. */
   async ready(charge: Charge, plan: Plan): Promise<void> {
     while (!this.isReady(charge)) {
       const page = this.#page;
       if (page !== undefined && takes(page, charge)) await this.#made(page);
       else {
-        // What it gives back covers the next one.
+        // The credit that it returns covers the next one.
         if (page !== undefined) this.#close(page);
         await this.#renew(plan);
       }
     }
   }
 
-  /** What so many units come to for the loop's key. */
+  /** The price of so many units for the loop's key. */
   priceOf(units: number, nanoPerUnit: number, mostMicro: number): { micro: number; restNano: number } {
     return this.#leaser.remainders.charge(keyOf(this.#call).keyId, units, nanoPerUnit, mostMicro);
   }
 
-  /** Charges a chunk that leaves at `at`, after `ready`. */
+  /** Charges a chunk that is sent at `at`, after `ready`. */
   add(
     { step, units, costMicro, wakeUpMicro, hedgeMicro, losers, gpuSeconds = 0, restNano }: Charge,
     route: Route | undefined,
@@ -166,7 +168,7 @@ export class LoopBilling {
     page.usedAt = at;
   }
 
-  /** Settles what is old, and returns what is not used. Call it about once a second while nothing is under way. */
+  /** Settles old pages and returns unused credit. Call it about once a second while the loop is idle. */
   tidy(): void {
     const page = this.#page;
     if (!page) return;
@@ -175,7 +177,7 @@ export class LoopBilling {
     if (idle >= (page.owed ? BILL_MS : IDLE_MS)) this.end(undefined);
   }
 
-  /** Settles everything. `refusal` is why it ended, for a page that nothing was charged to. The tab may be used on. */
+  /** Settles everything. `refusal` is the reason for a page without charges. Billing can continue afterwards. */
   end(refusal: Refusal | undefined): void {
     const unused = refusal ?? refuse(Reason.CLIENT_CLOSED_REQUEST, "the control loop was idle");
     for (const page of [this.#page, this.#ahead]) if (page) this.#close(page, unused);
@@ -183,7 +185,7 @@ export class LoopBilling {
     this.#ahead = undefined;
   }
 
-  /** The loop is over: what is still being opened is closed again. */
+  /** Ends billing: pages that are still being opened are closed again. */
   close(refusal: Refusal | undefined): void {
     this.#over = true;
     this.end(refusal);
@@ -204,7 +206,7 @@ export class LoopBilling {
         return next;
       },
       () => {
-        // Nothing is lost yet: whether there is credit is asked again when it is needed.
+        // Nothing is lost: the credit check is repeated when credit is needed.
         this.#next = undefined;
         return undefined;
       },
@@ -217,7 +219,7 @@ export class LoopBilling {
   async #renew(plan: Plan): Promise<void> {
     const last = this.#page;
     const chunks = last ? this.#size(last) : this.#chunks;
-    // What it gives back may be what the next one needs, or waits for.
+    // The next page may need, or wait for, the credit that this one returns.
     if (last) this.#close(last);
     if (this.#next) await this.#next.catch(() => undefined);
     if (this.#ahead && this.#ahead.leftMicro >= plan.ceilingMicro) return this.#turn(this.#ahead);
@@ -233,7 +235,7 @@ export class LoopBilling {
     this.#page = page;
   }
 
-  /** About what a second needs, by what the last page was used. */
+  /** Estimates the chunks of the next second from the use of the last page. */
   #size(page: HoldWindow): number {
     const perMs = page.used / Math.max(1, steadyNow() - page.openedAt);
     const wanted = Math.ceil(perMs * BILL_MS * 1.25);
@@ -241,7 +243,10 @@ export class LoopBilling {
     return this.#chunks;
   }
 
-  /** Opens a bill for `chunks` of them, or for as many as there is credit for; where there is none for one, of the steps that can be paid. */
+  /**
+   * Opens a page for `chunks` chunks, or for as many as there is credit for. If there is none for one, keeps only the steps that the caller
+   * can pay for.
+   */
   async #open(whole: Plan, chunks: number): Promise<HoldWindow> {
     let plan = whole;
     for (let count = chunks; ; ) {
@@ -284,7 +289,7 @@ export class LoopBilling {
     return page;
   }
 
-  /** Resolves when a page's promise is durable. One that can't be made so is given up. */
+  /** Resolves when a page's intent is durable. A page whose intent cannot be stored is dropped. */
   async #made(page: HoldWindow): Promise<void> {
     try {
       await page.bill.durable;

@@ -1,4 +1,4 @@
-/** The offerings that may serve a control loop at the moment, by its plan, which is made anew when supply changed or a call failed. */
+/** The plan of a control loop: the offerings that can serve it now. It is rebuilt when supply changes or a call fails. */
 import { create } from "@bufbuild/protobuf";
 import type { LoopObservation } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActionMeaning, InputContract } from "../../../gen/limber/v1/input_contract_pb.ts";
@@ -19,30 +19,30 @@ import {
 import { readPicture } from "../../upstream/pictures/header.ts";
 import { hedgesOf, type InferenceDeps, planArgs, planOrWant, wantResting } from "../call.ts";
 
-/** What a loop is planned from. */
+/** Input for planning a loop. */
 type WantedPlan = Parameters<typeof planArgs>[1];
 
-/** The plan of one loop through its time. */
+/** The plan of one loop over time. */
 export class PlanTracker implements LoopRouter<ParsedObservation> {
   readonly #deps: InferenceDeps;
   readonly #wanted: WantedPlan;
   readonly #call: Call;
   readonly #space: string;
   #plan: Plan;
-  /** Why there is none at the moment. */
+  /** Why there is no plan now. */
   #refusal: Refusal | undefined;
-  /** The supply that it was made from; undefined where it is to be made anew. */
+  /** The snapshot that it was built from; undefined if it has to be rebuilt. */
   #madeFrom: unknown;
-  /** What actions have to mean in the episode; undefined where the offering that serves it says nothing. */
+  /** The meaning that actions must have within the episode; undefined if the serving offering declares none. */
   #meaning: ActionMeaning | undefined;
-  /** What the robot is to do, and the goal that it was opened with. */
+  /** The present instruction, and the goal from `open`. */
   #words: Pick<GivenInput, "instruction" | "goalImage">;
-  /** What the plan lost because it cannot be paid. */
+  /** The steps dropped from the plan because the caller cannot pay for them. */
   #unpaid: readonly PlanStep[] | undefined;
   /** By offering: the cold starts that the loop caused and has not paid for. */
   #wakes: Map<string, Wake> | undefined;
 
-  /** Plans, or refuses when nothing may serve. */
+  /** Plans the loop. Refuses if no offering can serve it. */
   constructor(
     deps: InferenceDeps,
     wanted: WantedPlan,
@@ -52,7 +52,7 @@ export class PlanTracker implements LoopRouter<ParsedObservation> {
   ) {
     this.#deps = deps;
     this.#wanted = wanted;
-    // The time of the whole stream is no observation's.
+    // The deadline of the stream does not apply to single observations.
     this.#call = { ...call, deadline: undefined };
     this.#space = space;
     this.#words = words;
@@ -64,24 +64,24 @@ export class PlanTracker implements LoopRouter<ParsedObservation> {
     return this.#plan;
   }
 
-  /** The plan is to be made anew before it is used again. */
+  /** Marks the plan to be rebuilt before its next use. */
   outdate(): void {
     this.#madeFrom = undefined;
   }
 
-  /** Goes on with what can be paid of a plan, until it is made anew. */
+  /** Continues with the affordable part of a plan until it is rebuilt. */
   narrow(plan: Plan, less: Plan): void {
     if (this.#plan !== plan) return;
     this.#plan = less;
     this.#unpaid = plan.steps.filter((step) => !less.steps.some((each) => sameWay(each, step)));
   }
 
-  /** Whether a step turned out not to be covered. */
+  /** Whether a step was dropped for lack of credit. */
   isUnpaid(step: PlanStep): boolean {
     return this.#unpaid?.some((each) => sameWay(each, step)) ?? false;
   }
 
-  /** What the robot is to do from now on. */
+  /** Sets the instruction from now on. */
   set instruction(instruction: string) {
     this.#words = { ...this.#words, instruction };
   }
@@ -115,7 +115,7 @@ export class PlanTracker implements LoopRouter<ParsedObservation> {
       .slice(0, MOST_TOLD);
   }
 
-  /** Of a model that served before the stream was opened what its offerings say now. */
+  /** For a model that served before the stream was opened, uses its offerings' present declarations. */
   #meaningOf(bound: PlanStep | string | undefined): ActionMeaning | undefined {
     if (bound === undefined) return undefined;
     if (typeof bound !== "string") {

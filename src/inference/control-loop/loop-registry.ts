@@ -57,28 +57,28 @@ const TIDY_MS = 1_000;
 /** Milliseconds between two loops that are asked to move: to open a stream costs its caller, the balancer and the next replica a few each. */
 const MOVE_MS = 20;
 
-/** How a loop did, for the log. */
+/** Figures of one loop, for the log. */
 interface LoopSummary extends LoopFigures {
   readonly requestId: string;
   readonly keyId: string;
   readonly offeringId: string | undefined;
 }
 
-/** How the loops of one offering do. */
+/** Figures of one offering's loops. */
 interface OfferingLoops extends LoopFigures {
   readonly offeringId: string;
-  /** Loops that it serves at the moment. */
+  /** Number of loops that it serves now. */
   readonly loops: number;
 }
 
-/** How one loop does. */
+/** Figures of one loop. */
 interface SessionLoop extends LoopFigures {
   readonly stream: string;
-  /** Its session's name among those of all organizations; empty where it has none. */
+  /** The session's name, unique among all organizations; empty if it has none. */
   readonly session: string;
 }
 
-/** Loops that are reported one by one: metrics make a series of each. */
+/** Maximum number of loops reported individually: each is a metrics series. */
 const MOST_TOLD = 1_000;
 
 /** All loops of one replica. */
@@ -86,13 +86,13 @@ export class LoopRegistry {
   readonly #loops = new Set<Carried>();
   readonly #sessions = new Map<string, Carried>();
   readonly #rest: () => void;
-  /** What loops counted that have ended or moved on, by offering. */
+  /** By offering: counts of loops that have ended or changed offering. */
   readonly #past = new Map<string, LoopGauge>();
   #draining = false;
 
   readonly #told: (told: LoopSummary) => void;
 
-  /** `told` is called with how each loop ended. */
+  /** `told` is called with the figures of each loop that ends. */
   constructor(told: (told: LoopSummary) => void = () => {}) {
     this.#told = told;
     this.#rest = every(TIDY_MS, () => {
@@ -100,7 +100,7 @@ export class LoopRegistry {
     });
   }
 
-  /** Takes a loop in; one that has its session is answered, for the new one takes over. */
+  /** Adds a loop. Returns the loop that has its session, which the new one supersedes. */
   enter(loop: Carried): Carried | undefined {
     this.#loops.add(loop);
     if (loop.session === undefined) return undefined;
@@ -109,7 +109,7 @@ export class LoopRegistry {
     return before;
   }
 
-  /** Lets a loop go that has come to this. */
+  /** Removes a loop that has ended with this outcome. */
   leave(loop: Carried, told: LoopFigures): void {
     if (!this.#loops.has(loop)) return;
     this.#told({ requestId: loop.id, keyId: loop.mover.key.keyId, offeringId: loop.offeringId, ...told });
@@ -117,23 +117,23 @@ export class LoopRegistry {
     if (loop.session !== undefined && this.#sessions.get(loop.session) === loop) this.#sessions.delete(loop.session);
   }
 
-  /** The stream that a session is in here. */
+  /** The stream that has a session on this replica. */
   streamOf(session: string): string | undefined {
     return this.#sessions.get(session)?.id;
   }
 
-  /** Ends the loop that a session is in, where another stream has taken it on another replica. */
+  /** Ends the loop of a session that a stream on another replica has taken. */
   taken(session: string, stream: string): void {
     const loop = this.#sessions.get(session);
     if (loop && loop.id !== stream) loop.cut(takenOver());
   }
 
-  /** Keeps what a loop counted with an offering that serves it no longer. */
+  /** Keeps a loop's counts for an offering that no longer serves it. */
   keep(offeringId: string, gauge: LoopGauge): void {
     this.#past.set(offeringId, sum([this.#past.get(offeringId), gauge]));
   }
 
-  /** How each loop that runs did since it began, the oldest ones where there are very many. */
+  /** The figures of each running loop since it started; only the oldest loops if there are very many. */
   *sessions(): IterableIterator<SessionLoop> {
     let left = MOST_TOLD;
     for (const { id, session, whole } of this.#loops) {
@@ -142,7 +142,7 @@ export class LoopRegistry {
     }
   }
 
-  /** How loops did with each offering since the start: rate, share of late answers, jitter, missed deadlines. */
+  /** The figures of each offering's loops since the start: rate, share of late chunks, jitter, missed deadlines. */
   *offerings(): IterableIterator<OfferingLoops> {
     const gauges = new Map([...this.#past].map(([id, gauge]) => [id, { gauge: sum([gauge]), loops: 0 }]));
     for (const { offeringId, gauge } of this.#loops) {
@@ -153,29 +153,29 @@ export class LoopRegistry {
     for (const [offeringId, { gauge, loops }] of gauges) yield { offeringId, loops, ...gauge.figures };
   }
 
-  /** Calls `visit` for every loop; they may leave meanwhile. */
+  /** Calls `visit` for every loop, which may remove itself. */
   each(visit: (loop: Carried) => void): void {
     for (const loop of [...this.#loops]) visit(loop);
   }
 
-  /** Number of pending observations. */
+  /** Number of running loops. */
   get size(): number {
     return this.#loops.size;
   }
 
-  /** Whether no new loops are taken in. */
+  /** Whether new loops are refused. */
   get draining(): boolean {
     return this.#draining;
   }
 
-  /** Ends every loop that runs now as soon as no answer is awaited in it. */
+  /** Ends every running loop once no response is pending in it. */
   move(): void {
     this.each((loop) => loop.drain());
   }
 
   /**
-   * The same, one loop after the other and at most for `ms` milliseconds: robots that all move in one moment wait for each other where they go.
-   * Resolves when each was asked.
+   * The same, one loop after the other within `ms` milliseconds, so that robots do not all reconnect at once. Resolves when each loop has
+   * been notified.
    */
   async moveOver(ms: number): Promise<void> {
     const loops = [...this.#loops];
@@ -188,13 +188,13 @@ export class LoopRegistry {
     }
   }
 
-  /** The same, and takes in no other. */
+  /** The same, and refuses new loops. */
   drain(): void {
     this.#draining = true;
     this.move();
   }
 
-  /** Cuts, from now on, every loop that an emergency stop covers. */
+  /** From now on, cuts every loop that an emergency stop covers. */
   obey(stops: ActiveStops): void {
     stops.follow(() =>
       this.each((loop) => {
@@ -214,7 +214,7 @@ export class LoopRegistry {
 export const takenOver = (): Refusal =>
   refuse(Reason.SESSION_TAKEN_OVER, "another stream of the same session was opened and has taken over");
 
-/** The refusal of a stream on a replica that is closing. */
+/** The refusal of a stream on a replica that is shutting down. */
 export const draining = (): Refusal =>
   refuse(Reason.NOT_READY, "the gateway is shutting down; open the stream again", {}, { retryAfter: 1 });
 
@@ -224,26 +224,26 @@ function sum(gauges: readonly (LoopGauge | undefined)[]): LoopGauge {
   return all;
 }
 
-/** The counts of one loop. */
+/** The counters of one loop. */
 export class LoopCounts {
-  /** The offering that serves it; undefined before any did. */
+  /** The serving offering; undefined before the first. */
   offering: PlanStep["offering"] | undefined;
-  /** With the present offering. */
+  /** Counts for the present offering. */
   gauge = new LoopGauge();
-  /** In all. */
+  /** Counts in total. */
   readonly whole = new LoopGauge();
-  /** At this moment. */
+  /** Present values. */
   readonly live: LiveGauge;
-  /** How often another offering took over. */
+  /** Number of changes of the offering. */
   failovers = 0;
-  /** Chunks for which a second provider was asked. */
+  /** Number of hedged chunks. */
   hedges = 0;
   readonly #registry: LoopRegistry;
   #steps = 0;
   #gpuSeconds = 0;
   #costMicro = 0;
 
-  /** Of a loop that begins at `at`, on the steady clock in milliseconds. */
+  /** `at` is the start on the steady clock, in milliseconds. */
   constructor(registry: LoopRegistry, at: number) {
     this.#registry = registry;
     this.live = new LiveGauge(at);
@@ -253,7 +253,7 @@ export class LoopCounts {
     return this.offering?.id;
   }
 
-  /** A chunk was sent at `at`, on the steady clock in milliseconds, for an observation that was so old. */
+  /** Counts a chunk sent at `at` (steady clock, milliseconds) for an observation of this age. */
   chunk(at: number, ageMs: number, { step, units, costMicro, hedgeMicro }: Charge, gpuSeconds: number): void {
     if (step.offering.id !== this.offeringId) this.#moveTo(step.offering);
     this.gauge.chunk(at);
@@ -265,7 +265,7 @@ export class LoopCounts {
     if (hedgeMicro !== undefined) this.hedges += 1;
   }
 
-  /** A hold was sent. */
+  /** Counts a hold. */
   hold(reason: HoldReason): void {
     const isLate = reason === HoldReason.LATE;
     this.gauge.hold(isLate);
@@ -273,12 +273,12 @@ export class LoopCounts {
     this.live.hold(reason);
   }
 
-  /** What was used and deducted in all. */
+  /** Total units and charges. */
   get usage(): { actionSteps: number; gpuSeconds: number; costUsd: number } {
     return { actionSteps: this.#steps, gpuSeconds: this.#gpuSeconds, costUsd: toUsd(this.#costMicro) };
   }
 
-  /** Hands its figures to the registry. */
+  /** Passes its counts to the registry. */
   close(): void {
     if (this.offeringId !== undefined) this.#registry.keep(this.offeringId, this.gauge);
   }
@@ -293,7 +293,7 @@ export class LoopCounts {
   }
 }
 
-/** Tries that ended alike. */
+/** Attempts with equal outcomes. */
 interface AlikeTries {
   readonly offeringId: string;
   readonly status: Try["status"];
@@ -302,28 +302,28 @@ interface AlikeTries {
   latencyMs: number;
 }
 
-/** More kinds of tries than this are not told apart in one stretch. */
+/** Maximum number of outcome groups in one record. */
 const MOST_KINDS = 32;
 
-/** Counts, until somebody takes what was counted. */
+/** Counts the outcomes of observations for the next record. */
 export class StretchCounts {
-  /** There is none before the first hold of a stretch. */
+  /** Undefined before the first hold. */
   #holds: Map<HoldReason, number> | undefined;
   #tries: AlikeTries[] = [];
 
-  /** An answer left, after these tries. */
+  /** Counts a chunk and its attempts. */
   chunk(tries: readonly Try[]): void {
     for (const tried of tries) this.#add(tried);
   }
 
-  /** The robot was told to hold, after these tries. */
+  /** Counts a hold and its attempts. */
   hold(reason: HoldReason, tries: readonly Try[]): void {
     this.#holds ??= new Map();
     this.#holds.set(reason, (this.#holds.get(reason) ?? 0) + 1);
     for (const tried of tries) this.#add(tried);
   }
 
-  /** What was counted since it was last asked; undefined where that is nothing. */
+  /** Returns and clears the counts; undefined if there are none. */
   take(): LoopStretch | undefined {
     if (this.#holds === undefined && this.#tries.length === 0) return undefined;
     const holds =
@@ -352,16 +352,16 @@ export class StretchCounts {
   }
 }
 
-/** The word of a reason, such as `late`. */
+/** The name of a reason, such as `late`. */
 const wordOfHold = (reason: HoldReason): string =>
   HoldReasonSchema.value[reason]?.name.slice("HOLD_REASON_".length).toLowerCase() ?? "";
 
-/** What does not change about a loop. */
+/** The constant facts of a loop. */
 export interface LoopFacts {
   readonly id: string;
   readonly key: Pick<KeyPrincipal, "orgId" | "keyId" | "workspaceId">;
   readonly robotId: string | undefined;
-  /** As the caller calls it. */
+  /** The caller's name for it. */
   readonly sessionId: string | undefined;
   readonly modelRequested: string;
   readonly actionSpace: string;
@@ -372,7 +372,7 @@ export interface LoopFacts {
 
 const STATES = { running: LoopState.RUNNING, holding: LoopState.HOLDING, waiting: LoopState.WAITING } as const;
 
-/** The loop as it is at a moment of the steady clock, in milliseconds. */
+/** The state of a loop at a time of the steady clock, in milliseconds. */
 export function runningLoopOf(
   { id, key, robotId, sessionId, modelRequested, actionSpace, deadlineMs, since }: LoopFacts,
   tally: LoopCounts,

@@ -25,7 +25,7 @@ import { type CallKeys, reachWith } from "../prepare.ts";
 import type { LoopBilling } from "./loop-billing.ts";
 import type { ParsedObservation, PlanTracker } from "./loop-plan.ts";
 
-/** Whose questions they are. */
+/** The loop that sends the requests. */
 interface PendingRequestsOptions {
   readonly deps: InferenceDeps;
   readonly call: Call;
@@ -34,17 +34,17 @@ interface PendingRequestsOptions {
   readonly tracker: PlanTracker;
   readonly happen: (event: LoopEvent<ParsedObservation>) => void;
   readonly end: (refusal: Refusal) => void;
-  /** The task of the robot, in words. */
+  /** The robot's instruction. */
   readonly instruction: string;
 }
 
-/** One loop's questions. */
+/** The requests of one loop. */
 export class PendingRequests implements RequestOwner {
   readonly #options: PendingRequestsOptions;
   readonly #hedges: Hedges;
-  /** One for each observation that is asked about, or two where it was hedged. */
+  /** One per observation in flight, or two if it was hedged. */
   readonly #requests: PendingRequest[] = [];
-  /** What is to be done, in words. */
+  /** The instruction. */
   instruction: string;
 
   constructor(options: PendingRequestsOptions) {
@@ -53,13 +53,13 @@ export class PendingRequests implements RequestOwner {
     this.instruction = options.instruction;
   }
 
-  /** Asks, at `at`; at once where it may. */
+  /** Sends a request at `at`, immediately if possible. */
   dispatch(effect: DispatchEffect<ParsedObservation>, at: number): void {
     const attempt = new PendingRequest(this, effect);
     this.#requests.push(attempt);
     this.#hedges.earn();
     const { billing, tracker, happen } = this.#options;
-    // A step counts once, at however many offerings.
+    // A step counts once against the rate limit, however many offerings are called.
     const isCounted = !effect.fresh || this.#tryCount(at);
     if (isCounted && billing.tryCover(tracker.plan, at)) {
       this.#ask(effect, attempt);
@@ -69,7 +69,7 @@ export class PendingRequests implements RequestOwner {
     void this.#askLater(effect, attempt, isCounted);
   }
 
-  /** Asks once the key has a step and the bill covers it. Never rejects. */
+  /** Sends a request once the rate limit and the bill allow it. Never rejects. */
   async #askLater(
     effect: DispatchEffect<ParsedObservation>,
     attempt: PendingRequest,
@@ -84,18 +84,18 @@ export class PendingRequests implements RequestOwner {
       return;
     }
     if (attempt.aborted) return;
-    // It turned out that this step cannot be paid: the next observation goes to one that can.
+    // The caller cannot pay for this step: the next observation goes to one that is affordable.
     if (tracker.isUnpaid(effect.step)) {
       this.#landed(effect.attempt);
       happen({ kind: "unpaid", at: steadyNow(), attempt: effect.attempt });
       return;
     }
     happen({ kind: "asked", at: steadyNow(), attempt: effect.attempt });
-    // Its time may have been over.
+    // Its deadline may have passed.
     if (!attempt.aborted) this.#ask(effect, attempt);
   }
 
-  /** Its outcome is ignored from now on. */
+  /** Ignores the outcome from now on. */
   callOff(id: number): void {
     this.#landed(id)?.abort(undefined);
   }
@@ -108,7 +108,7 @@ export class PendingRequests implements RequestOwner {
         this.#failed(attempt, new UpstreamFailure(AttemptFailure.UNSAFE_ACTION, "the action exceeds the safety bounds"));
       else happen({ kind: "answered", at: steadyNow(), attempt, answer });
     } catch (thrown) {
-      // The connection that carried the answer carries those of other loops too.
+      // The connection that carried the response also carries those of other loops.
       end(asRefusal(thrown));
     }
   }
@@ -122,7 +122,7 @@ export class PendingRequests implements RequestOwner {
     this.#failed(attempt, thrown);
   }
 
-  /** Ends a request that is under way; undefined where it has ended. */
+  /** Ends a running request; undefined if it has ended. */
   #landed(id: number): PendingRequest | undefined {
     const requests = this.#requests;
     const last = requests.at(-1);
@@ -131,13 +131,13 @@ export class PendingRequests implements RequestOwner {
     return at < 0 ? undefined : requests.splice(at, 1)[0];
   }
 
-  /** Takes a step from the key's limit where one is at hand. */
+  /** Takes a step from the key's rate limit if one is available without waiting. */
   #tryCount(at: number): boolean {
     const { deps, call } = this.#options;
     return deps.failing.mayCall(keyOf(call), at) && (call.steps?.tryStep() ?? true);
   }
 
-  /** Takes a step from the key's limit; rejects with the refusal where there is none. */
+  /** Takes a step from the key's rate limit; rejects with the refusal if none is left. */
   async #count(): Promise<void> {
     const { deps, call } = this.#options;
     deps.failing.assertMayCall(keyOf(call), steadyNow());
@@ -157,7 +157,7 @@ export class PendingRequests implements RequestOwner {
     else end(asRefusal(thrown));
   }
 
-  /** No credit ends the loop; a ledger that is away and a rate limit make the robot hold. */
+  /** Lack of credit ends the loop; an unavailable ledger or a rate limit causes a hold. */
   #unpaid(attempt: number, thrown: unknown): void {
     this.#landed(attempt);
     const { happen, end } = this.#options;
@@ -170,13 +170,13 @@ export class PendingRequests implements RequestOwner {
   }
 }
 
-/** Whose question it is. */
+/** The owner of a request. */
 interface RequestOwner {
   answered(question: DispatchEffect<ParsedObservation>, answer: ActAnswer): void;
   failed(question: DispatchEffect<ParsedObservation>, thrown: unknown): void;
 }
 
-/** A question on its way. */
+/** A running request. */
 class PendingRequest extends Cancel implements AnswerHandler {
   readonly #asker: RequestOwner;
   readonly #question: DispatchEffect<ParsedObservation>;
@@ -201,7 +201,7 @@ class PendingRequest extends Cancel implements AnswerHandler {
   }
 }
 
-/** What all requests of a loop have in common. */
+/** The common part of a loop's requests. */
 interface ChannelDeps {
   readonly deps: InferenceDeps;
   readonly call: Call;
@@ -209,11 +209,11 @@ interface ChannelDeps {
   readonly ownKeys: CallKeys | undefined;
   readonly tracker: PlanTracker;
   readonly watch: CallWatch | undefined;
-  /** The input of each, without observations and instruction, without the episode, and without the horizon of its offering. */
+  /** The input without observations, instruction, episode and the offering's horizon. */
   readonly input: Omit<ActInput, "observations" | "instruction" | "episode" | "horizon">;
 }
 
-/** How one step of the plan is reached, in one episode. */
+/** How to call one step of the plan in one episode. */
 interface UpstreamChannel extends Reached {
   readonly step: PlanStep;
   readonly instruction: string;
@@ -226,9 +226,9 @@ interface UpstreamChannel extends Reached {
 /** The channels of one loop. */
 export class UpstreamChannels {
   readonly #common: ChannelDeps;
-  /** The one that was used last: most loops have no other. */
+  /** The last one used: most loops have only one. */
   #last: UpstreamChannel | undefined;
-  /** Name of the present episode, to providers. */
+  /** The present episode's name for providers. */
   #episode: string;
 
   constructor(common: ChannelDeps) {
@@ -236,18 +236,18 @@ export class UpstreamChannels {
     this.#episode = this.#nameOf(1);
   }
 
-  /** What is asked from now on is asked in the episode of this number. */
+  /** Sets the episode number of later requests. */
   enter(episode: number): void {
     this.#episode = this.#nameOf(episode);
   }
 
-  /** A loop of no session is one. */
+  /** A loop without a session is its own session. */
   #nameOf(episode: number): string {
     const { call, input } = this.#common;
     return episodeName(input.sessionId ?? call.requestId, episode);
   }
 
-  /** Sends an observation; the attempt gets the outcome later, never during this call. */
+  /** Sends an observation. The attempt receives the outcome later, never during this call. */
   ask(attempt: PendingRequest, step: PlanStep, seen: ParsedObservation, instruction: string, budgetMs: number): void {
     try {
       const channel = this.#to(step, instruction);
@@ -259,12 +259,12 @@ export class UpstreamChannels {
     }
   }
 
-  /** Whether the last offering takes another call before it has answered: calls of an `ActLine` are independent. */
+  /** Whether the last offering accepts another call before it has responded: calls of an `ActLine` are independent. */
   carriesMany(step: PlanStep): boolean {
     return this.#last?.step === step && this.#last.line !== undefined;
   }
 
-  /** Whether an answer exceeds the bounds of its offering, or of the key. */
+  /** Whether a response exceeds the bounds of its offering or of the key. */
   exceeds(step: PlanStep, seen: ParsedObservation, answer: ActAnswer): boolean {
     const { bounds, dim } = this.#last?.step === step ? this.#last : this.#reach(step);
     const keys = keyOf(this.#common.call).bounds;
@@ -280,7 +280,7 @@ export class UpstreamChannels {
     const { open, call, input } = this.#common;
     const { wire, target, bounds, dim } = this.#reach(step);
     const asked = { ...input, instruction, episode, horizon: step.units };
-    // A picture of the goal has to be fetched.
+    // The goal image has to be fetched.
     const line = open.goalImage ? undefined : wire.line?.(target, asked, call);
     this.#last = { step, instruction, episode, wire, target, bounds, dim, line };
     return this.#last;
@@ -333,7 +333,7 @@ export class UpstreamChannels {
   }
 }
 
-/** Pixels of observations that several offerings are asked about. */
+/** Caches pixels of observations that several offerings receive. */
 const decoded = new SideNote<ParsedObservation, KeptPixels>("pixels");
 
 function pixelsOf(seen: ParsedObservation): KeptPixels {

@@ -1,4 +1,4 @@
-/** The messages to a loop's client, and whether it reads them. */
+/** Writes a loop's messages to its client and tracks whether the client reads them. */
 import { create } from "@bufbuild/protobuf";
 import type { Action } from "../../../gen/limber/v1/action_pb.ts";
 import {
@@ -25,73 +25,73 @@ import type { Charge } from "../call-billing.ts";
 import type { ParsedObservation } from "./loop-plan.ts";
 import type { LoopCounts, ResumedChunk, StretchCounts } from "./loop-registry.ts";
 
-/** How a loop's words are made. */
+/** Options for the messages of a loop. */
 interface LoopWriterOptions {
   readonly speaker: StreamWriter<ActStreamResponse>;
-  /** The stream's identifier, which is a part of the names of its chunks. */
+  /** The stream's id, a part of its chunks' ids. */
   readonly streamId: string;
   readonly space: string;
   readonly deadlineMs: number;
   readonly tally: LoopCounts;
   /** Counts for the log. */
   readonly stretch: StretchCounts;
-  /** Called, soon, when the caller has stopped to read. */
+  /** Called, asynchronously, when the client has stopped reading. */
   readonly unread: () => void;
 }
 
-/** Speaks to one caller. */
+/** Writes to one client. */
 export class LoopWriter {
   readonly #options: LoopWriterOptions;
-  /** What the names of its chunks begin with. */
+  /** The prefix of its chunks' ids. */
   #name: Buffer | undefined;
   #behindSince: number | undefined;
-  /** The last chunk that was charged, and the last route that was sent. */
+  /** The last charged chunk, and the last route sent. */
   #last: LoopChunk | undefined;
   #lastAt = 0;
   #route: Route | undefined;
-  /** Number of the episode that chunks and holds are of. */
+  /** The episode number of chunks and holds. */
   #episode = 1;
 
   constructor(options: LoopWriterOptions) {
     this.#options = options;
   }
 
-  /** The last chunk that was charged, with its route, for a stream that resumes the session. */
+  /** The last charged chunk with its route, for a stream that resumes the session. */
   get last(): ResumedChunk | undefined {
     if (!this.#last) return undefined;
     const last = ownOf(this.#last);
     return { chunk: this.#route ? { ...last, route: this.#route } : last, toldAt: this.#lastAt };
   }
 
-  /** Number of the episode. */
+  /** The episode number. */
   get episode(): number {
     return this.#episode;
   }
 
-  /** From now on everything is of the episode of this number. A chunk of another one is forgotten. */
+  /** Sets the episode number of later messages, and drops the last chunk if it belongs to another one. */
   enter(episode: number): void {
     if (episode !== this.#episode) this.#last = undefined;
     this.#episode = episode;
   }
 
-  /** Whether messages wait because the caller does not read. */
+  /** Whether messages are queued because the client does not read. */
   get behind(): boolean {
     return this.#behindSince !== undefined;
   }
 
-  /** Milliseconds since the caller last read, while messages wait. */
+  /** Milliseconds since the client last read, while messages are queued. */
   unreadMs(now: number): number {
     return this.#behindSince === undefined ? 0 : now - this.#behindSince;
   }
 
-  /** The caller reads again; false where it never stopped. */
+  /** The client reads again; returns false if it never stopped. */
   room(): boolean {
     const wasBehind = this.#behindSince !== undefined;
     this.#behindSince = undefined;
     return wasBehind;
   }
 
-  /** Takes the last chunk's steps out of what came with them: packed ones hold on to all of it, other loops' chunks too. */
+  /** Copies the last chunk's steps: packed ones keep the complete receive buffer in memory, including other loops' chunks. */
   tidy(): void {
     if (this.#last) this.#last = ownOf(this.#last);
   }
@@ -105,7 +105,7 @@ export class LoopWriter {
     this.#say("episode", create(LoopEpisodeSchema, { episode: this.#episode }));
   }
 
-  /** A chunk that was just charged, by `route` where that is news. */
+  /** Sends a chunk that was just charged, with `route` if it changed. */
   chunk(effect: DeliverEffect<ParsedObservation>, charge: Charge, at: number, route: Route | undefined): void {
     const { space, streamId, tally, stretch } = this.#options;
     stretch.chunk(effect.tries);
@@ -117,9 +117,9 @@ export class LoopWriter {
     this.#say("chunk", this.#last);
   }
 
-  /** What was charged on the stream before is given again, unless it is too old by now; either way it costs nothing. */
+  /** Sends the chunk that was charged on the previous stream again, free of charge, unless it has expired. */
   replay({ chunk, toldAt }: ResumedChunk, dropped: number): void {
-    // Now: what asked for it may have waited until the stream was open.
+    // Time now: the request may have waited until the stream was open.
     const at = steadyNow();
     const ageMs = chunk.observationAgeMs + at - toldAt;
     const late = { kind: "hold", at, step: chunk.startStep, reason: HoldReason.LATE, ageMs, detail: "" } as const;
@@ -130,11 +130,11 @@ export class LoopWriter {
   hold(hold: HoldEffect): void {
     this.#options.tally.hold(hold.reason);
     this.#options.stretch.hold(hold.reason, hold.tries);
-    // A caller that does not read is sent no more.
+    // A client that does not read receives nothing more.
     if (this.#behindSince === undefined) this.#say("hold", holdOf(hold, steadyNow(), this.#episode));
   }
 
-  /** Sends the last message and ends the stream. A loop that was never announced to its caller is only refused. */
+  /** Sends the last message and ends the stream. A loop that has not sent `opened` is only refused. */
   end(refusal: Refusal | undefined, opened: boolean, dropped: number): void {
     const { speaker, tally } = this.#options;
     if (opened) speaker.say(endedOf(refusal, tally, dropped));
@@ -143,38 +143,38 @@ export class LoopWriter {
 
   #say<C extends LoopMessage["case"]>(name: C, value: Extract<LoopMessage, { case: C }>["value"]): void {
     const { speaker, unread } = this.#options;
-    // The pair was just checked.
+    // The pair was checked above.
     const event = { case: name, value } as LoopMessage;
     speaker.say({ $typeName: "limber.v1.ActStreamResponse", event });
     if (this.#behindSince !== undefined || !speaker.behind) return;
     this.#behindSince = steadyNow();
-    // Not at once: what is being carried out comes first.
+    // Asynchronously, because present effects come first.
     queueMicrotask(() => {
       if (this.#behindSince !== undefined) unread();
     });
   }
 }
 
-/** What the names of a stream's chunks begin with. */
+/** The prefix of a stream's chunk ids. */
 function nameOf(streamId: string): Buffer {
   const name = `chunk${streamId.slice(streamId.indexOf("_"))}-`;
-  // Not from the pool of small buffers, of which it would keep eight kilobytes.
+  // Not from the buffer pool, which would keep 8 kB in memory.
   const bytes = Buffer.allocUnsafeSlow(name.length);
   bytes.write(name, "latin1");
   return bytes;
 }
 
-/** A chunk's route, where it is news. */
+/** A chunk's route, if it changed. */
 export const newRoute = (effect: DeliverEffect<ParsedObservation>): Route | undefined =>
   effect.moved || effect.tries.length > 1 ? routeOf(effect) : undefined;
 
-/** One member of what a stream says. */
+/** One field of a stream's messages. */
 type LoopMessage = Exclude<ActStreamResponse["event"], { case: undefined }>;
 
 /** Milliseconds, to the microsecond. */
 const rounded = (ms: number): number => Math.round(ms * 1000) / 1000;
 
-/** The first message: the offering, the rhythm, the price, and the point from which the session is resumed. */
+/** The first message: offering, rate, price, and the point at which the session resumes. */
 export function openedOf({
   id,
   step,
@@ -213,7 +213,7 @@ export function openedOf({
   });
 }
 
-/** A chunk that leaves at `at`. `name` is what the names of all chunks of its stream begin with. Written out, because a loop makes thousands a second. */
+/** A chunk sent at `at`. `name` is the prefix of its stream's chunk ids. Written out, because a loop sends thousands a second. */
 function chunkOf(
   effect: DeliverEffect<ParsedObservation>,
   { units, costMicro, hedgeMicro = 0 }: Charge,
@@ -245,7 +245,7 @@ function chunkOf(
   });
 }
 
-/** The same chunk with steps of its own: packed ones hold on to all that came with them, other loops' chunks too. */
+/** The same chunk with its own copy of the steps: packed ones keep the complete receive buffer in memory, including other loops' chunks. */
 function ownOf(chunk: LoopChunk): LoopChunk {
   const { action, chunkId } = chunk;
   if (!(action instanceof SentAction)) return chunk;
@@ -253,7 +253,7 @@ function ownOf(chunk: LoopChunk): LoopChunk {
   return { ...chunk, chunkId, action: { $typeName, space, steps, dtMs, note } };
 }
 
-/** A chunk that was charged on an earlier stream, given again. */
+/** A chunk that was charged on an earlier stream, sent again. */
 const replayOf = (chunk: LoopChunk, ageMs: number, dropped: number): LoopChunk => ({
   ...chunk,
   chunkId: chunk.chunkId,
@@ -263,7 +263,7 @@ const replayOf = (chunk: LoopChunk, ageMs: number, dropped: number): LoopChunk =
   replayed: true,
 });
 
-/** A hold that leaves at `at`. */
+/** A hold sent at `at`. */
 const holdOf = (hold: HoldEffect, at: number, episode: number): LoopHold => ({
   $typeName: "limber.v1.LoopHold",
   step: hold.step,
@@ -275,7 +275,7 @@ const holdOf = (hold: HoldEffect, at: number, episode: number): LoopHold => ({
   ...(hold.tries.length > 0 && { route: routeOf({ tries: hold.tries, step: undefined, hedgeMicro: undefined }) }),
 });
 
-/** An answer that came and may not leave, `waitedMs` after it came. */
+/** A response that arrived but must not be sent, `waitedMs` after it arrived. */
 export const heldBack = (
   effect: DeliverEffect<ParsedObservation>,
   reason: HoldReason,
@@ -291,7 +291,7 @@ export const heldBack = (
   dropped: effect.dropped,
 });
 
-/** The last words. */
+/** The last message. */
 function endedOf(refusal: Refusal | undefined, tally: LoopCounts, dropped: number): ActStreamResponse {
   const code = refusal === undefined ? "" : factsOf(refusal.reason).code;
   const { chunks, holds, effectiveHz, staleRatio, jitterMs } = tally.whole.figures;
@@ -303,10 +303,10 @@ function endedOf(refusal: Refusal | undefined, tally: LoopCounts, dropped: numbe
   };
 }
 
-/** What a chunk says beside its name. */
+/** The fields of a chunk beside its id. */
 type SentMessage = Omit<LoopChunk, "$typeName" | "$unknown" | "chunkId" | "replayed">;
 
-/** A chunk that leaves for the first time. Its name ends with its step, and becomes a text when it is read. */
+/** A chunk sent for the first time. Its id ends with its step, and is formatted on first access. */
 class SentChunk implements LoopChunk {
   readonly $typeName = "limber.v1.LoopChunk";
   readonly action: Action | undefined;
@@ -322,7 +322,7 @@ class SentChunk implements LoopChunk {
   readonly episode: number;
   readonly #name: Uint8Array;
 
-  /** `name` is what the names of all chunks of its stream begin with, in plain letters. */
+  /** `name` is the prefix of its stream's chunk ids, in ASCII. */
   constructor(name: Uint8Array, said: SentMessage) {
     this.#name = name;
     this.action = said.action;
@@ -341,7 +341,7 @@ class SentChunk implements LoopChunk {
     return `${Buffer.from(this.#name).toString("latin1")}${this.startStep}`;
   }
 
-  /** The beginning of its name, for gRPC's quick writer. */
+  /** The prefix of its id, for gRPC's fast writer. */
   get name(): Uint8Array {
     return this.#name;
   }

@@ -1,6 +1,6 @@
 /**
- * A loop's observation in its usual form, numbers and pictures in bytes: checked where the bytes are, and parsed only on access. protobuf-es
- * reads every other message.
+ * A loop's observation in its usual form, with numbers and images as bytes: validated in place and parsed only on access. protobuf-es reads
+ * all other messages.
  */
 import type { ActionStep } from "../../../gen/limber/v1/action_pb.ts";
 import { type LoopObservation, LoopObservationSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
@@ -14,7 +14,7 @@ import { isUpright, lookAt } from "../../upstream/pictures/frames.ts";
 import { FORMATS } from "../../upstream/pictures/header.ts";
 import type { ParsedObservation } from "./loop-plan.ts";
 
-/** As the schema bounds them. */
+/** Limits of the schema. */
 const MAX_OBSERVATIONS = 32;
 const MAX_NUMBERS = 4096;
 const MAX_FRAMES = 16;
@@ -22,7 +22,7 @@ const MAX_PICTURE_BYTES = 1 << 24;
 const MAX_LETTERS = 128;
 const MAX_SIDE = 16_384;
 const LAST_FORMAT = 3;
-/** The last step of a chunk is a number of 32 bits too. */
+/** The last step of a chunk must fit into 32 bits too. */
 const LAST_STEP = 4_294_967_039;
 
 type Packed = NonNullable<ParsedObservation["packed"]>;

@@ -1,4 +1,4 @@
-/** Control loops that end on one stream and go on on another, here or on another replica. */
+/** Control loops that end on one stream and resume on another, here or on another replica. */
 import { fromBinary, toBinary } from "@bufbuild/protobuf";
 import { type LoopChunk, LoopChunkSchema } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { earliestNow, inTime, sleep, steadyNow } from "../../clock.ts";
@@ -16,41 +16,44 @@ import {
 import type { Vault } from "../../vault.ts";
 import type { LeftBehind, LoopRegistry, ResumedChunk } from "./loop-registry.ts";
 
-/** What is known of the stream before. */
+/** The known state of the previous stream. */
 export interface TakenSession {
-  /** Undefined where there was none, or where the database does not say. */
+  /** Undefined if there was none, or if the database does not have it. */
   readonly left: LeftBehind | undefined;
-  /** The same once that stream has ended, for which nobody waits long; undefined where it has. Never rejects. */
+  /** The same once that stream has ended, after a short wait; undefined if it has ended. Never rejects. */
   readonly settled: Promise<LeftBehind | undefined> | undefined;
 }
 
-/** Whose session it is. */
+/** The owner of a session. */
 export interface SessionStream {
   readonly session: string;
   readonly stream: string;
 }
 
-/** How long a stream waits for the database. */
+/** Maximum wait for the database. */
 const PATIENCE_MS = 500;
 /**
- * When the database is asked again whether the stream before has ended, in milliseconds from one time to the next. One that lives is told at
- * once that it has lost its session; one that died with its replica is not worth a longer wait.
+ * Intervals at which the database is checked for the end of the previous stream, in milliseconds. A running stream is notified at once that
+ * it has lost its session; one that died with its replica is not worth a longer wait.
  */
 const LOOKS_MS = [10, 20, 30, 40];
-/** How soon a reset that could not be written is written again. */
+/** Interval at which a failed reset is retried. */
 const RETRY_MS = 100;
-/** More ends than this wait for no database in memory. */
+/** Maximum number of stream ends that wait in memory for the database. */
 const MOST_ENDED = 10_000;
 
-/** Who has which session, shared by the replicas through the database. Without it, loops begin as if nothing had been. */
+/**
+ * Which stream has which session, shared by all replicas through the database. Without it, loops start as if there had been no earlier
+ * stream.
+ */
 export class Resumption {
   readonly #sql: Sql;
   readonly #vault: Vault;
   readonly #off: () => void;
-  /** Where streams of this replica ended, until the database knows it. */
+  /** Ends of this replica's streams, until the database has them. */
   readonly #ended = new Map<string, LeftBehind>();
 
-  /** Sessions that streams of this replica are about to take, until the database knows it. */
+  /** Sessions that this replica's streams are taking, until the database has them. */
   readonly #taking = new Map<string, Promise<unknown>>();
   readonly #registry: Pick<LoopRegistry, "streamOf" | "taken">;
 
@@ -68,15 +71,18 @@ export class Resumption {
     });
   }
 
-  /** Takes a session for a stream, which says where it is in another episode than the one before; answers what that one left. Never rejects. */
+  /**
+   * Takes a session for a stream, which states whether it is in another episode than the previous one. Returns what that one left. Never
+   * rejects.
+   */
   async take(by: SessionStream, episode: number | undefined): Promise<TakenSession> {
     const here = this.#ended.get(by.session);
-    // The database hears of the stream in any case.
+    // The database is notified of the stream in any case.
     const taken = inTime(this.#take(by, episode), { ms: PATIENCE_MS, late: () => undefined }).catch(() => NOTHING);
     return here ? { left: here, settled: undefined } : taken;
   }
 
-  /** Begins an episode in a stream's session. Resolves when nothing of those before can be resumed on any replica, or when `isOver` says that nobody waits for that. */
+  /** Starts an episode in a stream's session. Resolves when no replica can resume an earlier one, or when `isOver` returns true. */
   async reset(by: SessionStream, episode: number, isOver: () => boolean): Promise<void> {
     this.#ended.delete(by.session);
     await this.#taking.get(by.session)?.catch(() => {});
@@ -87,11 +93,11 @@ export class Resumption {
     }
   }
 
-  /** Notes where a stream ended. The chunk is sealed where the organization retains no data, and forgotten with the session. */
+  /** Records where a stream ended. If the organization retains no data the chunk is encrypted; it is deleted with the session. */
   end(by: SessionStream, left: LeftBehind, sealed: boolean): void {
     const { session } = by;
     if (this.#ended.size < MOST_ENDED || this.#ended.has(session)) this.#ended.set(session, left);
-    // A stream may end before the database knows that it began.
+    // A stream may end before the database knows that it started.
     const begun = this.#taking.get(session)?.catch(() => {}) ?? Promise.resolve();
     begun
       .then(() => this.#end(by, left, sealed))
@@ -101,12 +107,12 @@ export class Resumption {
       });
   }
 
-  /** Hears no more. */
+  /** Stops listening for notifications. */
   close(): void {
     this.#off();
   }
 
-  /** A notification may come late, of a stream from which the one here has taken the session: the database has the present one. */
+  /** A notification may arrive late, for a stream whose session this one has taken: the database has the present owner. */
   async #taken(session: string, stream: string): Promise<void> {
     const here = this.#registry.streamOf(session);
     if (here === undefined || here === stream) return;
@@ -128,7 +134,7 @@ export class Resumption {
     return { left, settled: before.ended ? undefined : this.#settled(session, left).catch(() => left) };
   }
 
-  /** What a stream left that may still run, and be ended just now. */
+  /** The state of a previous stream that may still run, and is ended now. */
   async #settled(session: string, left: LeftBehind): Promise<LeftBehind> {
     for (const ms of LOOKS_MS) {
       await sleep(ms);
@@ -140,8 +146,8 @@ export class Resumption {
   }
 
   /**
-   * The age of a chunk is that of the end of its stream, and what has passed since by the database's clock. The end is dated by the earliest that
-   * it may be by that clock, and what has passed is counted from before the database is asked: a chunk never seems younger than it is.
+   * A chunk's age is the age at the end of its stream plus the time since then on the database's clock. The earliest possible end is used,
+   * and the time is counted from before the query, so that a chunk never seems younger than it is.
    */
   #end({ session, stream }: SessionStream, { episode, last }: LeftBehind, sealed: boolean): Promise<void> {
     const by = { session, stream, episode };
@@ -169,7 +175,7 @@ const NOTHING: TakenSession = { left: undefined, settled: undefined };
 const yes = (): boolean => true;
 const no = (): boolean => false;
 
-/** The same chunk, as old as it is by now. */
+/** The same chunk with its present age. */
 const byNow = ({ chunk, toldAt }: ResumedChunk): LoopChunk => ({
   ...chunk,
   observationAgeMs: chunk.observationAgeMs + steadyNow() - toldAt,
