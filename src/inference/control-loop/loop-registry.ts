@@ -1,4 +1,4 @@
-/** The control loops of this replica and their figures: checked once a second, found by session, ended together. */
+/** The control loops of this replica and their figures: checked once a second, looked up by session, ended together. */
 
 import { create } from "@bufbuild/protobuf";
 import { HoldReason, HoldReasonSchema, type LoopChunk } from "../../../gen/limber/v1/control_loop_pb.ts";

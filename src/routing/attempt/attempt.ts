@@ -1,4 +1,4 @@
-/** Stage 5: tries the steps of a plan until one answers. Time and I/O come in as arguments. */
+/** Stage 5: attempts the steps of a plan until one responds. Time and I/O are parameters. */
 
 import { HedgeWithheld } from "../../../gen/limber/v1/route_pb.ts";
 import { Cancel, type Items, type Signal, untilAbort } from "../../cancellation.ts";
@@ -19,38 +19,38 @@ import {
   type Waker,
 } from "./record.ts";
 
-/** How whole answers are got. Failures come as `UpstreamFailure`; a `Refusal` or a bug ends the request. */
+/** How unary responses are obtained. Failures are `UpstreamFailure`s; a `Refusal` or a bug ends the request. */
 export interface AttemptCalls<T> {
-  /** Throws nothing, but may reject. */
+  /** Never throws, but may reject. */
   call(step: PlanStep, options: AttemptOptions): Promise<T>;
-  /** Units of an answer, for its throughput. */
+  /** Units of a response, for its throughput. */
   unitsOf(answer: T): number;
 }
 
-/** How streams are got. */
+/** How streams are obtained. */
 export interface AttemptStreams<T> {
   open(step: PlanStep, options: AttemptOptions): AsyncIterable<T>;
   /** Units of one element. */
   unitsOf(element: T): number;
 }
 
-/** An answer, the offering that gave it, and the attempts. */
+/** A response, its offering, and the attempts. */
 export interface Attempted<T> extends Outcome {
   readonly answer: T;
   readonly step: PlanStep;
 }
 
-/** A stream that has begun. Its last try is brought up to date when the stream ends. */
+/** A started stream. Its last attempt is updated when the stream ends. */
 export interface AttemptedStream<T> extends Outcome {
   readonly first: T;
-  /** The elements after the first. Leaving it early calls the upstream off; a failure in it is a refusal, never a fallback. */
+  /** The elements after the first. Leaving the iteration early cancels the provider's call; a failure is a refusal, never a failover. */
   readonly rest: Items<T>;
   readonly step: PlanStep;
 }
 
 /**
- * Tries the plan's steps in order until one answers, a late one hedged where the plan says so. Throws
- * `all_attempts_failed`, `input_contract`, `deadline_exceeded` or `capacity_exhausted` with the route, or `client_closed_request`.
+ * Attempts the plan's steps in order until one responds, and hedges a late one if the plan allows it. Throws `all_attempts_failed`,
+ * `input_contract`, `deadline_exceeded` or `capacity_exhausted` with the route, or `client_closed_request`.
  */
 export async function attemptPlan<T>(plan: Plan, world: AttemptWorld, calls: AttemptCalls<T>): Promise<Attempted<T>> {
   const run = new AttemptRun(plan, world, (step, options) => calls.call(step, options), true);
@@ -63,7 +63,7 @@ export async function attemptPlan<T>(plan: Plan, world: AttemptWorld, calls: Att
   }
 }
 
-/** As `attemptPlan`, for streams: falls back silently until a first element is there, and never after it. */
+/** As `attemptPlan`, for streams: fails over before the first element, and never after it. */
 export async function attemptStream<T>(
   plan: Plan,
   world: AttemptWorld,
@@ -101,7 +101,10 @@ async function begin<T>(stream: AsyncIterable<T>, signal: Signal): Promise<Begun
   return { first: read.value, elements };
 }
 
-/** What follows a stream's first element. It ends by itself, by its reader, by time, or when the caller leaves: whichever is first. */
+/**
+ * The elements after a stream's first. It ends when the stream ends, its reader stops, the deadline passes or the caller disconnects,
+ * whichever is first.
+ */
 class Continued<T> implements Items<T> {
   readonly #run: AttemptRun<Begun<T>>;
   readonly #attempt: RunningAttempt<Begun<T>>;
@@ -109,10 +112,10 @@ class Continued<T> implements Items<T> {
   readonly #unitsOf: (element: T) => number;
   #units: number;
   #isOver = false;
-  /** Aborted with what ends it early. */
+  /** Aborted with the reason of an early end. */
   readonly #stop = new Cancel();
   readonly #forgetDeadline: () => void;
-  /** Since when the next element is awaited; undefined while none is. */
+  /** Since when the next element has been awaited; undefined if none is. */
   #waitsSince: number | undefined;
   #forgetWatch: (() => void) | undefined;
 
@@ -146,7 +149,7 @@ class Continued<T> implements Items<T> {
     }
   }
 
-  /** Its reader wants nothing more. */
+  /** The reader stops. */
   return(): Promise<IteratorReturnResult<undefined>> {
     this.#finish("left", undefined);
     return this.#elements.return();
@@ -163,7 +166,7 @@ class Continued<T> implements Items<T> {
     }
   }
 
-  /** One timer for all elements: where it comes too early for the one that is awaited, it comes again. */
+  /** One timer for all elements: if it fires too early for the awaited element, it is set again. */
   #watch(ms: number): void {
     const { clock } = this.#run.world;
     this.#forgetWatch = clock.after(ms, () => {
@@ -189,38 +192,41 @@ class Continued<T> implements Items<T> {
 const stoodStill = (failure: AttemptFailure): UpstreamFailure =>
   new UpstreamFailure(failure, "the stream stalled after its first element");
 
-/** What one attempt is given. */
+/** Parameters of one attempt. */
 export interface AttemptOptions {
-  /** Aborted when the answer is no longer wanted. */
+  /** Aborted when the response is no longer needed. */
   readonly signal: Signal;
   /** Milliseconds for this attempt. */
   readonly budgetMs: number;
 }
 
-/** What attempts depend on. */
+/** Dependencies of attempts. */
 export interface AttemptWorld {
   readonly clock: Clock;
   readonly health: Pick<HealthTracker, "admit" | "report"> &
     Partial<Pick<HealthTracker, "begun" | "ended" | "isSilent" | "forsake" | "rests" | "said">>;
   readonly hedges: Hedges;
-  /** What offerings declared that they read, for callers whose input nobody took. */
+  /** Describes an offering's declared inputs, for refusals of rejected input. */
   readonly reads?: Reads | undefined;
-  /** Undefined where nothing is paid for. */
+  /** Undefined if cold starts are free. */
   readonly wakes?: Waker | undefined;
-  /** Aborted when the caller leaves. */
+  /** Aborted when the caller disconnects. */
   readonly signal: Signal;
-  /** Whose call it is: what its input may have caused counts against an offering with another organization's failure, or the gateway's own. */
+  /**
+   * The caller's organization: a failure that the input may have caused counts against an offering only together with a failure of another
+   * organization or of the gateway's own probe.
+   */
   readonly orgId?: string;
-  /** Nothing is kept of what servers say of its calls: they may repeat what was sent. */
+  /** Keep no server error texts, because they may repeat the input. */
   readonly quiet?: boolean;
 }
 
-/** The reason with which an upstream call is cancelled whose answer is not wanted any more. One object for all of them. */
+/** The abort reason of a provider call whose response is no longer needed. One object for all calls. */
 const CALLED_OFF = new UpstreamFailure(AttemptFailure.TIMEOUT, "canceled");
 
 /**
- * Tells an offering's owner what is behind a failure, in the words of its server or of the gateway about it. What an input caused may repeat
- * the input, and is not told.
+ * Reports the cause of a failure to the offering's owner, in the words of its server or of the gateway. Input failures are not reported,
+ * because they may repeat the input.
  */
 export function tellOwner(
   { health, quiet }: Pick<AttemptWorld, "health" | "quiet">,
@@ -231,19 +237,19 @@ export function tellOwner(
     health.said?.(step.offering.id, failure, message);
 }
 
-/** How an attempt ends. `left`: the caller did not read on. */
+/** How an attempt ends. `left`: the caller stopped reading. */
 type AttemptEnding = "ok" | "error" | "cancelled" | "left";
 
-/** One attempt under way, from its start until it is over or called off: what its call is given, and what becomes of it. */
+/** One running attempt from its start to its end or cancellation: the parameters of its call, and its outcome. */
 class RunningAttempt<T> implements AttemptOptions, CallWatcher {
   readonly step: PlanStep;
   readonly record: Try;
-  /** Calls it off. */
+  /** Cancels it. */
   readonly signal = new Cancel();
   readonly budgetMs: number;
-  /** Its time is the request's, not its own. */
+  /** Whether its time limit is the request's, not its own. */
   readonly isLast: boolean;
-  /** As Waiter. */
+  /** See `Waiter`. */
   place = -1;
   readonly #race: AttemptRace<T>;
   #forgetTimer: () => void = nothing;
@@ -257,13 +263,13 @@ class RunningAttempt<T> implements AttemptOptions, CallWatcher {
     this.#race = race;
   }
 
-  /** Tells the race of exactly one end of the call, unless it is called off before. */
+  /** Reports exactly one end of the call to the race, unless it is canceled before. */
   watch(call: Promise<T>, clock: Clock): void {
     this.#forgetTimer = clock.after(this.budgetMs, this.#late);
     call.then(this.#answered, this.#threw);
   }
 
-  /** As Waiter: it is given up as one that ran out of time, which its offering's silence shows that it would. */
+  /** See `Waiter`: ends it as timed out, as its offering's silence indicates. */
   forsake(): void {
     if (!this.#over && !this.signal.aborted && this.#race.mayForsake()) this.#fail(AttemptFailure.TIMEOUT);
   }
@@ -273,7 +279,7 @@ class RunningAttempt<T> implements AttemptOptions, CallWatcher {
     this.signal.abort(CALLED_OFF);
   }
 
-  /** True the first time, if it was not cancelled. */
+  /** Returns true the first time, unless it was canceled. */
   #end(): boolean {
     if (this.#over || this.signal.aborted) return false;
     this.#over = true;
@@ -293,7 +299,7 @@ class RunningAttempt<T> implements AttemptOptions, CallWatcher {
     } else if (this.#end()) this.#race.broke(this, thrown);
   };
 
-  /** Which clock it ran out on is the request's or its own. */
+  /** Whether the request's deadline or its own timeout ended it. */
   readonly #late = (): void => this.#fail(this.isLast ? AttemptFailure.DEADLINE : AttemptFailure.TIMEOUT);
 
   #fail(failure: AttemptFailure, cause?: UpstreamFailure): void {
@@ -306,7 +312,7 @@ class RunningAttempt<T> implements AttemptOptions, CallWatcher {
 
 const nothing = (): void => {};
 
-/** Whether an attempt ended without a word of its offering. One that has as many calls as it may have was not asked. */
+/** Whether an attempt ended without any response from its offering. An offering at its concurrency limit was not called. */
 const isSilence = (how: AttemptEnding, reason: AttemptFailure | undefined): boolean =>
   how === "cancelled" || (reason !== undefined && SILENCES.has(reason));
 const SILENCES: ReadonlySet<AttemptFailure> = new Set([
@@ -315,10 +321,10 @@ const SILENCES: ReadonlySet<AttemptFailure> = new Set([
   AttemptFailure.UPSTREAM_BUSY,
 ]);
 
-/** One step of the plan and, when it is late, a second: the first answer wins, and the race is lost when all that were asked failed. */
+/** One step of the plan and, if it is late, a hedge: the first response wins, and the race is lost when all calls failed. */
 class AttemptRace<T> {
   readonly #run: AttemptRun<T>;
-  /** Settled by whichever comes first: an answer, the last failure, a bug, or the caller's leaving. */
+  /** Settled by the first of: a response, the last failure, a bug, or the caller's disconnect. */
   readonly #end = Promise.withResolvers<Won<T> | undefined>();
   #flying: RunningAttempt<T>[] = [];
   #cancelHedge: () => void = nothing;
@@ -327,7 +333,7 @@ class AttemptRace<T> {
     this.#run = run;
   }
 
-  /** Asks the step; resolves with the winner, or without one when all attempts failed. Rejects with what ends the request. */
+  /** Calls the step. Resolves with the winner, or without one if all attempts failed. Rejects with the error that ends the request. */
   from(first: PlanStep): Promise<Won<T> | undefined> {
     const run = this.#run;
     this.#flying.push(run.fly(this, first));
@@ -341,7 +347,7 @@ class AttemptRace<T> {
     return this.#end.promise;
   }
 
-  /** Whether its one attempt may be given up for another. A hedge that is under way is another. */
+  /** Whether its only attempt can be dropped in favor of another step. A running hedge counts as another. */
   mayForsake(): boolean {
     return this.#flying.length === 1 && this.#run.mayForsake();
   }
@@ -361,7 +367,7 @@ class AttemptRace<T> {
     this.#end.resolve(undefined);
   }
 
-  /** What is behind a failure. */
+  /** The cause of a failure. */
   said({ step }: RunningAttempt<T>, cause: UpstreamFailure): void {
     tellOwner(this.#run.world, step, cause);
   }
@@ -373,7 +379,7 @@ class AttemptRace<T> {
     this.#end.reject(thrown);
   }
 
-  /** The caller has left. */
+  /** The caller has disconnected. */
   leave(): void {
     this.#finish();
     this.#end.reject(this.#run.left());
@@ -393,7 +399,7 @@ class AttemptRace<T> {
   }
 }
 
-/** Who answered first, and what. */
+/** The offering that responded first, and its response. */
 interface Won<T> {
   readonly attempt: RunningAttempt<T>;
   readonly answer: T;
@@ -411,11 +417,11 @@ class AttemptRun<T> {
   private hedgeMicro: number | undefined;
   private losers: PaidLoser[] | undefined;
   private hedgeWithheld: HedgeWithheld | undefined;
-  /** What the caller's leaving does at the moment. */
+  /** What happens if the caller disconnects now. */
   private leave: () => void = nothing;
   private readonly onAbort = (): void => this.leave();
 
-  /** `call` throws nothing, but may reject. `isWhole`: an attempt ends with its answer, so that an offering without one is silent. */
+  /** `call` never throws, but may reject. `isWhole`: an attempt ends with its response, so that an offering without one is silent. */
   constructor(
     plan: Plan,
     world: AttemptWorld,
@@ -439,7 +445,7 @@ class AttemptRun<T> {
     return { tries, step, hedgeMicro, hedgeWithheld, ...(losers && { losers }) };
   }
 
-  /** Runs down the plan to the first answer; rejects with the failure. */
+  /** Works through the plan to the first response; rejects with the failure. */
   async first(): Promise<Won<T>> {
     for (;;) {
       if (this.world.signal.aborted) throw this.left();
@@ -452,7 +458,7 @@ class AttemptRun<T> {
     }
   }
 
-  /** The next step that fits into the time that is left and whose breaker admits it. */
+  /** The next step that fits into the remaining time and whose breaker admits it. */
   private nextStep(): PlanStep | undefined {
     const at = this.world.clock.steady();
     this.preferHeard(at);
@@ -464,7 +470,7 @@ class AttemptRun<T> {
     return undefined;
   }
 
-  /** Puts a step that may answer before a first one at which calls already wait in vain. */
+  /** Moves a step that may respond before a first one at which calls already wait without a response. */
   private preferHeard(at: number): void {
     const [first] = this.untried;
     if (first === undefined || this.plan.strictOrder || !this.isSilent(first, at)) return;
@@ -473,7 +479,7 @@ class AttemptRun<T> {
     this.world.health.forsake?.(first.offering.id, at);
   }
 
-  /** Whether another step may answer where an attempt under way is given up. */
+  /** Whether another step may respond if a running attempt is dropped. */
   mayForsake(): boolean {
     if (this.plan.strictOrder) return false;
     const at = this.world.clock.steady();
@@ -498,7 +504,7 @@ class AttemptRun<T> {
     return Math.min(step.budgetMs, this.plan.endsAt - at);
   }
 
-  /** The step to ask beside a late one, which the budget of hedges has paid for; where there is none, the route says why. */
+  /** The step for a hedge, paid for by the hedge budget. If there is none, the route states why. */
   hedgeFor(first: PlanStep): PlanStep | undefined {
     let why: HedgeWithheld = HedgeWithheld.NO_EQUAL;
     let paid = false;
@@ -521,7 +527,7 @@ class AttemptRun<T> {
     return undefined;
   }
 
-  /** Adds a loser of a hedge to the bill. */
+  /** Adds the loser of a hedge to the bill. */
   paysFor(loser: Try): void {
     loser.paid = true;
     if (this.hedgeMicro === undefined) return;
@@ -545,7 +551,7 @@ class AttemptRun<T> {
     return attempt;
   }
 
-  /** Writes down how an attempt ended, for the caller and for the health of its offering. */
+  /** Records how an attempt ended, for the caller and for the offering's health. */
   end(
     attempt: Pick<RunningAttempt<unknown>, "record" | "step"> & CallWatcher,
     how: AttemptEnding,
@@ -554,7 +560,7 @@ class AttemptRun<T> {
   ): void {
     const { record, step } = attempt;
     const at = this.world.clock.steady();
-    // A caller that leaves a stream has had an answer as far as it was read.
+    // A caller that leaves a stream has received a response as far as it was read.
     record.status = how === "left" ? "ok" : how;
     record.latencyMs = at - record.startedAt;
     record.reason = reason;
@@ -569,24 +575,24 @@ class AttemptRun<T> {
     this.world.health.report(offering.id, { outcome, latencyMs, units, cold, at, lacked }, this.world.orgId);
   }
 
-  /** Calls `run` when the time of the whole request is over; the returned function forgets it. */
+  /** Calls `run` at the deadline of the request; the returned function cancels it. */
   atEnd(run: () => void): () => void {
     const { clock } = this.world;
     return clock.after(this.plan.endsAt - clock.steady(), run);
   }
 
-  /** What the caller's leaving does from now on. */
+  /** Sets what happens if the caller disconnects from now on. */
   onLeave(leave: () => void): void {
     this.leave = leave;
     if (this.world.signal.aborted) leave();
   }
 
-  /** Why nothing came of it, by what was tried so far. */
+  /** The failure, derived from the attempts so far. */
   refusal(): Refusal {
     return refusalOfTries(this.tries, this.outOfTime, this.world.reads);
   }
 
-  /** The refusal of a request whose caller left, or that its own signal refused. */
+  /** The refusal of a request whose caller disconnected, or whose own signal refused it. */
   left(): Refusal {
     const route = routeOf({ tries: this.tries, step: undefined, hedgeMicro: this.hedgeMicro });
     const { reason } = this.world.signal;

@@ -1,4 +1,4 @@
-/** Stage 6: the attempts of a call, their outcome and what they owe. Cold starts and hedges are paid for here. */
+/** Stage 6: the attempts of a call, their outcome and their charges. Cold starts and hedges are charged here. */
 import { create } from "@bufbuild/protobuf";
 import {
   type Attempt,
@@ -14,52 +14,55 @@ import { AttemptFailure, failureWord } from "../../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import type { PlanStep } from "../plan/plan.ts";
 
-/** One try while it runs and after. */
+/** One attempt, running or ended. */
 export interface Try {
   readonly step: PlanStep;
   /** Steady clock, in milliseconds. */
   readonly startedAt: number;
   status: "running" | "ok" | "error" | "cancelled";
-  /** Milliseconds from its start to its end; 0 while it runs. */
+  /** Milliseconds from start to end; 0 while it runs. */
   latencyMs: number;
   reason: AttemptFailure | undefined;
   /** The cold start that it causes. */
   wake?: Wake | undefined;
-  /** What the gateway found the input to lack. */
+  /** What the gateway found missing in the input. */
   lack?: string | undefined;
-  /** How long its server asked to be left alone, in milliseconds. */
+  /** The server's requested retry delay, in milliseconds. */
   retryAfterMs?: number | undefined;
-  /** It lost to a hedge, or was one, and is paid for. */
+  /** Whether it lost to a hedge, or was a lost hedge, and is charged. */
   paid?: boolean;
 }
 
-/** The loser of a hedge, and what it is paid all the same, in micro-dollars. */
+/** The loser of a hedge and its charge, in micro-dollars. */
 export interface PaidLoser {
   readonly step: PlanStep;
   readonly micro: number;
 }
 
-/** What a request's attempts came to. */
+/** The outcome of a request's attempts. */
 export interface Outcome {
-  /** In the order in which they were started. */
+  /** In order of their start. */
   readonly tries: readonly Try[];
-  /** The offering that answered; undefined while none has. */
+  /** The offering that responded; undefined if none has. */
   readonly step: PlanStep | undefined;
-  /** What the loser of a hedge is paid, in micro-dollars, without waking it as long as the outcome is not `owed`; undefined when no hedge was sent. */
+  /**
+   * The charge for the loser of a hedge, in micro-dollars, without its cold start until the outcome is `owed`; undefined if no hedge was
+   * sent.
+   */
   readonly hedgeMicro: number | undefined;
   /** The losers that receive it. */
   readonly losers?: readonly PaidLoser[] | undefined;
-  /** Why a hedge that was due was not sent. */
+  /** Why a due hedge was not sent. */
   readonly hedgeWithheld?: HedgeWithheld | undefined;
 }
 
-/** The Route record of an inference answer. */
+/** Builds the Route of an inference response. */
 export function routeOf({ tries, step, hedgeMicro, hedgeWithheld }: Outcome, pin?: PinOutcome): Route {
   const attempts = attemptsOf(tries);
   const hedgeCostUsd = hedgeMicro === undefined ? undefined : hedgeMicro / 1e6;
   if (!step) return create(RouteSchema, { attempts, hedgeCostUsd, hedgeWithheld, pin });
   const { id, model, provider, region, precision, simulated } = step.offering;
-  // Written out, as calls in a control loop don't pay for `create`.
+  // Written out, because `create` is too slow for control loops.
   return {
     $typeName: "limber.v1.Route",
     offeringId: id,
@@ -77,10 +80,10 @@ export function routeOf({ tries, step, hedgeMicro, hedgeWithheld }: Outcome, pin
   };
 }
 
-/** The Route record of a call that went straight to its provider. */
+/** The Route of a call that went directly to its provider. */
 export const directRouteOf = (step: PlanStep): DirectRoute => create(DirectRouteSchema, servedBy(step));
 
-/** The tries as the Route record lists them. */
+/** The attempts as listed in the Route. */
 function attemptsOf(tries: readonly Try[]): Attempt[] {
   return tries.map(({ step, status, latencyMs, reason }) => ({
     $typeName: "limber.v1.Attempt",
@@ -95,7 +98,7 @@ function attemptsOf(tries: readonly Try[]): Attempt[] {
 }
 
 const STATUSES: Readonly<Record<Try["status"], AttemptStatus>> = {
-  // A stream's route is reported while its attempt still runs: it has given its first frame.
+  // A stream's route is reported while its attempt still runs: its first frame has arrived.
   running: AttemptStatus.OK,
   ok: AttemptStatus.OK,
   error: AttemptStatus.ERROR,
@@ -107,7 +110,7 @@ function servedBy(step: PlanStep) {
   return { offeringId: id, model, provider, region, precision, simulated, ...(step.ownKey && { byok: true }) };
 }
 
-/** Why a plan failed: time ran out, all offerings were full, or every attempt failed. */
+/** Why a plan failed: the deadline passed, all offerings were at their limit, or every attempt failed. */
 export function refusalOfTries(tries: readonly Try[], outOfTime: boolean, reads?: Reads): Refusal {
   const route = routeOf({ tries, step: undefined, hedgeMicro: undefined });
   const told = tries.map((each) => `${each.step.offering.provider} ${spoken(each.reason)}`).join(", ");
@@ -129,19 +132,22 @@ export function refusalOfTries(tries: readonly Try[], outOfTime: boolean, reads?
   return refuse(Reason.ALL_ATTEMPTS_FAILED, `every offering of the plan failed: ${told}`, {}, { route });
 }
 
-/** Seconds until the first of some servers may be asked again, where they said so; a second where any didn't. */
+/** Seconds until the first of the servers accepts calls again, as they stated; 1 s if any stated nothing. */
 function soonest(tries: readonly Try[]): number {
   const waits = tries.map(({ retryAfterMs = 0 }) => Math.ceil(retryAfterMs / 1_000));
   return Math.max(1, Math.min(MOST_WAIT_S, ...waits));
 }
 const MOST_WAIT_S = 3_600;
 
-/** What an offering declared that it reads, in a few words; undefined where it declared nothing. */
+/** A short description of an offering's declared inputs; undefined if it declares none. */
 export type Reads = (step: PlanStep) => string | undefined;
 
 const isRejected = ({ reason }: Try): boolean => reason === AttemptFailure.INPUT_REJECTED;
 
-/** The models' own error text is not handed on: the refusal says what they declared, what the gateway found, and where to look. */
+/**
+ * The models' own error text is not passed on: the refusal states the declared inputs, the mismatch that the gateway found, and where to
+ * look.
+ */
 function unread(tries: readonly Try[], route: Route, reads: Reads | undefined): Refusal {
   const needed = new Set<string>();
   let isMet = true;
@@ -154,7 +160,7 @@ function unread(tries: readonly Try[], route: Route, reads: Reads | undefined): 
   }
   const models = new Set(tries.map(({ step }) => `/v1/models/${step.offering.model}`));
   const found = [...needed].map((each) => `${each}; `).join("");
-  // What is declared was compared before the call: where it is met, it is what the input says that the model can't serve.
+  // Declared inputs were checked before the call. If they match, the model cannot serve the content of the input.
   const why = isMet ? ", which satisfy its declared inputs; it might not find the instruction's object in the images" : "";
   const text = `every attempted offering rejected the observations or the instruction${why}: ${found}${[...models].join(", ")} lists the accepted inputs`;
   return refuse(Reason.INPUT_CONTRACT, text, { needed: [...needed] }, { route });
@@ -163,24 +169,24 @@ function unread(tries: readonly Try[], route: Route, reads: Reads | undefined): 
 const spoken = (failure: AttemptFailure | undefined): string =>
   failureWord(failure)?.replaceAll("_", " ") ?? "canceled, still running";
 
-/** A cold start that an attempt of this replica causes. */
+/** A cold start caused by an attempt of this replica. */
 export interface Wake {
-  /** Whether this attempt pays: no other replica's attempt caused it before. Never rejects. */
+  /** Whether this attempt pays: no other replica's attempt caused the cold start before. Never rejects. */
   readonly pays: Promise<boolean>;
-  /** The offering answered, or the attempt is paid for without its answer. May be said again while it goes on answering. */
+  /** The offering responded, or the attempt is charged without a response. May be called again while responses continue. */
   answered(): void;
-  /** The attempt ended without an answer: the next attempt pays. */
+  /** The attempt ended without a response: the next attempt pays. */
   failed(): void;
 }
 
-/** How an attempt that was admitted learns whether it wakes its offering; undefined where it wakes nothing that is paid for. */
+/** Returns the cold start that an admitted attempt causes; undefined if it causes none that is charged. */
 export type Waker = (step: PlanStep, at: number) => Wake | undefined;
 
-/** The step without its wake-up: for attempts that overlap the one that causes it. */
+/** The step without its cold start, for attempts that overlap the one that causes it. */
 const unwoken = (step: PlanStep): PlanStep =>
   step.wakeUpMicro === 0 ? step : { ...step, wakeUpMicro: 0, costMicro: step.listMicro };
 
-/** An outcome at what it owes: wake-ups only for the attempts that caused one. */
+/** An outcome with its charges: cold starts only for the attempts that caused one. */
 export async function owed<T extends Outcome & { step: PlanStep }>(outcome: T): Promise<T> {
   const { tries, step } = outcome;
   if (step.wakeUpMicro === 0 && tries.every(({ wake }) => wake === undefined)) return outcome;
@@ -198,11 +204,11 @@ export async function owed<T extends Outcome & { step: PlanStep }>(outcome: T): 
   return { ...outcome, hedgeMicro, losers, step: pays ? step : unwoken(step) };
 }
 
-/** A hedge is earned by twenty calls. Source: performance, "Tail". */
+/** Twenty calls earn one hedge. Source: performance, "Tail". */
 const SHARE = 0.05;
 const BURST = 20;
 
-/** A token bucket that calls fill and hedges empty; `share` is how many hedges a call earns. */
+/** A token bucket that calls fill and hedges empty; `share` is the number of hedges earned per call. */
 export class HedgeBudget {
   readonly #share: number;
   readonly #burst: number;
@@ -210,22 +216,22 @@ export class HedgeBudget {
 
   constructor(share = SHARE) {
     this.#share = share;
-    // What may come at once shrinks with the share; a share of nothing earns nothing.
+    // The burst shrinks with the share; a share of zero earns nothing.
     this.#burst = share === 0 ? 0 : Math.max(1, Math.round(BURST * Math.min(1, share / SHARE)));
     this.#tokens = this.#burst;
   }
 
-  /** Notes a call. */
+  /** Counts a call. */
   earn(): void {
     this.#tokens = Math.min(this.#burst, this.#tokens + this.#share);
   }
 
-  /** Whether one hedge is paid for. */
+  /** Whether the budget covers one hedge. */
   get has(): boolean {
     return this.#tokens >= 1;
   }
 
-  /** Takes what one hedge costs; false when there is not enough. */
+  /** Takes the cost of one hedge; returns false if the budget does not cover it. */
   spend(): boolean {
     if (!this.has) return false;
     this.#tokens -= 1;
@@ -233,13 +239,13 @@ export class HedgeBudget {
   }
 }
 
-/** What attempts ask of a budget. */
+/** The part of a budget that attempts use. */
 export type Hedges = Pick<HedgeBudget, "earn" | "spend">;
 
-/** Organizations whose budgets are kept; the one that was made first is dropped for another. */
+/** Maximum number of organizations with a budget; the oldest is dropped for a new one. */
 const MAX_ORGS = 10_000;
 
-/** The budget of each organization, by its own share: no organization's hedges use up another's. */
+/** The budget of each organization, by its own share: one organization's hedges never use up another's. */
 export class HedgeBudgets {
   readonly #budgets = new Map<string, { readonly share: number; readonly budget: HedgeBudget }>();
 

@@ -1,28 +1,28 @@
-/** The circuit breaker of one offering: a pure reducer over what happened and when. Source: decisions, section 9. */
+/** The circuit breaker of one offering: a pure reducer over timed events. Source: decisions, section 9. */
 import { AttemptFailure } from "../../contracts/contract.ts";
 
-/** Where a breaker stands. The forced states are an operator's, and only an operator ends them. */
+/** States of a breaker. Only an operator sets and ends the forced states. */
 type BreakerState = "closed" | "open" | "half_open" | "forced_open" | "forced_closed";
 
-/** A breaker at one moment. Times are in milliseconds of one clock. */
+/** A breaker at one time. Times are in milliseconds of one clock. */
 export interface Breaker {
   readonly state: BreakerState;
   /** Failures since the last success. */
   readonly consecutive: number;
-  /** Calls and failures of the last 30 seconds, in slices of five; those of other replicas too. */
+  /** Calls and failures of the last 30 s in slices of 5 s, including those of other replicas. */
   readonly window: BreakerWindow;
-  /** Failures in a row that another replica has seen, and when it reported them. */
+  /** Consecutive failures seen by another replica, and the time of its report. */
   readonly elsewhere: { readonly consecutive: number; readonly at: number };
-  /** How often it opened since a call last succeeded while it was closed; doubles the cooldown. */
+  /** Number of openings since a call last succeeded while it was closed; doubles the cooldown. */
   readonly trips: number;
   readonly openedAt: number;
-  /** When it admits a probe; 0 while closed. */
+  /** When it admits a probe; 0 if closed. */
   readonly retryAt: number;
-  /** Until when the one probe is under way; 0 when none is. */
+  /** Until when the one probe may run; 0 if none does. */
   readonly probeUntil: number;
-  /** Probes that succeeded in a row. */
+  /** Consecutive successful probes. */
   readonly probesPassed: number;
-  /** Until when the first failure opens it again, because no call has succeeded since the gateway's own questions closed it; else 0. */
+  /** Until when the first failure opens it again, because no call has succeeded since the gateway's own health checks closed it; else 0. */
   readonly trialUntil: number;
 }
 
@@ -35,12 +35,12 @@ interface BreakerWindow {
 }
 
 /**
- * What happens to a breaker. `released`: a call ended without a verdict, by its caller's fault or cancelled. `heard`: another
- * replica reported calls since its last report, and failures in a row. `own`: not a call but the gateway's own question.
+ * An event of a breaker. `released`: a call ended without a verdict, because of its caller or a cancellation. `heard`: another replica's
+ * report of calls since its last report, and of consecutive failures. `own`: a health check of the gateway, not a call.
  */
 export type BreakerEvent =
   | { readonly kind: "failed" | "released"; readonly at: number; readonly own?: boolean }
-  /** So many calls, one where nothing is said; more than one only while it is closed. */
+  /** Number of calls, 1 by default; more than 1 only if closed. */
   | { readonly kind: "succeeded"; readonly at: number; readonly calls?: number; readonly own?: boolean }
   | { readonly kind: "probing"; readonly at: number; readonly budgetMs: number }
   | {
@@ -50,7 +50,7 @@ export type BreakerEvent =
       readonly failures: number;
       readonly consecutive: number;
     }
-  /** A question of known-good input failed, when failures that callers' input may have caused would have opened it. */
+  /** A health check with known-good input failed after suspected failures that would have opened it. */
   | { readonly kind: "condemned"; readonly at: number }
   | { readonly kind: "forced"; readonly at: number; readonly state: "forced_open" | "forced_closed" | "closed" };
 
@@ -61,18 +61,18 @@ const RATE_LIMIT = 0.5;
 const RATE_CALLS = 10;
 const COOLDOWN_MS = 10_000;
 const LONGEST_COOLDOWN_MS = 300_000;
-/** Cooldowns are stretched by up to this share, so that replicas and offerings do not all probe at once. */
+/** Cooldowns are lengthened by up to this share, so that replicas and offerings do not all probe at once. */
 const JITTER = 0.2;
 const PROBES_TO_CLOSE = 2;
 const TRIAL_MS = 300_000;
-/** How long another replica's failures in a row count. */
+/** How long another replica's consecutive failures count. */
 const HEARSAY_MS = 30_000;
-/** The most calls of one report of another replica that count: as many as judge the window, so that own calls still weigh. */
+/** Maximum number of calls in another replica's report that count: as many as judge the window, so that own calls still weigh. */
 const MOST_HEARD = 2 * RATE_CALLS;
 
 const NO_CALLS: readonly number[] = Array(SLICES).fill(0);
 
-/** A breaker that has seen nothing. */
+/** A breaker without any events. */
 export const CLOSED: Breaker = {
   state: "closed",
   consecutive: 0,
@@ -86,7 +86,7 @@ export const CLOSED: Breaker = {
   trialUntil: 0,
 };
 
-/** The breaker after an event. `random` gives a number in [0, 1) for the jitter of the cooldown. */
+/** Returns the breaker after an event. `random` returns a number in [0, 1) for the cooldown's jitter. */
 export function reduce(breaker: Breaker, event: BreakerEvent, random: () => number): Breaker {
   if (event.kind === "forced")
     return event.state === "closed" ? CLOSED : { ...CLOSED, state: event.state, openedAt: event.at };
@@ -102,7 +102,7 @@ export function reduce(breaker: Breaker, event: BreakerEvent, random: () => numb
   }
 }
 
-/** Until when nothing may be sent: 0 when it may be now, Infinity when only an operator can close the breaker. */
+/** Until when no call can be sent: 0 if one can be sent now, Infinity if only an operator can close the breaker. */
 export function restsUntil(breaker: Breaker): number {
   switch (breaker.state) {
     case "open":
@@ -116,12 +116,12 @@ export function restsUntil(breaker: Breaker): number {
   }
 }
 
-/** Whether a failure speaks against the provider: not what the caller sent, and not a provider that is merely full. */
+/** Whether a failure counts against the provider: not one caused by the caller's input, and not a provider at its limit. */
 export function blamesProvider(failure: AttemptFailure): boolean {
   return !BLAMELESS.has(failure);
 }
 
-/** A full server is healthy, and what the caller sent or forbids is not the server's fault. */
+/** A server at its limit is healthy, and input or restrictions of the caller are not the server's fault. */
 const BLAMELESS: ReadonlySet<AttemptFailure> = new Set([
   AttemptFailure.INPUT_REJECTED,
   AttemptFailure.UPSTREAM_BUSY,
@@ -131,7 +131,7 @@ const BLAMELESS: ReadonlySet<AttemptFailure> = new Set([
 function whileClosed(breaker: Breaker, event: BreakerEvent, random: () => number): Breaker {
   switch (event.kind) {
     case "succeeded": {
-      // What works here works, whatever others say.
+      // Own successes override reports of other replicas.
       const window = slide(breaker.window, event.at, event.calls ?? 1, 0);
       return { ...breaker, consecutive: 0, trips: 0, trialUntil: 0, window, elsewhere: CLOSED.elsewhere };
     }
@@ -146,7 +146,7 @@ function whileClosed(breaker: Breaker, event: BreakerEvent, random: () => number
     case "heard":
       return hear(breaker, event);
     case "condemned": {
-      // The failures in a row that were in doubt count from now on.
+      // Consecutive suspected failures count from now on.
       const next = { ...breaker, consecutive: Math.max(breaker.consecutive, CONSECUTIVE_LIMIT) };
       return open(event.at < breaker.trialUntil ? next : { ...next, trips: 0 }, event.at, random);
     }
@@ -155,7 +155,7 @@ function whileClosed(breaker: Breaker, event: BreakerEvent, random: () => number
   }
 }
 
-/** Hearsay shortens the way to opening; a failure of our own has to come on top. */
+/** Other replicas' failures reduce the number needed to open; an own failure is required as well. */
 function hear(breaker: Breaker, { at, calls, failures, consecutive }: BreakerEvent & { kind: "heard" }): Breaker {
   const share = Math.min(1, MOST_HEARD / Math.max(calls, 1));
   const window = slide(breaker.window, at, Math.round(calls * share), Math.round(failures * share));
@@ -165,7 +165,7 @@ function hear(breaker: Breaker, { at, calls, failures, consecutive }: BreakerEve
 const heardOf = ({ elsewhere }: Breaker, at: number): number =>
   at - elsewhere.at < HEARSAY_MS ? elsewhere.consecutive : 0;
 
-/** The gateway may ask before the rest is over. What calls that began before say is old. */
+/** The gateway may send a health check before the cooldown ends. Results of calls that started earlier are outdated. */
 function whileOpen(breaker: Breaker, event: BreakerEvent): Breaker {
   switch (event.kind) {
     case "probing":
@@ -201,7 +201,7 @@ function whileHalfOpen(breaker: Breaker, event: BreakerEvent, random: () => numb
   }
 }
 
-/** What answers the gateway's own question may still fail calls: the first one that fails opens it again, for as long as it would have. */
+/** An offering that passes a health check may still fail calls: the first failure opens it again for the former cooldown. */
 const onTrial = ({ trips }: Breaker, at: number): Breaker => ({ ...CLOSED, trips, trialUntil: at + TRIAL_MS });
 
 function open(breaker: Breaker, at: number, random: () => number): Breaker {

@@ -14,104 +14,110 @@ import {
   type Verdict,
 } from "./cell.ts";
 
-/** What can be said of one offering, for `GET /v1/status`. */
+/** The status of one offering, for `GET /v1/status`. */
 export interface OfferingHealth {
   readonly offering: Offering;
   readonly breaker: Breaker;
-  /** Share of the calls of the last five minutes that it failed; undefined when there were none. */
+  /** Share of failed calls in the last five minutes; undefined if there were none. */
   readonly failureRate: number | undefined;
   readonly p50Ms: number | undefined;
   readonly p95Ms: number | undefined;
   readonly p99Ms: number | undefined;
   /** The last failure that counted against it. */
   readonly lastFailure: AttemptFailure | undefined;
-  /** As all replicas rolled it up; undefined before there is anything. */
+  /** Rolled up from all replicas; undefined before the first roll-up. */
   readonly uptime: Uptime | undefined;
 }
 
-/** Hears that the breaker of an offering opened or closed by what its calls came to. */
+/** Called when an offering's breaker opens or closes because of its calls. */
 type CircuitListener = (offering: Offering, state: "opened" | "closed") => void;
 
-/** Hears that callers find nothing but an offering that rests: it is worth a question before its time. */
+/** Called when the only offerings for a request have open breakers: a health check before the cooldown ends is worthwhile. */
 type WantedListener = (offering: Offering) => void;
 
-/** Hears that an offering fails calls of one organization that its input may have caused: a question of known-good input is to decide. */
+/** Called when an offering fails calls of one organization that the input may have caused: a health check with known-good input decides. */
 type DoubtListener = (offering: Offering) => void;
 
-/** Whether the input of its caller can cause a failure of this kind at an offering. */
+/** Whether the caller's input can cause a failure of this kind at an offering. */
 type MayBeInput = (offeringId: string, failure: AttemptFailure) => boolean;
 
 /**
- * Hears what goes wrong at an offering, for its owner: an attempt that failed or a hold of a robot (`count` is 1), or what was said of a
- * failure that is counted by itself (`count` is 0).
+ * Receives an offering's problems, for its owner: a failed attempt or a robot's hold (`count` is 1), or the text about a failure that is
+ * counted separately (`count` is 0).
  */
 export type TroubleListener = (
   offeringId: string,
   trouble: { kind: AttemptFailure | "hold"; count: 0 | 1; said?: string },
 ) => void;
 
-/** An operator's hand on a breaker; `closed` gives it back to itself. */
+/** An operator's control of a breaker; `closed` returns it to automatic operation. */
 export type ForcedState = "forced_open" | "forced_closed" | "closed";
 
-/** Calls that wait at a silent offering; further ones go to another offering. */
+/** Number of calls that wait at a silent offering; further ones use another offering. */
 const MOST_SILENT = 4;
-/** An offering is silent after `SILENT_MS`, and after `SILENT_TIMES` its usual time, which is `USUAL_MS` where it was not measured. */
+/** An offering is silent after `SILENT_MS` and `SILENT_TIMES` its usual latency, which is `USUAL_MS` if it was not measured. */
 const SILENT_MS = 250;
 const SILENT_TIMES = 4;
 const USUAL_MS = 250;
-/** Milliseconds between two questions of the gateway to an offering that rests; and where the last one said nothing. */
+/** Milliseconds between two health checks of an offering with an open breaker, and after one that gave no verdict. */
 const PROBE_MS = 1_000;
 const UNSURE_MS = 10_000;
-/** Milliseconds between two times that waiting calls go on without a silent offering, and calls that do so in one turn of the event loop. */
+/**
+ * Milliseconds between two times that waiting calls leave a silent offering, and the number of calls that do so in one turn of the event
+ * loop.
+ */
 const FORSAKE_MS = 100;
 const FORSAKEN_A_TURN = 32;
 
-/** Reports that wait; one more has all of them taken in. */
+/** Maximum number of queued reports; one more causes all of them to be processed. */
 const MOST_WAITING = 128;
 
-/** The health of all offerings as one replica knows it. It outlives snapshots: figures follow an offering's id. */
+/** The health of all offerings as one replica knows it. It outlives snapshots: figures are kept by offering id. */
 export class HealthTracker {
-  /** Told of every breaker that opens or closes. */
+  /** Called for every breaker that opens or closes. */
   onCircuit: CircuitListener = () => {};
-  /** Told of offerings that `want` names, once a second each. */
+  /** Called for offerings passed to `want`, once a second each. */
   onWanted: WantedListener = () => {};
-  /** Told of offerings that are to be asked, because failures count by the answer alone. One of `endDoubt` follows a `beginDoubt`. */
+  /**
+   * Called for offerings that need a health check, because failures count only with its result. A call of `endDoubt` follows each
+   * `beginDoubt`.
+   */
   onDoubted: DoubtListener = () => {};
-  /** Asked of failures whose caller is known. */
+  /** Decides about failures whose caller is known. */
   mayBeInput: MayBeInput = () => false;
-  /** Told of what goes wrong, placeholders apart. */
+  /** Called for every problem, except those of placeholders. */
   onTrouble: TroubleListener = () => {};
   private readonly random: () => number;
-  /** Of the offerings that anything is known of beyond what they advertise. */
+  /** Offerings with figures beyond the advertised ones. */
   private readonly cells = new Map<string, Cell>();
   private readonly watchers = new Set<Set<string>>();
-  /** Offerings whose breakers keep calls away after failures. */
+  /** Offerings whose breakers are open after failures. */
   private readonly rested = new Set<string>();
   private readonly kept = new Set<string>();
-  /** What changed while a new view is made. */
+  /** Changes that happen while a new view is built. */
   private changed: Set<string> | undefined;
-  /** Calls that ended well and are not taken in yet: many at once cost less, and no reader sees the difference. */
+  /** Successful calls that are not processed yet: batches cost less, and no reader sees the difference. */
   private waiting: { readonly cells: Cell[]; readonly reports: Report[] } = { cells: [], reports: [] };
   private view_: HealthView;
 
-  /** `random` gives numbers in [0, 1) for the jitter of cooldowns. */
+  /** `random` returns numbers in [0, 1) for the jitter of cooldowns. */
   constructor(snapshot: Snapshot, random: () => number) {
     this.random = random;
     this.view_ = atOnce(advertisedView(snapshot));
   }
 
-  /** The figures, indexed as the newest snapshot is. Reports are taken in before they are read. */
+  /** The figures, indexed like the newest snapshot. Queued reports are processed before they are read. */
   get view(): HealthView {
     this.catchUp();
     return this.view_;
   }
 
-  /** What plans are made from. */
+  /** The view that plans are made from. */
   get snapshot(): Snapshot {
     return this.view_.snapshot;
   }
 
-  /** Takes over to a new snapshot: what is known of an offering stays, what is gone is forgotten. */
+  /** Switches to a new snapshot: figures of existing offerings stay, those of removed ones are dropped. */
   adopt(snapshot: Snapshot, now: number): HealthView {
     return atOnce(this.adopting(snapshot, now));
   }
@@ -121,7 +127,7 @@ export class HealthTracker {
     this.catchUp();
     const before = this.view_;
     if (snapshot === before.snapshot) return before;
-    // What changes while this is put down is written once more at the end.
+    // Changes during the work are written again at the end.
     const changed = new Set<string>();
     this.changed = changed;
     const view = yield* snapshot.ground === before.snapshot.ground
@@ -146,7 +152,7 @@ export class HealthTracker {
     return view;
   }
 
-  /** The view of a snapshot with rows of its own. */
+  /** The view of a snapshot with its own rows. */
   private *beginning(snapshot: Snapshot, now: number): Sliced<HealthView> {
     const view = yield* advertisedView(snapshot);
     let count = 0;
@@ -157,7 +163,7 @@ export class HealthTracker {
     return view;
   }
 
-  /** The view of a snapshot that was patched: where another offering lies than before, or where it says something else of itself, it is written anew. */
+  /** The view of a patched snapshot: rows whose offering or declarations changed are written again. */
   private *following(before: HealthView, snapshot: Snapshot, now: number): Sliced<HealthView> {
     const view = { ...before, snapshot };
     const { offerings, order } = snapshot;
@@ -175,8 +181,8 @@ export class HealthTracker {
   }
 
   /**
-   * Asks to send one call. False when the breaker rests, or when its one probe is under way; `force` asks an open
-   * breaker all the same. True notes the use, and the probe where this is one.
+   * Requests permission to send one call. Returns false if the breaker is open, or if its one probe is running; `force` passes an open
+   * breaker. On true, counts the use, and the probe if this is one.
    */
   admit(offeringId: string, now: number, budgetMs: number, force = false): boolean {
     const cell = this.cellOf(offeringId);
@@ -194,8 +200,8 @@ export class HealthTracker {
   }
 
   /**
-   * Whether the call that was just admitted is the one that wakes an offering: it sleeps, and no other call of this replica wakes it.
-   * True for one call, until `sleepsOn` or an answer.
+   * Whether the call that was just admitted starts the offering from zero: it is scaled to zero, and no other call of this replica starts
+   * it. True for one call, until `sleepsOn` or a response.
    */
   wakes(offeringId: string, now: number): boolean {
     const cell = this.cells.get(offeringId);
@@ -204,18 +210,18 @@ export class HealthTracker {
     return true;
   }
 
-  /** Offerings that calls of this replica keep awake at the moment, of those that are scaled to zero when idle. */
+  /** Offerings that this replica's calls keep warm now, of those that scale to zero when idle. */
   get keptAwake(): ReadonlySet<string> {
     return this.kept;
   }
 
-  /** The call that would have woken it ended without an answer: the next one wakes it. */
+  /** The call that would have started it ended without a response: the next one starts it. */
   sleepsOn(offeringId: string): void {
     const cell = this.cells.get(offeringId);
     if (cell) cell.waking = false;
   }
 
-  /** Answers that are not taken in yet may have kept it awake. */
+  /** Responses that are not processed yet may have kept it warm. */
   private isWarm(cell: Cell, row: number, now: number): boolean {
     const warmMs = this.view_.snapshot.columns.warmMs[row] ?? Number.POSITIVE_INFINITY;
     if (cell.isWarm(now, warmMs)) return true;
@@ -229,7 +235,7 @@ export class HealthTracker {
     return cell !== undefined && restsUntil(cell.breaker) > now;
   }
 
-  /** A call waits for a whole answer. */
+  /** A call waits for a complete response. */
   begun(offeringId: string, at: number, waiter: CallWatcher): void {
     const cell = this.cellOf(offeringId);
     if (!cell) return;
@@ -237,13 +243,13 @@ export class HealthTracker {
     waiter.place = cell.waiting.push(waiter) - 1;
   }
 
-  /** The call waits no longer; `heard` where the offering answered something. */
+  /** The call no longer waits; `heard` if the offering sent any response. */
   ended(offeringId: string, at: number, heard: boolean, waiter: CallWatcher): void {
     const cell = this.cells.get(offeringId);
     if (!cell) return;
     if (heard) cell.heardAt = at;
     const { waiting } = cell;
-    // The cell of an offering that was gone for a while does not know the calls that waited before.
+    // The cell of an offering that was removed for a while does not know earlier waiting calls.
     if (waiting[waiter.place] !== waiter) return;
     const last = waiting.pop()!;
     if (last === waiter) return;
@@ -252,8 +258,8 @@ export class HealthTracker {
   }
 
   /**
-   * Whether calls wait at an offering that has been silent for far longer than usual. Its breaker learns of it when the first of them
-   * runs out of time, which may be seconds from now; until then others pass it over, where another offering can serve.
+   * Whether calls wait at an offering that has been silent for far longer than usual. Its breaker opens only when the first of them times
+   * out, which may take seconds; until then, other calls skip it if another offering can serve.
    */
   isSilent(offeringId: string, now: number): boolean {
     const cell = this.cells.get(offeringId);
@@ -262,7 +268,7 @@ export class HealthTracker {
     return now - cell.heardAt > Math.max(SILENT_MS, SILENT_TIMES * (Number.isFinite(usualMs) ? usualMs : USUAL_MS));
   }
 
-  /** Has calls that wait at a silent offering go on without it: a few at a time, since each begins another attempt. */
+  /** Moves calls that wait at a silent offering to the next one: a few at a time, because each starts another attempt. */
   forsake(offeringId: string, now: number): void {
     const cell = this.cells.get(offeringId);
     if (!cell || now - cell.forsakenAt < FORSAKE_MS) return;
@@ -278,13 +284,13 @@ export class HealthTracker {
   }
 
   /**
-   * Notes how a call of an organization ended. Reports on offerings that are gone are dropped. Where nobody says whose call it was, what its
-   * input may have caused counts like everything else.
+   * Records how a call of an organization ended. Reports on removed offerings are dropped. Without an organization, failures that the input
+   * may have caused count like all others.
    */
   report(offeringId: string, report: Report, orgId?: string): void {
     const cell = this.cellOf(offeringId);
     if (!cell) return;
-    // The cell of an offering that was gone for a while does not know the calls that were under way before.
+    // The cell of an offering that was removed for a while does not know earlier running calls.
     if (cell.underWay > 0) cell.underWay -= 1;
     if (cell.underWay === 0) this.kept.delete(offeringId);
     if (report.outcome === "ok" && cell.breaker.state === "closed") {
@@ -298,7 +304,7 @@ export class HealthTracker {
     const { outcome, at } = report;
     const mayBeInput = orgId !== undefined && typeof outcome === "number" && this.isDoubtful(offeringId, outcome);
     const verdict = cell.note(report, this.view_.p95Ms[this.rowOf(offeringId)]!, mayBeInput);
-    // Before the breaker moves: the calls that wait may be all that is known then.
+    // Before the breaker changes: the waiting calls may be the only evidence at that time.
     if ((verdict === "failed" || verdict === "doubted") && this.isSilent(offeringId, at)) this.forsake(offeringId, at);
     if (verdict === "doubted") this.doubt(offeringId, cell, report, orgId ?? "");
     else this.move(offeringId, cell, { kind: verdict, at });
@@ -309,7 +315,7 @@ export class HealthTracker {
     return failure === AttemptFailure.DEADLINE || this.mayBeInput(offeringId, failure);
   }
 
-  /** A failure that its caller's input may have caused. */
+  /** A failure that the caller's input may have caused. */
   private doubt(offeringId: string, cell: Cell, { outcome, at }: Report, orgId: string): void {
     const { state } = cell.breaker;
     cell.doubts ??= new SuspectedFailures();
@@ -324,7 +330,7 @@ export class HealthTracker {
     if (offering) this.onDoubted(offering);
   }
 
-  /** The question that `onDoubted` asked for begins; false where it may not. */
+  /** Starts the health check that `onDoubted` requested; returns false if it cannot. */
   beginDoubt(offeringId: string, now: number): boolean {
     const doubts = this.cells.get(offeringId)?.doubts;
     if (!doubts?.mayAsk(now)) return false;
@@ -332,7 +338,7 @@ export class HealthTracker {
     return true;
   }
 
-  /** What came of it: where known-good input fails too, the failures that wait count, and the breaker opens. */
+  /** Ends the health check: if known-good input fails too, the pending failures count and the breaker opens. */
   endDoubt(offeringId: string, verdict: Verdict, failure: AttemptFailure | undefined, now: number): void {
     this.catchUp();
     const cell = this.cells.get(offeringId);
@@ -345,12 +351,12 @@ export class HealthTracker {
     this.written(offeringId, cell, now);
   }
 
-  /** A robot held, because this offering's answer was missing or late. */
+  /** A robot held because this offering's chunk was missing or late. */
   held(offeringId: string): void {
     this.trouble(offeringId, "hold", 1);
   }
 
-  /** What was said of a failure: by its server, or by the gateway of what the server did. */
+  /** The text about a failure, by the offering's server or by the gateway. */
   said(offeringId: string, failure: AttemptFailure, said: string): void {
     this.trouble(offeringId, failure, 0, said);
   }
@@ -360,7 +366,7 @@ export class HealthTracker {
     if (offering?.simulated === false) this.onTrouble(offeringId, { kind, count, ...(said !== undefined && { said }) });
   }
 
-  /** Takes in the report of another replica. Its failures never open a breaker here: fewer own failures do then. */
+  /** Merges another replica's report. Its failures never open a breaker here, but reduce the number of own failures that do. */
   hear(replica: string, offeringId: string, told: Hearsay, now: number): void {
     this.catchUp();
     const cell = this.cellOf(offeringId);
@@ -374,7 +380,7 @@ export class HealthTracker {
     this.write(offeringId, cell, now);
   }
 
-  /** The report of this replica on an offering; undefined where it has no measurements. */
+  /** The report of this replica on an offering; undefined if it has no measurements. */
   tell(offeringId: string, now: number): Hearsay | undefined {
     this.catchUp();
     const cell = this.cells.get(offeringId);
@@ -385,7 +391,7 @@ export class HealthTracker {
     return { tally, consecutive: breaker.consecutive, idleMs, coldMs, unitsPerS, doubted };
   }
 
-  /** Takes in what was measured before this replica began: latencies by bucket, and when the last call was. */
+  /** Merges measurements from before this replica started: latencies by bucket, and the time of the last call. */
   recall(offeringId: string, latency: ArrayLike<number>, usedAt: number, now: number): void {
     const cell = this.cellOf(offeringId);
     if (!cell) return;
@@ -393,7 +399,7 @@ export class HealthTracker {
     this.write(offeringId, cell, now);
   }
 
-  /** Sets the uptime of an offering, as the store rolled it up. */
+  /** Sets an offering's uptime as rolled up by the store. */
   setUptime(offeringId: string, uptime: Uptime | undefined, now: number): void {
     const cell = this.cellOf(offeringId);
     if (!cell) return;
@@ -401,7 +407,7 @@ export class HealthTracker {
     this.write(offeringId, cell, now);
   }
 
-  /** An operator's hand on a breaker; one that is there already changes nothing. */
+  /** An operator's control of a breaker; repeating it changes nothing. */
   force(offeringId: string, state: ForcedState, now: number): void {
     this.catchUp();
     const cell = this.cellOf(offeringId);
@@ -410,7 +416,7 @@ export class HealthTracker {
     this.move(offeringId, cell, { kind: "forced", at: now, state });
   }
 
-  /** Lets figures without new calls fade, so that an offering that was slow once is tried again. Due every few seconds. */
+  /** Lets figures without new calls fade, so that an offering that was slow once is tried again. Call it every few seconds. */
   *age(now: number): Sliced<void> {
     this.catchUp();
     let count = 0;
@@ -420,7 +426,7 @@ export class HealthTracker {
     }
   }
 
-  /** Gathers the offerings that calls are reported of: each look answers those since the one before, placeholders apart. */
+  /** Tracks the offerings with reported calls: each call returns those since the last one, except placeholders. */
   watch(): () => ReadonlySet<string> {
     let changed = new Set<string>();
     this.watchers.add(changed);
@@ -434,12 +440,15 @@ export class HealthTracker {
     };
   }
 
-  /** Offerings whose breakers keep calls away after failures. */
+  /** Offerings whose breakers are open after failures. */
   resting(): IterableIterator<string> {
     return this.rested.values();
   }
 
-  /** Callers could be served by this offering alone, and it rests. One that acts is asked a question then; others are not asked before their time. */
+  /**
+   * Only this offering, whose breaker is open, could serve callers. An offering for act gets an early health check; others wait for their
+   * cooldown.
+   */
   want(offeringId: string, now: number): void {
     const cell = this.rested.has(offeringId) ? this.cells.get(offeringId) : undefined;
     if (!cell || cell.probing || now - cell.probedAt < PROBE_MS) return;
@@ -447,13 +456,13 @@ export class HealthTracker {
     if (offering?.contracts.includes(Contract.ACT)) this.onWanted(offering);
   }
 
-  /** The same of all offerings of a model. */
+  /** The same for all offerings of a model. */
   wantModel(model: string, now: number): void {
     const { offerings } = this.view_.snapshot;
     for (const id of this.rested) if (offerings[this.rowOf(id)]?.model === model) this.want(id, now);
   }
 
-  /** Offerings whose rest is over, and that nobody has asked since. */
+  /** Offerings whose cooldown has ended and that have had no call since. */
   *due(now: number): IterableIterator<Offering> {
     for (const id of this.rested) {
       const cell = this.cells.get(id);
@@ -463,7 +472,7 @@ export class HealthTracker {
     }
   }
 
-  /** A question of the gateway itself begins, before the rest is over perhaps; false where it may not. One of `endProbe` follows. */
+  /** Starts a health check, possibly before the cooldown ends; returns false if it cannot. A call of `endProbe` follows. */
   beginProbe(offeringId: string, now: number, budgetMs: number): boolean {
     const cell = this.rested.has(offeringId) ? this.cells.get(offeringId) : undefined;
     if (!cell || cell.probing) return false;
@@ -474,7 +483,7 @@ export class HealthTracker {
     return true;
   }
 
-  /** What came of it. It counts for the breaker, and for no figure. */
+  /** Ends the health check. It counts for the breaker, and for no figure. */
   endProbe(offeringId: string, verdict: Verdict, now: number): void {
     const cell = this.cells.get(offeringId);
     if (!cell?.probing) return;
@@ -484,14 +493,14 @@ export class HealthTracker {
     this.move(offeringId, cell, { kind, at: now, own: true });
   }
 
-  /** What is known of every offering. */
+  /** The status of every offering. */
   *figures(now: number): IterableIterator<OfferingHealth> {
     this.catchUp();
     const { offerings, order } = this.view_.snapshot;
     for (const row of order) yield figuresOf(offerings[row]!, this.cells.get(offerings[row]!.id), now);
   }
 
-  /** What is known of one offering; undefined when the newest snapshot has none of this id. */
+  /** The status of one offering; undefined if the newest snapshot does not contain it. */
   figureOf(offeringId: string, now: number): OfferingHealth | undefined {
     this.catchUp();
     const row = this.rowOf(offeringId);
@@ -511,7 +520,7 @@ export class HealthTracker {
     return cell;
   }
 
-  /** `follows`: what waits hears of it too. */
+  /** `follows`: waiting calls are notified too. */
   private move(offeringId: string, cell: Cell, event: BreakerEvent, follows = true): void {
     const { state: before, trialUntil } = cell.breaker;
     cell.breaker = reduce(cell.breaker, event, this.random);
@@ -530,7 +539,7 @@ export class HealthTracker {
       this.onCircuit(this.view_.snapshot.offerings[row]!, "closed");
   }
 
-  /** Takes in the reports that wait, in order; breakers are stepped, and figures are written once for each offering. */
+  /** Processes the queued reports in order; breakers are updated, and figures are written once per offering. */
   private catchUp(): void {
     const { cells, reports } = this.waiting;
     if (cells.length === 0) return;
@@ -551,7 +560,7 @@ export class HealthTracker {
     }
   }
 
-  /** Calls of an offering were taken in. */
+  /** Calls of an offering were processed. */
   private written(offeringId: string, cell: Cell, now: number): void {
     this.write(offeringId, cell, now);
     if (this.view_.snapshot.offerings[this.rowOf(offeringId)]?.simulated === false)
@@ -581,16 +590,16 @@ function figuresOf(offering: Offering, cell: Cell | undefined, now: number): Off
   };
 }
 
-/** One cell per row of the snapshot and figure; the planner reads these. Measured once there are enough samples, else advertised. */
+/** One value per snapshot row and figure; the planner reads these. Measured if there are enough samples, else advertised. */
 export interface HealthView {
-  /** The snapshot whose rows these are. */
+  /** The snapshot that the rows belong to. */
   readonly snapshot: Snapshot;
-  /** Median and 95th percentile in milliseconds; Infinity when neither measured nor advertised. */
+  /** Median and 95th percentile in milliseconds; Infinity if neither measured nor advertised. */
   readonly p50Ms: Float64Array;
   readonly p95Ms: Float64Array;
-  /** Milliseconds of a call that has to wake it first. */
+  /** Milliseconds of a call that includes a cold start. */
   readonly coldMs: Float64Array;
-  /** Units per second; 0 when not known. */
+  /** Units per second; 0 if unknown. */
   readonly unitsPerS: Float64Array;
   /** Uptime over 30 days as a fraction; 0 when not known. */
   readonly uptime: Float64Array;

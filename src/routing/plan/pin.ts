@@ -1,26 +1,26 @@
 /** Which checkpoint and provider a session is pinned to: set by the first call that is served, forgotten after silence. */
 import { PinOutcome } from "../../../gen/limber/v1/route_pb.ts";
 
-/** What a session is pinned to. */
+/** The target of a session's pin. */
 export interface Pin {
   readonly model: string;
   readonly provider: string;
 }
 
-/** A pin is forgotten after this much silence, in milliseconds. Source: specification, "Limits". */
+/** Milliseconds without a call after which a pin is dropped. Source: specification, "Limits". */
 export const PIN_SILENCE_MS = 15 * 60 * 1000;
 
-/** How old what others know of a session's last call may become. */
+/** Maximum age of other replicas' knowledge of a session's last call. */
 const TOLD_MS = 30_000;
 
 const MOST_PINS = 100_000;
 
-/** The pins that one replica knows. Keys are the caller's to make: sessions of two organizations must not share one. */
+/** The pins on one replica. The caller builds the keys: sessions of two organizations must not share one. */
 export class PinStore {
-  /** In order of the last touch, so that the oldest is always first. */
+  /** In order of the last use, oldest first. */
   private readonly pins = new Map<string, Pin & { at: number; toldAt: number }>();
 
-  /** The pin of a session, or undefined once it has been silent for 15 minutes. `now` in milliseconds. */
+  /** Returns a session's pin; undefined after 15 minutes without a call. `now` in milliseconds. */
   get(session: string, now: number): Pin | undefined {
     const pin = this.pins.get(session);
     if (!pin) return undefined;
@@ -29,7 +29,7 @@ export class PinStore {
     return undefined;
   }
 
-  /** Records the offering that served a session, and returns what that did to its pin. */
+  /** Records the offering that served a session and returns the pin's outcome. */
   served(session: string, by: Pin, now: number): PinOutcome {
     const outcome = pinOutcome(this.get(session, now), by);
     const toldAt = outcome === PinOutcome.KEPT ? this.pins.get(session)!.toldAt : Number.NEGATIVE_INFINITY;
@@ -37,12 +37,12 @@ export class PinStore {
     return outcome;
   }
 
-  /** Takes over what others know: a session's pin and when it was last called. */
+  /** Stores another replica's knowledge: a session's pin and the time of its last call. */
   learn(session: string, { model, provider }: Pin, at: number): void {
     this.set(session, { model, provider, at, toldAt: at });
   }
 
-  /** Whether other replicas should be notified of a session; the question counts as done. */
+  /** Whether other replicas should be notified of a session; asking counts as notified. */
   isUntold(session: string, now: number): boolean {
     const pin = this.pins.get(session);
     if (!pin || now - pin.toldAt < TOLD_MS) return false;
@@ -50,12 +50,12 @@ export class PinStore {
     return true;
   }
 
-  /** Forgets everything: what others know may be newer. */
+  /** Drops all pins, because other replicas may have newer ones. */
   clear(): void {
     this.pins.clear();
   }
 
-  /** How many sessions are remembered. */
+  /** Number of stored sessions. */
   get size(): number {
     return this.pins.size;
   }
@@ -70,7 +70,7 @@ export class PinStore {
   }
 }
 
-/** What serving by `by` does to a pin. */
+/** The effect on a pin if `by` serves the call. */
 export function pinOutcome(pin: Pin | undefined, by: Pin): PinOutcome {
   if (!pin) return PinOutcome.NEW;
   return pin.model === by.model && pin.provider === by.provider ? PinOutcome.KEPT : PinOutcome.MOVED;

@@ -1,4 +1,4 @@
-/** Stages 1 to 4 in order: a request becomes a plan, or a refusal that names every dropped offering. Pure. */
+/** Stages 1 to 4 in order: turns a request into a plan, or a refusal that lists every dropped offering. Pure. */
 
 import { create } from "@bufbuild/protobuf";
 import type { ActionMeaning } from "../../../gen/limber/v1/input_contract_pb.ts";
@@ -48,66 +48,66 @@ export interface PlanStep {
   /** Row of the snapshot. */
   readonly row: number;
   readonly offering: Offering;
-  /** The session is pinned to its checkpoint and provider. */
+  /** Whether the session is pinned to its checkpoint and provider. */
   readonly pinned: boolean;
-  /** It is called with the caller's own key at the provider. */
+  /** Whether it is called with the caller's own provider key. */
   readonly ownKey: boolean;
-  /** How many units it is asked for. */
+  /** Number of units requested from it. */
   readonly units: number;
-  /** Price of a unit in nano-dollars: the list's, or the gateway's share of it where the caller has a key of its own. */
+  /** Price per unit in nano-dollars: the list price, or the gateway's fee if the caller uses its own key. */
   readonly unitNano: number;
-  /** What the order was made by; lower is better within a plan's groups. */
+  /** The score that orders the plan; lower is better within a group. */
   readonly score: number;
-  /** The call at this price, in micro-dollars. */
+  /** The price of the call, in micro-dollars. */
   readonly listMicro: number;
-  /** What waking it adds; 0 when it is warm. */
+  /** The price of a cold start; 0 if it is warm. */
   readonly wakeUpMicro: number;
-  /** Both together: what the call is expected to cost here at this moment. */
+  /** Both together: the call's expected charge at this time. */
   readonly costMicro: number;
   readonly cold: boolean;
-  /** Median and 95th percentile in milliseconds; Infinity when nothing is known. */
+  /** Median and 95th percentile in milliseconds; Infinity if unknown. */
   readonly p50Ms: number;
   readonly p95Ms: number;
   /** Time for one attempt in milliseconds. */
   readonly budgetMs: number;
 }
 
-/** The offerings to try, best first, and what the call may cost and take. */
+/** The offerings to attempt, best first, with the call's cost and time limits. */
 export interface Plan {
   readonly contract: Contract;
   readonly intent: Intent;
   /** At least one. */
   readonly steps: readonly PlanStep[];
-  /** What the cheapest, the first and the dearest way would cost, in micro-dollars; the dearest is what has to be held. */
+  /** The cost of the cheapest, the first and the most expensive path, in micro-dollars; the most expensive is reserved. */
   readonly leastMicro: number;
   readonly expectedMicro: number;
   readonly ceilingMicro: number;
-  /** The first step stands there because the session is pinned to it. */
+  /** Whether the first step is first because the session is pinned to it. */
   readonly pinned: boolean;
-  /** When the whole request is out of time, on the steady clock in milliseconds. */
+  /** The request's deadline on the steady clock, in milliseconds. */
   readonly endsAt: number;
-  /** When to ask a second provider; undefined when not at all. */
+  /** When to send a hedge; undefined for never. */
   readonly hedgeAfterMs: number | undefined;
-  /** Ceiling of the whole bill in micro-dollars, which no hedge may break; Infinity when there is none. */
+  /** Maximum charge in micro-dollars, which no hedge may exceed; Infinity if there is none. */
   readonly maxCostMicro: number;
-  /** A resting breaker does not keep the steps from being tried. */
+  /** Attempt steps even if their breakers are open. */
   readonly strictOrder: boolean;
-  /** What the actions of all steps mean, as far as they say so; undefined where the first of them says nothing. */
+  /** The meaning of all steps' actions, as far as declared; undefined if the first step declares none. */
   readonly meaning: ActionMeaning | undefined;
-  /** What the log keeps of it, once somebody has asked for that. */
+  /** The plan's log record, built on first request. */
   logged: { readonly id: string; readonly ranks: string } | undefined;
 }
 
-/** The most offerings that one request may try. */
+/** Maximum number of offerings that one request can attempt. */
 export const MOST_STEPS = 16;
 
-/** Without a `deadline_ms` a request may take this long at most. */
+/** Maximum duration of a request without `deadline_ms`. */
 const LONGEST_MS = 120_000;
 
-/** Milliseconds around attempts, so that the last one has its whole budget too where the request sets no shorter time. */
+/** Extra milliseconds around attempts, so that the last one has its full budget if the request sets no shorter deadline. */
 const BETWEEN_ATTEMPTS_MS = 1_000;
 
-/** Plans a request. Throws the refusal when nothing may serve it: constraints are never relaxed. */
+/** Plans a request. Throws the refusal if no offering can serve it: constraints are never relaxed. */
 export function planFor(args: PlanArgs): Plan {
   const ask = declare(args);
   const plan = wrongActionSpace(ask) ? undefined : planOf(ask, MOST_STEPS);
@@ -118,13 +118,14 @@ export function planFor(args: PlanArgs): Plan {
 const shortlist = new Shortlist(MOST_STEPS);
 const survivorRows = new Reused((length) => new Uint32Array(length));
 
-/** The plan of a request with at most `most` steps, or undefined when nothing may serve it. */
+/** Plans a request with at most `most` steps; undefined if no offering can serve it. */
 export function planOf(ask: Ask, most: number): Plan | undefined {
   const best = most === MOST_STEPS ? shortlist : new Shortlist(most);
   choose(ask, best);
   if (best.count === 0) return undefined;
   const length = isDirect(ask) ? 1 : best.count;
-  // What stands in for an offering must not move the robot in another way: those that say that they do are left out, and others take their place.
+  // A substitute must not move the robot in another way: offerings that declare a different meaning are dropped, and others take their
+  // place.
   const meaning = ask.meaning ?? firstMeaning(ask, best, length);
   if (ask.meaning === undefined && meaning !== undefined && mixes(ask, best, length, meaning))
     return planOf({ ...ask, meaning }, most);
@@ -148,7 +149,7 @@ export function planOf(ask: Ask, most: number): Plan | undefined {
   };
 }
 
-/** What the first of the chosen that says so says of its actions. */
+/** The action meaning of the first chosen offering that declares one. */
 function firstMeaning(ask: Ask, best: Shortlist, length: number): ActionMeaning | undefined {
   if (ask.snapshot.ground.declared.length === 1) return undefined;
   for (let place = 0; place < length; place++) {
@@ -164,10 +165,10 @@ function mixes(ask: Ask, best: Shortlist, length: number, meaning: ActionMeaning
   return false;
 }
 
-/** One step and no other: ground is called directly, and without fallbacks nothing may stand in for the first but what `order` names. */
+/** Whether the plan has only one step: ground is called directly, and without fallbacks only offerings in `order` can replace the first. */
 const isDirect = (ask: Ask): boolean => (!ask.allowFallbacks && !ask.strictOrder) || ask.contract === Contract.GROUND;
 
-/** Expands, constrains and ranks every target in turn. */
+/** Expands, constrains and ranks all targets in turn. */
 function choose(ask: Ask, best: Shortlist): void {
   best.clear();
   for (let place = 0; place < ask.targets.length; place++) {
@@ -216,10 +217,10 @@ function least(steps: readonly PlanStep[]): number {
   return micro;
 }
 
-/** The most that a step is charged. */
+/** The maximum charge for a step. */
 const mostOf = ({ units, unitNano, wakeUpMicro }: PlanStep): number => mostMicroOf(units, unitNano) + wakeUpMicro;
 
-/** The dearest way: one step alone, or two of which the second is the first's hedge. Failed attempts cost nothing. */
+/** The most expensive path: one step, or two of which the second is the first's hedge. Failed attempts cost nothing. */
 function ceilingOf(steps: readonly PlanStep[], hedges: boolean, maxCostMicro: number): number {
   let micro = 0;
   for (const step of steps) micro = Math.max(micro, mostOf(step));
@@ -233,8 +234,8 @@ function ceilingOf(steps: readonly PlanStep[], hedges: boolean, maxCostMicro: nu
 }
 
 /**
- * The plan without the steps and the hedges that so many micro-dollars do not pay for; its cheapest step alone where they pay for none.
- * Undefined where that is the plan as it is.
+ * The plan without the steps and hedges that this many micro-dollars do not cover; only its cheapest step if they cover none. Undefined if
+ * nothing changes.
  */
 export function affordable(plan: Plan, availableMicro: number): Plan | undefined {
   const maxCostMicro = Math.min(plan.maxCostMicro, availableMicro);
@@ -256,8 +257,8 @@ export function affordable(plan: Plan, availableMicro: number): Plan | undefined
 }
 
 /**
- * Whether `second` may be called while `first` is late: another provider of the same checkpoint whose actions mean the
- * same, so that a robot never mixes two plans, and both together within the ceiling of the bill.
+ * Whether `second` can hedge `first`: another provider of the same checkpoint with the same action meaning, so that a robot never mixes two
+ * plans, and both together within the maximum charge.
  */
 export function mayHedge(first: PlanStep, second: PlanStep, maxCostMicro: number): boolean {
   return (
@@ -267,7 +268,7 @@ export function mayHedge(first: PlanStep, second: PlanStep, maxCostMicro: number
   );
 }
 
-/** Whether two offerings serve one checkpoint whose actions mean the same, so that one may continue where the other ended. */
+/** Whether two offerings serve the same checkpoint with the same action meaning, so that one can continue for the other. */
 export function sameCheckpoint(one: PlanStep, other: PlanStep): boolean {
   const { offering: a } = one;
   const { offering: b } = other;
@@ -280,7 +281,7 @@ export function sameCheckpoint(one: PlanStep, other: PlanStep): boolean {
   );
 }
 
-/** Whether nothing is said of two offerings by which their actions would mean different things in any action space. */
+/** Whether two offerings declare no different action meaning in any action space. */
 export function meansTheSame(
   { offering: { declared: a } }: PlanStep,
   { offering: { declared: b } }: PlanStep,
@@ -298,13 +299,13 @@ function timeFor(ask: Ask, steps: readonly PlanStep[]): number {
   return Math.min(budgets + BETWEEN_ATTEMPTS_MS, LONGEST_MS);
 }
 
-/** A row that does not survive, and every constraint that it breaks: a bit for each, by its place in the table. At least one. */
+/** A dropped row with every constraint that it violates: one bit each, by its index in the table. At least one. */
 export interface Drop {
   readonly row: number;
   readonly broken: number;
 }
 
-/** Every row that the request stands for and that may not serve it. */
+/** Every row that the request selects and that cannot serve it. */
 export function dropsOf(ask: Ask): Drop[] {
   const named = ask.targets.filter(({ alias }) => !alias).map(({ name }) => ask.snapshot.models.of(name));
   const rows = Uint32Array.from(consideredRows(ask));
@@ -321,7 +322,7 @@ export function dropsOf(ask: Ask): Drop[] {
   return [...byName, ...ofAliases];
 }
 
-/** The same of one of these rows; undefined where it survives. */
+/** The same for one of these rows; undefined if it is not dropped. */
 export function dropOf(ask: Ask, row: number): Drop | undefined {
   const { snapshot, targets } = ask;
   const model = snapshot.columns.model[row];
@@ -340,7 +341,7 @@ function broken(ask: Ask, rows: Uint32Array, isNamed: boolean): Drop[] {
   return drops;
 }
 
-/** Adds a bit to each row that breaks a test. Figures of the moment are measured for all rows at once. */
+/** Adds a bit to each row that fails a test. Live figures are measured for all rows at once. */
 function breaking(ask: Ask, test: Test, rows: Uint32Array, bit: number, broken: Uint32Array): void {
   if (test.kind !== "cost" && test.kind !== "measured") {
     for (let i = 0; i < rows.length; i++) if (!passes(ask, test, rows[i]!)) broken[i]! |= bit;
@@ -351,30 +352,33 @@ function breaking(ask: Ask, test: Test, rows: Uint32Array, bit: number, broken: 
   for (let i = 0; i < rows.length; i++) if (!(figures[i]! <= test.limit)) broken[i]! |= bit;
 }
 
-/** The first constraint of the table that a row breaks. */
+/** The first constraint of the table that a row violates. */
 const firstOf = ({ broken }: Drop): Constraint => CONSTRAINTS[31 - Math.clz32(broken & -broken)]!;
 
-/** A row breaks one constraint and no other. */
+/** Whether a row violates exactly one constraint. */
 const isAlone = ({ broken }: Drop): boolean => (broken & (broken - 1)) === 0;
 
-/** How far a row is from serving: first those that could serve the contract at all, and of these those that break the fewest constraints. */
+/**
+ * How far a row is from serving the request: rows that can serve the contract first, and of these those with the fewest violated
+ * constraints.
+ */
 function distanceOf({ broken }: Drop): number {
   let distance = (broken & UNABLE) === 0 ? 0 : CONSTRAINTS.length;
   for (let bits = broken; bits !== 0; bits &= bits - 1) distance++;
   return distance;
 }
 
-/** Drops with the decisive ones first; equally near ones stay in the order of the request. */
+/** Sorts drops with the decisive ones first; equal ones keep the request's order. */
 const nearestFirst = (drops: readonly Drop[]): Drop[] =>
   drops
     .map((drop) => ({ drop, distance: distanceOf(drop) }))
     .sort((a, b) => a.distance - b.distance)
     .map(({ drop }) => drop);
 
-/** The constraints that a row breaks, in the order of the table. */
+/** The constraints that a row violates, in table order. */
 const allOf = ({ broken }: Drop): Constraint[] => CONSTRAINTS.filter((_, place) => (broken & (1 << place)) !== 0);
 
-/** What keeps the nearest offerings out, in a clause; empty where none could serve the contract at all. `drops` have the nearest first. */
+/** A clause about what drops the closest offerings; empty if none can serve the contract. `drops` starts with the closest. */
 function decisiveOf(ask: Ask, drops: readonly Drop[]): string {
   const [nearest] = drops;
   if (nearest === undefined || (nearest.broken & UNABLE) !== 0) return "";
@@ -389,7 +393,7 @@ function decisiveOf(ask: Ask, drops: readonly Drop[]): string {
   return `; \`${wordOf(reason)}\` alone drops ${count} of them (${why})`;
 }
 
-/** The refusal of a request that nothing may serve. */
+/** The refusal of a request that no offering can serve. */
 export function refusalOf(ask: Ask): Refusal {
   const early = wrongActionSpace(ask) ?? withoutSupply(ask);
   if (early) return early;
@@ -419,8 +423,8 @@ export function refusalOf(ask: Ask): Refusal {
 }
 
 /**
- * The refusal of a request that every offering would serve if it were only read: it names each field that the nearest one lacks or does not
- * read. Undefined where something else keeps an offering out. What could not serve the contract at all is no part of the question.
+ * The refusal of a request whose input is the only obstacle: it lists each field that the closest offering requires or does not accept.
+ * Undefined if another constraint drops an offering. Offerings that cannot serve the contract are ignored.
  */
 function unreadOf(ask: Ask, drops: readonly Drop[], details: RefusalDetails): Refusal | undefined {
   const able = drops.filter(({ broken }) => (broken & UNABLE) === 0);
@@ -453,9 +457,9 @@ function unreadOf(ask: Ask, drops: readonly Drop[], details: RefusalDetails): Re
   );
 }
 
-/** Letters of what one offering reads: the words in it are its provider's. */
+/** Maximum length of an offering's input description, which contains the provider's text. */
 const MOST_READ = 800;
-/** What so many offerings read is told. */
+/** Maximum number of offerings whose inputs are described. */
 const MOST_NEEDED = 8;
 
 function readAt({ snapshot, intent }: Ask, row: number): string {
@@ -464,21 +468,21 @@ function readAt({ snapshot, intent }: Ask, row: number): string {
   return reads.slice(0, MOST_READ);
 }
 
-/** The first unknown one of the providers that alone may serve: misspelt perhaps. */
+/** The first unknown provider in `provider.only`, which may be a misspelling. */
 function strangersOf({ preferences, strictOrder, snapshot }: Ask): string[] {
   const named = [...(preferences?.only ?? []), ...(strictOrder ? (preferences?.order ?? []) : [])];
   return named.filter((name) => snapshot.providers.of(name) < 0).slice(0, MOST_STRANGERS);
 }
 
 const MOST_STRANGERS = 3;
-/** Offerings that a sentence names; the details have all. */
+/** Maximum number of offerings in a sentence; the details list all. */
 const MOST_TOLD = 3;
 
 function retryIn(ms: number): { retryAfter?: number } {
   return Number.isFinite(ms) ? { retryAfter: Math.max(1, Math.ceil(ms / 1000)) } : {};
 }
 
-/** The bits of the constraints that have these reasons. */
+/** The bits of the constraints with these reasons. */
 export const bitsOf = (...reasons: DropReason[]): number =>
   CONSTRAINTS.reduce((bits, { reason }, place) => (reasons.includes(reason) ? bits | (1 << place) : bits), 0);
 
@@ -487,24 +491,24 @@ const INPUT = bitsOf(DropReason.INPUT);
 const RESTING = bitsOf(DropReason.CIRCUIT_OPEN);
 const LATE = bitsOf(DropReason.CIRCUIT_OPEN, DropReason.DEADLINE_UNREACHABLE);
 
-/** `drops` have the nearest first: what they are listed by. */
+/** `drops` starts with the closest, which is the listing order. */
 function detailsOf(ask: Ask, drops: readonly Drop[]): RefusalDetails {
   const [nearest] = drops;
   const constraints = [...(nearest ? allOf(nearest) : []), ...drops.map(firstOf)];
   return {
     dropped: droppedOf(ask, drops),
-    // Two constraints may have one reason: the caller's regions and the organization's.
+    // Two constraints can have one reason: the caller's regions and the organization's.
     excludedBy: [...new Set(constraints.map(({ reason }) => wordOf(reason)))],
     suggestions: suggestionsOf(ask, drops),
   };
 }
 
-/** The drops as the wire carries them: one reason each, the first of the table. */
+/** The drops as messages: one reason each, the first of the table. */
 export function droppedOf(ask: Ask, drops: readonly Drop[]): DroppedOffering[] {
   return drops.map((drop) => {
     const { id, model, provider } = ask.snapshot.offerings[drop.row]!;
     const { reason, stage, detail } = firstOf(drop);
-    // Written out: there may be a hundred thousand.
+    // Written out, because there may be a hundred thousand.
     return {
       $typeName: "limber.v1.DroppedOffering",
       offeringId: id,
@@ -517,7 +521,7 @@ export function droppedOf(ask: Ask, drops: readonly Drop[]): DroppedOffering[] {
   });
 }
 
-/** Steps that so many micro-dollars do not pay for, as the wire carries them. */
+/** Steps that this many micro-dollars do not cover, as messages. */
 export const unaffordableOf = (steps: readonly PlanStep[], availableMicro: number): DroppedOffering[] =>
   steps.map(({ offering: { id: offeringId, model, provider }, costMicro }) =>
     create(DroppedOfferingSchema, {
@@ -530,7 +534,7 @@ export const unaffordableOf = (steps: readonly PlanStep[], availableMicro: numbe
     }),
   );
 
-/** For each field that alone keeps offerings out, the smallest change of it that would admit one. Most admitted first. */
+/** For each field that alone drops offerings, the smallest change that would admit one. Sorted by the number admitted, descending. */
 function suggestionsOf(ask: Ask, drops: readonly Drop[]): Suggestion[] {
   const byConstraint = Map.groupBy(
     drops.filter((drop) => isAlone(drop) && isRelaxable(ask, drop)),
@@ -543,7 +547,7 @@ function suggestionsOf(ask: Ask, drops: readonly Drop[]): Suggestion[] {
     .sort((a, b) => b.admits - a.admits);
 }
 
-/** A suggestion for each change, the smallest first; those that are told are few, as each offering may want its own. */
+/** A suggestion for each change, the smallest first; limited in number, because each offering may need its own. */
 function changesFor(ask: Ask, changing: NonNullable<Constraint["changing"]>, alone: readonly Drop[]): Suggestion[] {
   const byChange = Map.groupBy(
     alone.flatMap(({ row }) => changing(ask, row) ?? []),
@@ -571,7 +575,7 @@ function suggestionOf(ask: Ask, constraint: Constraint, alone: readonly Drop[]):
   const { admitting } = constraint;
   if (!admitting) return create(SuggestionSchema, { field, admits: alone.length });
   const values = alone.map((drop) => admitting(ask, drop.row));
-  // A floor is relaxed downwards, a ceiling upwards: the nearest value admits the fewest and changes the least.
+  // A minimum is lowered and a maximum raised: the nearest value admits the fewest and changes the least.
   const test = constraint.test(ask, false);
   const isFloor = test?.kind === "number" && test.sign === -1;
   const value = values.reduce((a, b) => (isFloor ? Math.max(a, b) : Math.min(a, b)));
@@ -579,20 +583,20 @@ function suggestionOf(ask: Ask, constraint: Constraint, alone: readonly Drop[]):
   return create(SuggestionSchema, { field, value, admits: values.filter((each) => each === value).length });
 }
 
-/** The word of a reason as REST spells it, such as `max_latency_ms`. */
+/** The REST name of a reason, such as `max_latency_ms`. */
 export function wordOf(reason: DropReason): string {
   const name = DropReasonSchema.value[reason]?.name ?? "";
   return name.slice("DROP_REASON_".length).toLowerCase();
 }
 
-/** The group that each step was ranked in. */
+/** The group in which each step was ranked. */
 interface Groups {
   groupAt(place: number): number;
 }
 
 /**
- * The steps with those that go with the caller's own key: instead of the gateway's where nothing else will do, right behind them
- * as a fallback, or before all of their group where it comes first.
+ * Adds steps that use the caller's own key: instead of the gateway's if required, directly behind them as a fallback, or at the front of
+ * their group if preferred.
  */
 function withOwnKeys(ownKeys: OwnKeys, ranked: readonly PlanStep[], groups: Groups): PlanStep[] {
   const steps: PlanStep[] = [];
@@ -616,19 +620,19 @@ function withOwnKeys(ownKeys: OwnKeys, ranked: readonly PlanStep[], groups: Grou
   return steps.map((step, rank) => ({ ...step, rank }));
 }
 
-/** The step as the caller's own key pays for it: the provider's bill is the caller's, and so is waking the provider up. */
+/** The step with the caller's own key: the provider bills the caller directly, including for a cold start. */
 function ownStep(step: PlanStep): PlanStep {
   const unitNano = ownKeyNano(step.unitNano);
   const listMicro = microOf(step.units, unitNano);
   return { ...step, unitNano, ownKey: true, listMicro, wakeUpMicro: 0, costMicro: listMicro };
 }
 
-/** Whether two steps ask the same offering in the same way. */
+/** Whether two steps call the same offering in the same way. */
 export const sameWay = (a: PlanStep, b: PlanStep): boolean => a.offering.id === b.offering.id && a.ownKey === b.ownKey;
 
 /**
- * Whether a failure says nothing about the provider's health: what it thinks of the caller's own key, and another number of steps than was
- * asked for where it promises none.
+ * Whether a failure does not concern the provider's health: it rejected the caller's own key, or returned another number of steps than
+ * requested without promising one.
  */
 export const isNeutral = ({ ownKey, offering }: PlanStep, reason: AttemptFailure | undefined): boolean =>
   reason === AttemptFailure.WRONG_STEP_COUNT
