@@ -185,7 +185,7 @@ class Continued<T> implements Items<T> {
     this.#forgetWatch?.();
     this.#run.end(this.#attempt, how, reason, this.#units);
     this.#run.close();
-    this.#attempt.signal.abort(CALLED_OFF);
+    this.#attempt.signal.abort(CANCELED);
   }
 }
 
@@ -204,7 +204,7 @@ export interface AttemptOptions {
 export interface AttemptWorld {
   readonly clock: Clock;
   readonly health: Pick<HealthTracker, "admit" | "report"> &
-    Partial<Pick<HealthTracker, "begun" | "ended" | "isSilent" | "forsake" | "rests" | "said">>;
+    Partial<Pick<HealthTracker, "begun" | "ended" | "isSilent" | "abandon" | "rests" | "said">>;
   readonly hedges: Hedges;
   /** Describes an offering's declared inputs, for refusals of rejected input. */
   readonly reads?: Reads | undefined;
@@ -222,7 +222,7 @@ export interface AttemptWorld {
 }
 
 /** The abort reason of a provider call whose response is no longer needed. One object for all calls. */
-const CALLED_OFF = new UpstreamFailure(AttemptFailure.TIMEOUT, "canceled");
+const CANCELED = new UpstreamFailure(AttemptFailure.TIMEOUT, "canceled");
 
 /**
  * Reports the cause of a failure to the offering's owner, in the words of its server or of the gateway. Input failures are not reported,
@@ -270,13 +270,13 @@ class RunningAttempt<T> implements AttemptOptions, CallWatcher {
   }
 
   /** See `Waiter`: ends it as timed out, as its offering's silence indicates. */
-  forsake(): void {
+  abandon(): void {
     if (!this.#over && !this.signal.aborted && this.#race.mayForsake()) this.#fail(AttemptFailure.TIMEOUT);
   }
 
   callOff(): void {
     this.#forgetTimer();
-    this.signal.abort(CALLED_OFF);
+    this.signal.abort(CANCELED);
   }
 
   /** Returns true the first time, unless it was canceled. */
@@ -305,7 +305,7 @@ class RunningAttempt<T> implements AttemptOptions, CallWatcher {
   #fail(failure: AttemptFailure, cause?: UpstreamFailure): void {
     if (!this.#end()) return;
     if (cause) this.#race.said(this, cause);
-    this.signal.abort(CALLED_OFF);
+    this.signal.abort(CANCELED);
     this.#race.failed(this, failure);
   }
 }
@@ -476,7 +476,7 @@ class AttemptRun<T> {
     if (first === undefined || this.plan.strictOrder || !this.isSilent(first, at)) return;
     const other = this.untried.findIndex((step) => this.fits(step, at) && !this.isSilent(step, at));
     if (other > 0) this.untried.unshift(...this.untried.splice(other, 1));
-    this.world.health.forsake?.(first.offering.id, at);
+    this.world.health.abandon?.(first.offering.id, at);
   }
 
   /** Whether another step may respond if a running attempt is dropped. */

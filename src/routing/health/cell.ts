@@ -2,70 +2,70 @@
 import { AttemptFailure } from "../../contracts/contract.ts";
 import { type Breaker, type BreakerEvent, blamesProvider, CLOSED, reduce } from "./breaker.ts";
 
-/** How a call at an offering ended. `cancelled`: its answer was not wanted any longer. */
+/** How a call at an offering ended. `cancelled`: its response was no longer needed. */
 export interface Report {
   readonly outcome: "ok" | "cancelled" | AttemptFailure;
   readonly latencyMs: number;
-  /** Units of the answer; 0 when there was none. */
+  /** Units of the response; 0 if there was none. */
   readonly units: number;
-  /** It had to be woken first. */
+  /** Whether it included a cold start. */
   readonly cold: boolean;
   readonly at: number;
-  /** It was the gateway that found the input wanting, and not the offering. */
+  /** Whether the gateway, not the offering, rejected the input. */
   readonly lacked?: boolean | undefined;
 }
 
-/** A call that waits for the answer of an offering. */
+/** A call that waits for an offering's response. */
 export interface CallWatcher {
-  /** Where it stands among those that wait; for the cell alone. */
+  /** Its position among the waiting calls; used only by the cell. */
   place: number;
-  /** The offering has been silent for long: goes on to another step of the plan where there is one. */
-  forsake(): void;
+  /** Called if the offering has been silent for long: continues with another step of the plan if there is one. */
+  abandon(): void;
 }
 
-/** Shares of calls that succeeded while the breaker let them, over three windows, as all replicas rolled them up. */
+/** Shares of successful calls while the breaker admitted calls, over three windows, rolled up from all replicas. */
 export interface Uptime {
   readonly last5m: number | undefined;
   readonly last1d: number | undefined;
   readonly last30d: number;
-  /** Calls of the 30 days: below `ENOUGH_CALLS` the advertised figure stands. */
+  /** Calls of the 30 days: below `ENOUGH_CALLS` the advertised figure applies. */
   readonly calls: number;
-  /** Hours since the first of these calls; 0 where that is not known. */
+  /** Hours since the first of these calls; 0 if unknown. */
   readonly hours?: number;
 }
 
-/** The report of another replica on an offering. */
+/** Another replica's report on an offering. */
 export interface Hearsay {
   readonly tally: AttemptCounts;
-  /** Failures in a row that it has seen. */
+  /** Consecutive failures that it has seen. */
   readonly consecutive: number;
-  /** How long ago it last used the offering, in milliseconds. */
+  /** Milliseconds since it last used the offering. */
   readonly idleMs: number;
   readonly coldMs: number | undefined;
   readonly unitsPerS: number | undefined;
-  /** Failures that wait for one of another organization. */
+  /** Failures that await confirmation by another organization. */
   readonly doubted?: readonly Doubted[];
 }
 
-/** What a call says of its provider. `released`: nothing. */
+/** The verdict of a call on its provider. `released`: none. */
 export type Verdict = "succeeded" | "failed" | "released";
 
-/** What a failure of a caller's says: `doubted` where its input may have caused it. */
+/** The verdict of a caller's failure: `doubted` if its input may have caused it. */
 type CallVerdict = Verdict | "doubted";
 
-/** Below this many samples (five fresh ones, a little faded) the advertised figures stand. */
+/** Below this number of samples (five fresh ones, slightly faded) the advertised figures apply. */
 const ENOUGH_SAMPLES = 4;
-/** Below this many calls in 30 days the advertised uptime stands. */
+/** Below this number of calls in 30 days the advertised uptime applies. */
 const ENOUGH_CALLS = 20;
-/** Before so many hours `min_uptime_30d` goes by the advertised uptime: a bad minute is no measure of a month. */
+/** Before this many hours `min_uptime_30d` uses the advertised uptime: a bad minute does not measure a month. */
 const ENOUGH_HOURS = 7 * 24;
-/** What counts as usual where nothing is known: a caller's tiny deadlines must not open a breaker for everyone. */
+/** The usual latency if none is known: a caller's tiny deadlines must not open a breaker for all callers. */
 const USUAL_MS = 1000;
-/** An offering that was given this many times its usual time, and has not answered, is at fault; below that it may be what it was asked. */
+/** An offering that did not respond within this multiple of its usual latency is at fault; below that, the request may be the cause. */
 const AMPLE = 4;
-/** Of replicas that come and go the last so many are remembered. */
+/** Maximum number of replicas whose reports are kept. */
 const MOST_REPLICAS = 16;
-/** How much one call moves a running average. */
+/** Weight of one call in a moving average. */
 const NEWEST_SHARE = 0.1;
 
 /** The figures of one offering. */
@@ -77,30 +77,30 @@ export class Cell {
   unitsPerS: number | undefined;
   uptime: Uptime | undefined;
   success = 1;
-  /** Calls that were taken in and that the breaker does not know of yet, and when the last of them ended. */
+  /** Calls counted here that the breaker has not processed yet, and the end of the last one. */
   unjudged = 0;
   unjudgedAt = 0;
-  /** When it was last known to be awake. */
+  /** When it was last known to be warm. */
   usedAt = Number.NEGATIVE_INFINITY;
-  /** Attempts under way, and whether it was awake when the first of them began or has answered since. */
+  /** Running attempts, and whether it was warm when the first of them started or has responded since. */
   underWay = 0;
   awake = false;
-  /** The attempt that pays for waking it is under way. */
+  /** The attempt that pays for the cold start is running. */
   waking = false;
-  /** Whole calls of this replica that wait for an answer, and when the offering last gave one, or began to be waited for. */
+  /** Unary calls of this replica that wait for a response, and when the offering last sent one, or the first of them began to wait. */
   readonly waiting: CallWatcher[] = [];
   heardAt = Number.NEGATIVE_INFINITY;
-  /** When the gateway last asked it a question of its own, and whether it still waits for the answer. */
+  /** When the gateway last sent it a health check, and whether that is still running. */
   probedAt = Number.NEGATIVE_INFINITY;
   probing = false;
-  /** It failed a call right after it had answered the gateway: what it answers the gateway says nothing, until it fails that too. */
+  /** It failed a call right after passing a health check: passing proves nothing until it fails a health check too. */
   disproved = false;
-  /** When waiting calls last went on without it. */
-  forsakenAt = Number.NEGATIVE_INFINITY;
+  /** When waiting calls last left it. */
+  abandonedAt = Number.NEGATIVE_INFINITY;
   lastFailure: AttemptFailure | undefined;
-  /** Failures that callers' input may have caused; undefined before the first. */
+  /** Suspected failures; undefined before the first. */
   doubts: SuspectedFailures | undefined;
-  /** Calls of all replicas, as far as they were reported. */
+  /** Calls of all replicas, as reported. */
   readonly recent = new Recent();
   readonly tally = new Counters();
   readonly pace = new Pace();
@@ -112,16 +112,16 @@ export class Cell {
   }
 
   /**
-   * Takes a call in and judges it; `usualMs` is the 95th percentile as it was known, Infinity when it was not. `mayBeInput`: the failure is of a
-   * kind that its caller's input can cause.
+   * Counts a call and returns its verdict. `usualMs` is the known 95th percentile, Infinity if unknown. `mayBeInput`: the caller's input
+   * can cause this kind of failure.
    */
   note(report: Report, usualMs: number, mayBeInput = false): CallVerdict {
-    // An attempt without an answer does not show that it was woken.
+    // An attempt without a response does not show that it was started.
     if (this.awake) this.usedAt = Math.max(this.usedAt, report.at);
     const verdict = verdictOf(report, usualMs, mayBeInput);
     if (verdict === "released" || verdict === "doubted") {
-      // A call that was given up took at least this long. Where that is more than usual it counts: without it, a slow loser
-      // of hedges would never look slow. Where it is less it does not, or callers in a hurry would make it look fast.
+      // A canceled call took at least this long. If that is more than usual it counts: otherwise a slow loser of hedges would never look
+      // slow. If it is less it does not count: otherwise impatient callers would make it look fast.
       if (report.latencyMs > usualMs) this.addLatency(report);
       return verdict;
     }
@@ -144,7 +144,7 @@ export class Cell {
     this.success *= (1 - NEWEST_SHARE) ** count;
   }
 
-  /** Takes in a call that ended well, as nearly all do. */
+  /** Counts a successful call, the most frequent case. */
   succeeded(report: Omit<Report, "outcome">): void {
     const { at, units, latencyMs } = report;
     this.usedAt = Math.max(this.usedAt, at);
@@ -157,7 +157,7 @@ export class Cell {
     if (units > 0 && latencyMs > 0) this.unitsPerS = average(this.unitsPerS, (units * 1000) / latencyMs);
   }
 
-  /** Takes in the report of a replica; returns its calls since its last report, in proportion where they are more than can count. */
+  /** Merges a replica's report and returns its calls since the last report, scaled down if they are more than can count. */
   hear(replica: string, told: Hearsay, now: number): Pick<AttemptCounts, "calls" | "failures"> {
     this.heard ??= new Map();
     const before = this.heard.get(replica);
@@ -169,7 +169,7 @@ export class Cell {
     this.usedAt = Math.max(this.usedAt, now - told.idleMs);
     this.coldMs ??= told.coldMs;
     this.unitsPerS ??= told.unitsPerS;
-    // A first report may be a history of months, of which no more than a handful counts as of now.
+    // A first report may cover months, of which only a few calls count as of now.
     const share = before ? 1 : Math.min(1, MOST_JUDGED / Math.max(1, news.calls));
     const [calls, failures] = [Math.round(news.calls * share), Math.round(news.failures * share)];
     this.recent.add(calls, failures, now);
@@ -180,38 +180,38 @@ export class Cell {
     return { calls, failures };
   }
 
-  /** Takes in what was rolled up before this replica began. */
+  /** Merges what was rolled up before this replica started. */
   recall(latency: ArrayLike<number>, usedAt: number): void {
     this.sketch.addCounts(latency, usedAt);
     this.usedAt = Math.max(this.usedAt, usedAt);
   }
 
-  /** Whether a call finds it awake that has to wake it after `warmMs` of idleness: what it answers at the moment keeps it awake. */
+  /** Whether a call finds it warm, if it scales to zero after `warmMs` of idleness. Running responses keep it warm. */
   isWarm(now: number, warmMs: number): boolean {
     return now - this.usedAt <= warmMs || (this.awake && this.underWay > 0);
   }
 
-  /** Since when it is idle; Infinity while it is not. */
+  /** Since when it is idle; Infinity if it is not. */
   get idleSince(): number {
     return this.awake && this.underWay > 0 ? Number.POSITIVE_INFINITY : this.usedAt;
   }
 
-  /** Whether there are enough samples for measured figures to stand above advertised ones. */
+  /** Whether there are enough samples to use measured figures instead of advertised ones. */
   isMeasured(now: number): this is { latency: Sketch } {
     return this.latency !== undefined && this.latency.samples(now) >= ENOUGH_SAMPLES;
   }
 
-  /** Whether there ever was a sample. */
+  /** Whether there has been any sample. */
   hasMeasured(): this is { latency: Sketch } {
     return this.latency !== undefined && Number.isFinite(this.latency.quantile(0.5));
   }
 
-  /** The uptime of 30 days once there are enough calls. */
+  /** The 30-day uptime once there are enough calls. */
   get uptime30d(): number | undefined {
     return this.uptime && this.uptime.calls >= ENOUGH_CALLS ? this.uptime.last30d : undefined;
   }
 
-  /** The same once it was measured for long enough to be judged by. */
+  /** The same once it was measured for long enough to decide by it. */
   get judgedUptime(): number | undefined {
     return (this.uptime?.hours ?? 0) >= ENOUGH_HOURS ? this.uptime30d : undefined;
   }
@@ -233,14 +233,14 @@ export class Cell {
   }
 }
 
-/** More calls than this leave nothing of what the share of successes was before. */
+/** More calls than this replace the former success rate completely. */
 const MOST_JUDGED = 50;
 
 function verdictOf({ outcome, latencyMs, lacked }: Report, usualMs: number, mayBeInput: boolean): CallVerdict {
   if (outcome === "ok") return "succeeded";
   if (outcome === "cancelled" || lacked) return "released";
   if (outcome === AttemptFailure.DEADLINE) {
-    // The caller's own deadline says nothing of a provider that was not given its usual time.
+    // The caller's own deadline proves nothing about a provider that did not have its usual time.
     const usual = Number.isFinite(usualMs) ? usualMs : USUAL_MS;
     if (latencyMs < usual) return "released";
     return mayBeInput && latencyMs < AMPLE * usual ? "doubted" : "failed";
@@ -255,7 +255,7 @@ const average = (old: number | undefined, newest: number): number =>
 const MINUTE_MS = 60_000;
 const MINUTES = 5;
 
-/** Calls and failures of the last five minutes, minute by minute, in a window that slides with one clock. */
+/** Calls and failures of the last five minutes, by minute, in a sliding window. */
 class Recent {
   private readonly minutes = new Float64Array(MINUTES).fill(Number.NEGATIVE_INFINITY);
   private readonly calls = new Uint32Array(MINUTES);
@@ -274,7 +274,7 @@ class Recent {
     this.failures[slot]! += failures;
   }
 
-  /** The share that failed; undefined when there were no calls. */
+  /** The share of failed calls; undefined if there were none. */
   failureRate(now: number): number | undefined {
     const oldest = Math.floor(now / MINUTE_MS) - MINUTES;
     let [calls, failures] = [0, 0];
@@ -287,16 +287,16 @@ class Recent {
   }
 }
 
-/** How long a failure waits for another. */
+/** How long a failure awaits confirmation. */
 const WAIT_MS = 30_000;
-/** Organizations whose failures wait, and those of other replicas; with one more the oldest is forgotten. */
+/** Maximum number of organizations with pending failures, and of those at other replicas; the oldest is dropped. */
 const MOST_CALLERS = 8;
 const MOST_HEARD = 32;
-/** Milliseconds between two questions to one offering, and after one that was answered well. */
+/** Milliseconds between two health checks of one offering, and after one that passed. */
 const ASK_MS = 1_000;
 const ASK_AGAIN_MS = 5_000;
 
-/** Failures of one organization that wait: what stands for its name at other replicas, and how many. */
+/** Pending failures of one organization: the hash of its id at other replicas, and their number. */
 interface Doubted {
   readonly caller: number;
   readonly count: number;
@@ -307,20 +307,20 @@ interface Waiting {
   at: number;
 }
 
-/** What waits at one offering. */
+/** Failures of one offering that await confirmation by another organization. */
 export class SuspectedFailures {
   /** By organization; the newest last. */
   readonly #waiting = new Map<string, Waiting>();
-  /** Of other replicas, by what stands for the organization there; how many of them have counted here. */
+  /** Of other replicas, by organization hash; the number of those already counted here. */
   readonly #heard = new Map<number, Waiting & { used: number }>();
-  /** The breaker as it would be if all of them counted; undefined while it would be as it is. */
+  /** The breaker as it would be if all of them counted; undefined if that makes no difference. */
   #supposed: Breaker | undefined;
   #asking = false;
   #askAfter = Number.NEGATIVE_INFINITY;
 
   /**
-   * Takes in a failure of an organization. Answers how many failures count because of it: two with one that waited here, one with one that
-   * waits at another replica, none while it waits itself.
+   * Adds a failure of an organization and returns how many failures count because of it: two with one pending here, one with one pending at
+   * another replica, none if it becomes pending itself.
    */
   add(orgId: string, breaker: Breaker, at: number, random: () => number): 0 | 1 | 2 {
     this.#forget(at);
@@ -344,7 +344,7 @@ export class SuspectedFailures {
     return 0;
   }
 
-  /** What else happens to the breaker. One call that succeeds shows that the offering serves: nothing is supposed of it then. */
+  /** Other events of the breaker. A successful call proves that the offering works, and clears the pending failures. */
   follow(event: BreakerEvent, after: Breaker, random: () => number): void {
     const supposed = this.#supposed;
     if (!supposed) return;
@@ -352,24 +352,24 @@ export class SuspectedFailures {
     this.#supposed = after.state !== "closed" || serves ? undefined : reduce(supposed, event, random);
   }
 
-  /** Whether the breaker would be open if all counted, so that a question is due. */
+  /** Whether the breaker would be open if all counted, so that a health check is due. */
   isAskDue(now: number): boolean {
     return this.#supposed?.state === "open" && this.mayAsk(now);
   }
 
-  /** Whether the last question is over, and long enough ago. */
+  /** Whether the last health check has ended, and long enough ago. */
   mayAsk(now: number): boolean {
     return !this.#asking && now >= this.#askAfter;
   }
 
-  /** A question begins. */
+  /** A health check starts. */
   ask(): void {
     this.#asking = true;
   }
 
   /**
-   * What came of the question. Answers how many failures it makes count, undefined where it changes nothing: it was not answered either way, or a
-   * call has succeeded meanwhile.
+   * Ends the health check. Returns the number of failures that count because of it; undefined if it changes nothing: it gave no verdict, or
+   * a call has succeeded meanwhile.
    */
   answered(verdict: "succeeded" | "failed" | "released", now: number): number | undefined {
     this.#asking = false;
@@ -380,13 +380,13 @@ export class SuspectedFailures {
     this.#forget(now);
     let count = 0;
     for (const waiting of this.#waiting.values()) count += waiting.count;
-    // What is its caller's own still waits for another caller's: the question may have been easier than what both ask.
+    // Failures of one caller's own requests still await another caller's: the health check may have been easier than both.
     if (verdict === "succeeded") return undefined;
     this.#waiting.clear();
     return supposed?.state === "open" ? count : undefined;
   }
 
-  /** What another replica has waiting. */
+  /** Stores another replica's pending failures. */
   hear(told: readonly Doubted[], at: number): void {
     for (const { caller, count } of told) {
       const before = this.#heard.get(caller);
@@ -396,7 +396,7 @@ export class SuspectedFailures {
     for (const oldest of this.#heard.keys()) if (this.#heard.size > MOST_HEARD) this.#heard.delete(oldest);
   }
 
-  /** What waits here. */
+  /** The failures pending here. */
   tell(now: number): Doubted[] {
     this.#forget(now);
     return Array.from(this.#waiting, ([orgId, { count }]) => ({ caller: tagOf(orgId), count }));
@@ -408,26 +408,28 @@ export class SuspectedFailures {
   }
 }
 
-/** What stands for an organization at other replicas: FNV-1a, 32 bits. Two organizations that share it are taken for one. */
+/** The hash of an organization at other replicas: FNV-1a, 32 bits. Two organizations with equal hashes count as one. */
 function tagOf(orgId: string): number {
   let hash = 0x811c9dc5;
   for (let i = 0; i < orgId.length; i++) hash = Math.imul(hash ^ orgId.charCodeAt(i), 0x01000193);
   return hash >>> 0;
 }
 
-/** How much a call moves what is usual. */
+/** Weight of one call in the usual latency. */
 const USUAL_SHARE = 0.01;
-/** The most usual calls for which a single one counts in the usual time; else an offering that turns slow would soon be usual. */
+/** Maximum number of usual latencies that a single call counts as; otherwise an offering that turns slow would soon be usual. */
 const MOST_USUAL = 1.5;
-/** What is so at the moment is the median of so many calls: no clamp, so that two slow ones can be told apart by how slow they are. */
+/** The present latency is the median of this many calls. It is not capped, so that two slow offerings differ by how slow they are. */
 const NEWEST = 7;
-/** From here on it is slow. */
+/** From this ratio on it is slow. */
 const SLOW = 2;
-/** How steeply the weight falls: an offering that is ten times slower gets one call in fifteen thousand, one that is three times slower one in ten. */
+/**
+ * How steeply the weight falls: an offering that is ten times slower gets one call in 15,000, one that is three times slower one in ten.
+ */
 const STEEPNESS = 3;
-/** Before so many calls nothing is usual. */
+/** Minimum number of calls before there is a usual latency. */
 const ENOUGH = 10;
-/** Slow offerings are passed over, so that nothing is measured of them: after this time they are tried once. */
+/** Slow offerings receive no calls and thus no measurements: after this time they receive one. */
 const FORGIVEN_MS = 10_000;
 
 const sorted = new Float64Array(NEWEST);
@@ -439,7 +441,7 @@ export class Pace {
   private readonly newest = new Float64Array(NEWEST);
   private heardAt = 0;
 
-  /** Notes a warm call. */
+  /** Records a warm call. */
   add(latencyMs: number, at: number): void {
     this.forgive(at);
     this.heardAt = at;
@@ -450,7 +452,7 @@ export class Pace {
     this.usualMs += (asUsual - this.usualMs) * Math.max(USUAL_SHARE, 1 / this.calls);
   }
 
-  /** What a call takes at the moment where that is much more than usual; undefined while it isn't. */
+  /** The present latency if it is much higher than usual; undefined otherwise. */
   slowMs(now: number): number | undefined {
     this.forgive(now);
     if (this.calls < ENOUGH) return undefined;
@@ -460,8 +462,8 @@ export class Pace {
   }
 
   /**
-   * 1, and the less the slower it is than usual. Not one small number for all that are slow: a pause of the gateway itself makes all of
-   * them slow, and must not make one that is ten times slower as good as the others.
+   * 1, or less the slower it is than usual. Not one small number for all slow offerings: a pause of the gateway makes all of them slow, and
+   * must not make one that is ten times slower equal to the others.
    */
   weight(now: number): number {
     const slowMs = this.slowMs(now);
@@ -478,31 +480,31 @@ export class Pace {
   }
 }
 
-/** Counters of one offering, as they are gossiped to other replicas and rolled up. */
+/** Counters of one offering, as gossiped to other replicas and rolled up. */
 export interface AttemptCounts {
-  /** Calls that ended with a verdict: neither cancelled nor spoilt by their caller. */
+  /** Calls that ended with a verdict: neither canceled nor failed by their caller. */
   readonly calls: number;
-  /** Those that its provider failed. */
+  /** Those that the provider failed. */
   readonly failures: number;
   /** Latencies of warm calls, by bucket of the sketch. */
   readonly latency: Uint32Array;
 }
 
-/** A tally that counts. */
+/** A mutable tally. */
 class Counters implements AttemptCounts {
   calls = 0;
   failures = 0;
   readonly latency = new Uint32Array(BUCKETS);
 }
 
-/** A tally that stands. */
+/** An immutable tally. */
 export const copyOf = ({ calls, failures, latency }: AttemptCounts): AttemptCounts => ({
   calls,
   failures,
   latency: latency.slice(),
 });
 
-/** What a tally counted since it was `before`; nothing where it was ahead, as when two messages overtook each other. */
+/** The difference of two tallies; zero if the earlier one was ahead, as when two messages arrive out of order. */
 export function since(before: AttemptCounts | undefined, tally: AttemptCounts): AttemptCounts {
   if (!before) return copyOf(tally);
   return {
@@ -512,7 +514,7 @@ export function since(before: AttemptCounts | undefined, tally: AttemptCounts): 
   };
 }
 
-/** Two states of one tally, of which each counter's greater one holds. */
+/** Merges two states of one tally: the greater value of each counter. */
 function newest(one: AttemptCounts, other: AttemptCounts): AttemptCounts {
   return {
     calls: Math.max(one.calls, other.calls),
@@ -521,18 +523,18 @@ function newest(one: AttemptCounts, other: AttemptCounts): AttemptCounts {
   };
 }
 
-/** A mergeable sketch of durations that forgets: quantiles within 10 %, over about the last hundred calls. */
+/** A mergeable sketch of durations with decay: quantiles within 10 %, over about the last hundred calls. */
 
 const GROWTH = 1.2;
 const LN_GROWTH = Math.log(GROWTH);
 const SHORTEST_MS = 0.1;
-/** How many buckets there are: they reach past an hour. */
+/** Number of buckets: they reach beyond one hour. */
 export const BUCKETS = 100;
-/** Each sample weighs this much more than the one before, so that old ones fade. */
+/** Growth of the weight per sample, so that old samples fade. */
 const FADE = 1.02;
-/** And twice as much after this long, so that idle figures fade too. */
+/** Time after which the weight doubles, so that idle figures fade too. */
 const HALF_LIFE_MS = 60_000;
-/** It fades in steps of this much, so that calls that come together pay for it once. */
+/** Step of that growth, so that simultaneous calls pay for it once. */
 const FADE_STEP_MS = 10;
 /** Weights are scaled down before they grow out of a double's range. */
 const HEAVIEST = 1e12;

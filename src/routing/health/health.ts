@@ -66,8 +66,8 @@ const UNSURE_MS = 10_000;
  * Milliseconds between two times that waiting calls leave a silent offering, and the number of calls that do so in one turn of the event
  * loop.
  */
-const FORSAKE_MS = 100;
-const FORSAKEN_A_TURN = 32;
+const ABANDON_MS = 100;
+const ABANDONED_PER_TURN = 32;
 
 /** Maximum number of queued reports; one more causes all of them to be processed. */
 const MOST_WAITING = 128;
@@ -269,15 +269,15 @@ export class HealthTracker {
   }
 
   /** Moves calls that wait at a silent offering to the next one: a few at a time, because each starts another attempt. */
-  forsake(offeringId: string, now: number): void {
+  abandon(offeringId: string, now: number): void {
     const cell = this.cells.get(offeringId);
-    if (!cell || now - cell.forsakenAt < FORSAKE_MS) return;
-    cell.forsakenAt = now;
+    if (!cell || now - cell.abandonedAt < ABANDON_MS) return;
+    cell.abandonedAt = now;
     const { heardAt } = cell;
     const waiting = cell.waiting.slice();
     const ask = (): void => {
       if (cell.heardAt !== heardAt) return;
-      for (const waiter of waiting.splice(0, FORSAKEN_A_TURN)) waiter.forsake();
+      for (const waiter of waiting.splice(0, ABANDONED_PER_TURN)) waiter.abandon();
       if (waiting.length > 0) setImmediate(ask);
     };
     setImmediate(ask);
@@ -305,7 +305,7 @@ export class HealthTracker {
     const mayBeInput = orgId !== undefined && typeof outcome === "number" && this.isDoubtful(offeringId, outcome);
     const verdict = cell.note(report, this.view_.p95Ms[this.rowOf(offeringId)]!, mayBeInput);
     // Before the breaker changes: the waiting calls may be the only evidence at that time.
-    if ((verdict === "failed" || verdict === "doubted") && this.isSilent(offeringId, at)) this.forsake(offeringId, at);
+    if ((verdict === "failed" || verdict === "doubted") && this.isSilent(offeringId, at)) this.abandon(offeringId, at);
     if (verdict === "doubted") this.doubt(offeringId, cell, report, orgId ?? "");
     else this.move(offeringId, cell, { kind: verdict, at });
     this.written(offeringId, cell, at);

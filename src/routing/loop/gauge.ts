@@ -1,37 +1,37 @@
-/** The figures of a control loop: since it began, and over the last minute. */
+/** Figures of a control loop: since its start, and over the last minute. */
 import type { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { BUCKETS, bucketOf, quantileOf } from "../health/cell.ts";
 
 /** Figures of one session, or of one offering over all its sessions. */
 export interface LoopFigures {
-  /** Chunks that were sent. */
+  /** Number of chunks sent. */
   readonly chunks: number;
   readonly holds: number;
-  /** Holds because the answer would have come too late. */
+  /** Holds because the response would have been late. */
   readonly missed: number;
   /** Chunks per second, from the first to the last. */
   readonly effectiveHz: number;
-  /** Share of the answers that would have come too late. */
+  /** Share of late responses. */
   readonly staleRatio: number;
   /** Standard deviation of the time between chunks, in milliseconds. */
   readonly jitterMs: number;
 }
 
-/** Pauses longer than this are the robot's own, and no part of its rate. */
+/** Longer pauses are the robot's own and do not count for the rate. */
 const PAUSE_MS = 5_000;
 
-/** Counts what one loop is sent. */
+/** Counts the messages to one loop. */
 export class LoopGauge {
   chunks = 0;
   holds = 0;
   missed = 0;
-  /** Intervals between chunks: how many, their mean, the sum of squared deviations. Source: Welford, 1962. */
+  /** Intervals between chunks: number, mean, and sum of squared deviations. Source: Welford, 1962. */
   #intervals = 0;
   #meanMs = 0;
   #squares = 0;
   #lastAt = Number.NEGATIVE_INFINITY;
 
-  /** A chunk was sent at `at`, on the steady clock in milliseconds. */
+  /** Counts a chunk sent at `at`, on the steady clock in milliseconds. */
   chunk(at: number): void {
     this.chunks += 1;
     const interval = at - this.#lastAt;
@@ -43,13 +43,13 @@ export class LoopGauge {
     this.#squares += off * (interval - this.#meanMs);
   }
 
-  /** A hold was sent; `late` when the answer missed its deadline. */
+  /** Counts a hold; `late` if the response missed its deadline. */
   hold(late: boolean): void {
     this.holds += 1;
     if (late) this.missed += 1;
   }
 
-  /** Adds what another one counted. */
+  /** Adds the counts of another one. */
   add(other: LoopGauge): void {
     this.chunks += other.chunks;
     this.holds += other.holds;
@@ -62,7 +62,7 @@ export class LoopGauge {
     this.#intervals = intervals;
   }
 
-  /** What it comes to. */
+  /** Returns the figures. */
   get figures(): LoopFigures {
     const { chunks, holds, missed } = this;
     const answers = chunks + missed;
@@ -77,21 +77,21 @@ export class LoopGauge {
   }
 }
 
-/** Seconds that are looked back at. */
+/** Length of the window in seconds. */
 const SECONDS = 60;
-/** Where the counts of observations begin behind those of chunks, and the two lists of ages behind both. */
+/** Offsets of the observation counts, behind those of chunks, and of the two age lists, behind both. */
 const SEEN = SECONDS;
 const AGES = 2 * SECONDS;
-/** A robot that has sent no observation for this long is waited for. */
+/** Time without observations after which the robot counts as paused. */
 const WAITING_MS = 2_000;
 
-/** What the figures of a loop come to. */
+/** The figures of a loop. */
 export interface LiveLoopFigures {
   readonly state: "running" | "holding" | "waiting";
   readonly lastHold: HoldReason | undefined;
-  /** Chunks in the last whole second. */
+  /** Chunks in the last complete second. */
   readonly rateHz: number;
-  /** The fewest in a second through which observations came; undefined where there was none. */
+  /** Minimum chunks in a second with observations throughout; undefined if there was none. */
   readonly worstHz: number | undefined;
   /** Observations per second in the same seconds. */
   readonly askedHz: number | undefined;
@@ -100,17 +100,17 @@ export interface LiveLoopFigures {
   readonly ageP99Ms: number | undefined;
 }
 
-/** Counts for who watches, in so little memory and time that it always does. Moments are of the steady clock, in milliseconds. */
+/** Counts for watchers, cheap enough in memory and time to run always. Times are on the steady clock, in milliseconds. */
 export class LiveGauge {
-  /** How often the robot was told to hold, by the number of the reason. */
+  /** Number of holds, by reason number. */
   readonly holds: number[] = [];
-  /** By second: chunks that left, and observations that came. Behind them ages by bucket, of this minute and of the one before. */
+  /** By second: chunks sent and observations received. Then ages by bucket, of this minute and the previous one. */
   #counts: Uint16Array | undefined;
-  /** Where the ages of this minute stand, before or behind those of the other. */
+  /** Offset of this minute's ages: before or after the other minute's. */
   #agesAt = AGES;
-  /** The newest second that has a place in them. */
+  /** The newest second in the window. */
   #second: number;
-  /** The second in which the loop began, of which a part is missing. */
+  /** The second in which the loop started, which is incomplete. */
   readonly #first: number;
   #agesSince: number;
   #seenAt: number;
@@ -124,31 +124,31 @@ export class LiveGauge {
     this.#seenAt = at - WAITING_MS;
   }
 
-  /** An observation came. */
+  /** Counts an observation. */
   observed(at: number): void {
     this.#seenAt = at;
     this.#made()[SEEN + this.#placeOf(at)]! += 1;
   }
 
-  /** A chunk left for an observation that was so old. */
+  /** Counts a chunk for an observation of this age. */
   chunk(at: number, ageMs: number): void {
     this.#isHolding = false;
     const counts = this.#made();
     counts[this.#placeOf(at)]! += 1;
     this.#turnAges(at);
     const place = this.#agesAt + bucketOf(ageMs);
-    // A count that is full stays so: its share of the minute is nearly all of it anyway.
+    // A counter that is full stays full: it already dominates the minute.
     if (counts[place]! < 65_535) counts[place]! += 1;
   }
 
-  /** The robot was told to hold. */
+  /** Counts a hold. */
   hold(reason: HoldReason): void {
     this.#isHolding = true;
     this.#lastHold = reason;
     this.holds[reason] = (this.holds[reason] ?? 0) + 1;
   }
 
-  /** What it comes to at a moment. */
+  /** The figures at a given time. */
   figures(at: number): LiveLoopFigures {
     const now = Math.floor(at / 1000);
     this.#advance(now);
@@ -158,7 +158,7 @@ export class LiveGauge {
     let asked = 0;
     let seconds = 0;
     for (let second = Math.max(now - SECONDS + 2, this.#first + 1); second < now; second++) {
-      // A pause of the robot begins and ends within a second: those at its edges say nothing of the provider.
+      // A robot's pause starts and ends within a second: the seconds at its edges prove nothing about the provider.
       if (!this.#sawIn(second) || !this.#sawIn(second - 1) || !this.#sawIn(second + 1)) continue;
       worst = Math.min(worst, counts[second % SECONDS]!);
       asked += counts[SEEN + (second % SECONDS)]!;
@@ -192,7 +192,7 @@ export class LiveGauge {
     return second % SECONDS;
   }
 
-  /** Empties the places of seconds that begin. */
+  /** Clears the slots of new seconds. */
   #advance(second: number): void {
     const counts = this.#counts;
     if (counts !== undefined)
@@ -214,5 +214,5 @@ export class LiveGauge {
   }
 }
 
-/** The counts of a loop that has none. */
+/** The counts of a loop without any. */
 const NONE = new Uint16Array(AGES + 2 * BUCKETS);

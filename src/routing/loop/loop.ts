@@ -1,6 +1,6 @@
 /**
- * A control loop as a machine of events and time: latest-wins, deadlines, holds, failover inside an episode. It does nothing
- * itself: every event is answered with what is to be done, and the same events give the same answers.
+ * A control loop as a state machine over events and time: latest-wins, deadlines, holds, failover within an episode. It has no side
+ * effects: every event returns the actions to carry out, and equal events give equal actions.
  */
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
 import { checkAnswer, unitsOf } from "../../contracts/act.ts";
@@ -18,38 +18,38 @@ import {
   type ObservationView,
 } from "./window.ts";
 
-/** What holds for a whole loop. */
+/** The settings of a loop. */
 export interface LoopRules {
   readonly intent: Intent;
-  /** How old an observation may be when its chunk arrives, in milliseconds. */
+  /** Maximum age of an observation when its chunk arrives, in milliseconds. */
   readonly deadlineMs: number;
-  /** When to ask a second provider, in milliseconds; undefined for never. */
+  /** When to send a hedge, in milliseconds; undefined for never. */
   readonly hedgeAfterMs: number | undefined;
   readonly maxCostMicro: number;
-  /** Models that may take over inside an episode. */
+  /** Models that can take over within an episode. */
   readonly models: readonly string[];
-  /** Why an answer breaks the caller's safety bounds; undefined when it does not. */
+  /** Why a response violates the caller's safety bounds; undefined if it does not. */
   readonly broken: (answer: ActAnswer) => boolean;
-  /** Whether the serving offering takes one more call beside `underWay` others, and all of them are paid for. */
+  /** Whether the serving offering accepts one more call beside `underWay` others, and the credit covers all of them. */
   readonly beside: (step: PlanStep, underWay: number) => boolean;
 }
 
-/** What the loop asks of routing. */
+/** The routing functions that the loop uses. */
 export interface LoopRouter<O = unknown> {
   /**
-   * The offerings that satisfy the request at this moment, best first; none when nothing does. None whose actions mean something else than
-   * those of `bound`: who served the episode last, or the model that did.
+   * The offerings that satisfy the request now, best first; empty if none does. Excludes those whose actions mean something else than those
+   * of `bound`, the last serving step of the episode or its model.
    */
   steps(bound: PlanStep | string | undefined): readonly PlanStep[];
-  /** What of an observation a step's offering does not read, or lacks, in a sentence; undefined where nothing is known to be wrong. */
+  /** The mismatch between an observation and a step's declared inputs, as a sentence; undefined if none is known. */
   unreadBy(step: PlanStep, view: ObservationView<O>): string | undefined;
-  /** Asks to send one call: false where a breaker rests. */
+  /** Requests permission to send one call; false if the breaker is open. */
   admit(step: PlanStep, at: number, budgetMs: number): boolean;
-  /** Whether a hedge may be spent; notes each call when `earn`. */
+  /** Whether the budget covers a hedge; counts each call if `earn`. */
   hedge(): boolean;
-  /** Numbers per step that a step's answer must have. */
+  /** Number of values per step that a step's response must have. */
   dimOf(step: PlanStep): number | undefined;
-  /** Nobody could be asked about an observation at `at`, in an episode that this model serves; undefined while none does. */
+  /** Called if no offering could be called for an observation at `at`, in an episode served by this model; undefined if none has. */
   lacks(model: string | undefined, at: number): void;
 }
 
@@ -65,16 +65,16 @@ export class Loop<O> {
   #blocked: HoldReason | undefined;
   #closed = false;
   #lastFlight = 0;
-  /** Who served this episode last. */
+  /** The step that served this episode last. */
   #served: PlanStep | undefined;
-  /** The model that the episode is bound to; undefined while it is bound to none. */
+  /** The model that the episode is bound to; undefined if none. */
   #bound: string | undefined;
-  /** The offering and the model of the last chunk that was sent, in whatever episode. */
+  /** The offering and model of the last chunk sent, in any episode. */
   #lastOffering: string | undefined;
   #lastModel: string | undefined;
-  /** Observations that were replaced, or came out of order. */
+  /** Number of observations that were superseded or out of order. */
   dropped = 0;
-  /** What the present event asks for. */
+  /** The effects of the present event. */
   readonly #effects = new Effects<O>();
 
   constructor(rules: LoopRules, router: LoopRouter<O>) {
@@ -84,21 +84,21 @@ export class Loop<O> {
     this.#window = new ChunkWindow(rules.intent.units);
   }
 
-  /** Takes an event and says what is to be done, in order. */
+  /** Handles an event and returns the effects in order. */
   next(event: LoopEvent<O>): LoopEffect<O>[] {
     const effects: LoopEffect<O>[] = [];
     this.into(effects, event);
     return effects;
   }
 
-  /** The same, written over the beginning of a list that can so be used again; how many effects there are. */
+  /** The same, into a list that is reused; returns the number of effects. */
   into(effects: (LoopEffect<O> | undefined)[], event: LoopEvent<O>): number {
     this.#effects.begin(effects);
     if (!this.#closed) this.#take(event);
     return this.#effects.count;
   }
 
-  /** When the next `time` event is due; Infinity when nothing depends on time. */
+  /** When the next `time` event is due; Infinity if nothing depends on time. */
   get wakeAt(): number {
     const { oldest } = this.#window;
     if (!oldest) return this.#slot ? this.#expiry(this.#slot.sensedAt) : Number.POSITIVE_INFINITY;
@@ -108,7 +108,7 @@ export class Loop<O> {
     return first;
   }
 
-  /** Whether an answer is awaited. */
+  /** Whether a response is pending. */
   get busy(): boolean {
     return this.#window.size > 0;
   }
@@ -121,7 +121,7 @@ export class Loop<O> {
 
   #take(event: LoopEvent<O>): void {
     const { at } = event;
-    // What should have happened before this event happens first.
+    // Handle what was due before this event first.
     if (event.kind !== "time" && at >= this.wakeAt) this.#time(at);
     switch (event.kind) {
       case "observed":
@@ -181,7 +181,7 @@ export class Loop<O> {
     this.#rest(at);
   }
 
-  /** Goes on with the observation that waits, unless a call is under way and the serving offering takes no other beside it. */
+  /** Continues with the waiting observation, unless a call is running and the serving offering accepts no other beside it. */
   #rest(at: number): void {
     const job = this.#slot;
     if (!job || this.#blocked !== undefined) return;
@@ -197,7 +197,7 @@ export class Loop<O> {
     this.#ask(job, at);
   }
 
-  /** Calls the serving offering, and no other, while calls for older observations are under way. */
+  /** Calls only the serving offering while calls for older observations are running. */
   #askBeside(job: ObservationTask<O>, at: number): boolean {
     const { oldest, size } = this.#window;
     const usual = this.#usual(this.#steps());
@@ -209,10 +209,10 @@ export class Loop<O> {
     return true;
   }
 
-  /** Calls the next offering that may serve and was not called for this observation yet. */
+  /** Calls the next eligible offering that was not called for this observation yet. */
   #ask(job: ObservationTask<O>, at: number): void {
     const steps = this.#steps();
-    // Who served last goes first, and needs no list made of the others.
+    // The last serving offering comes first, which needs no list of the others.
     const usual = job.tries.length === 0 ? this.#usual(steps) : undefined;
     if (usual && this.#fly(job, usual, at)) return;
     const candidates = candidatesOf(steps, this.#served ?? this.#bound, this.#rules.models, this.#patience.lost);
@@ -232,7 +232,7 @@ export class Loop<O> {
     this.#give(job, reason, at);
   }
 
-  /** Who served last, unless it is late again and again. */
+  /** The step that served last, unless it is repeatedly late. */
   #usual(steps: readonly PlanStep[]): PlanStep | undefined {
     const id = this.#served?.offering.id;
     if (id === this.#patience.lost) return undefined;
@@ -283,7 +283,7 @@ export class Loop<O> {
     this.#passOver(job, at);
     this.#window.remove(job);
     const validUntil = job.view.step + units;
-    // The robot itself is past its last step already.
+    // The robot has already passed its last step.
     if (this.#intake.hasReached(validUntil)) {
       this.#patience.late(attempt.step.offering.id);
       this.#hold(job, HoldReason.LATE, at, { tries: job.tries });
@@ -332,13 +332,13 @@ export class Loop<O> {
     this.#window.forget();
     if (job.underWay > 0) return;
     if (job !== this.#window.newest && failure !== AttemptFailure.UNSAFE_ACTION) {
-      // A newer one is under way: no other offering is called for this one.
+      // A newer one is running: no other offering is called for this one.
       this.dropped += 1;
       this.#window.remove(job);
       this.#rest(at);
       return;
     }
-    // Another provider is asked about the newest that there is.
+    // Another provider is called for the newest observation.
     if (job === this.#window.newest && this.#slot && this.#blocked === undefined) {
       this.dropped += 1;
       job.become(this.#slot);
@@ -348,7 +348,7 @@ export class Loop<O> {
     else this.#ask(job, at);
   }
 
-  /** The time before the first call counts against no offering. */
+  /** The time before the first call does not count against any offering. */
   #waits(id: number, waits: boolean, at: number): void {
     const attempt = this.#window.find(id);
     if (!attempt) return;
@@ -377,14 +377,14 @@ export class Loop<O> {
         this.#give(job, first?.asked === false ? HoldReason.NOT_RECORDED : HoldReason.LATE, at);
       } else if (at >= job.hedgeAt) {
         job.hedgeAt = Number.POSITIVE_INFINITY;
-        // With a newer one under way no other offering is called for this one.
+        // If a newer one is running, no other offering is called for this one.
         if (job === this.#window.newest) this.#hedge(job, at);
       }
     }
     const slot = this.#slot;
     if (!slot || this.busy || at < this.#expiry(slot.sensedAt)) return;
     this.#slot = undefined;
-    // A caller that does not read gets nothing more.
+    // A client that does not read receives nothing more.
     if (this.#blocked === HoldReason.SLOW_READER) this.dropped += 1;
     else this.#hold(slot, this.#blocked ?? HoldReason.LATE, at);
   }
@@ -400,7 +400,7 @@ export class Loop<O> {
     }
   }
 
-  /** There will be no chunk for a job. */
+  /** Ends a task without a chunk. */
   #give(job: ObservationTask<O>, reason: HoldReason, at: number): void {
     this.#window.remove(job);
     this.#hold(job, reason, at, { tries: job.tries.filter(({ asked }) => asked) });
@@ -416,14 +416,17 @@ export class Loop<O> {
     this.#effects.hold(job, reason, at, this.dropped, more);
   }
 
-  /** Forgets what is under way and what waits. */
+  /** Drops running and waiting observations. */
   #drop(at: number): void {
     this.#passOver(undefined, at);
     if (this.#slot) this.dropped += 1;
     this.#slot = undefined;
   }
 
-  /** Chunks go down in the order of their observations: what is older than an answer gets none any more; nothing does, where there is none. */
+  /**
+   * Chunks are delivered in the order of their observations: observations older than a delivered one, or all if there is none, get no
+   * chunk.
+   */
   #passOver(answered: ObservationTask<O> | undefined, at: number): void {
     for (let job = this.#window.oldest; job && job !== answered; job = this.#window.oldest) {
       this.#window.remove(job);
@@ -438,9 +441,9 @@ export class Loop<O> {
 }
 
 /**
- * The steps of a plan that may serve now, best first: a robot never mixes two plans of motion inside an episode. `bound` is the step that
- * served the episode last, or the model that did where no more is known: it goes first, then its equals, then the models of the explicit
- * chain `models`. Before any step has served, every step may. The offering `late` comes behind its equals.
+ * The plan's eligible steps, best first: a robot never mixes two motion plans within an episode. `bound` is the step that served the
+ * episode last, or its model if no more is known: it comes first, then its equals, then the models of the explicit chain `models`. Before
+ * any step has served, all are eligible. The offering `late` comes after its equals.
  */
 function candidatesOf(
   steps: readonly PlanStep[],
@@ -458,7 +461,7 @@ function candidatesOf(
     return [...inTime(same), ...steps.filter((step) => step.offering.model !== bound && listed(step))];
   }
   const isLast = ({ offering }: PlanStep): boolean => offering.id === bound.offering.id;
-  // The usual case: no list is built for every observation.
+  // The usual case: builds no list per observation.
   if (steps[0] !== undefined && isLast(steps[0]) && steps.length === 1) return steps;
   const equals = steps.filter((step) => !isLast(step) && sameCheckpoint(step, bound));
   const others = steps.filter(
@@ -468,31 +471,30 @@ function candidatesOf(
 }
 
 /**
- * Answers in a row that came too late for the robot, until the loop prefers an equal offering. Lateness depends on the robot's own deadline
- * and steps, so it moves this loop alone: other calls are ordered by latency, by failures, and by deadlines that gave a provider its usual
- * time.
+ * Number of consecutive late responses after which the loop prefers an equal offering. Lateness depends on the robot's own deadline and
+ * steps, so it affects only this loop: other calls are ranked by latency, failures and missed deadlines that allowed the usual latency.
  */
 const MOST_LATE = 3;
 
-/** The offering of one loop whose answers come too late. */
+/** Tracks the offering of one loop whose responses are late. */
 class LoopPatience {
   #offering: string | undefined;
   #inARow = 0;
 
-  /** An answer of this offering came too late, or not at all until then. */
+  /** A response of this offering was late or did not arrive. */
   late(offering: string): void {
     if (this.#offering !== offering) this.#inARow = 0;
     this.#offering = offering;
     this.#inARow += 1;
   }
 
-  /** An answer came in time. */
+  /** A response arrived in time. */
   inTime(): void {
     this.#offering = undefined;
     this.#inARow = 0;
   }
 
-  /** The offering whose equals go first; undefined while none is late again and again. */
+  /** The offering whose equals come first; undefined if none is repeatedly late. */
   get lost(): string | undefined {
     return this.#inARow >= MOST_LATE ? this.#offering : undefined;
   }
@@ -501,21 +503,21 @@ class LoopPatience {
 /** The effects of one event at a time. */
 class Effects<O> {
   #list: (LoopEffect<O> | undefined)[] = [];
-  /** Number of pending observations. */
+  /** Number of effects. */
   count = 0;
 
-  /** Begins anew, over the beginning of this list. */
+  /** Starts a new list, reusing this one. */
   begin(list: (LoopEffect<O> | undefined)[]): void {
     this.#list = list;
     this.count = 0;
   }
 
-  /** Asks for one more. */
+  /** Adds an effect. */
   add(effect: LoopEffect<O>): void {
     this.#list[this.count++] = effect;
   }
 
-  /** The robot is to hold in place of a job's chunk. `dropped` are all observations so far that gave way. */
+  /** Adds a hold in place of a task's chunk. `dropped` counts all superseded observations so far. */
   hold(
     { view: { step }, sensedAt }: ObservationTask<O>,
     reason: HoldReason,
@@ -526,7 +528,7 @@ class Effects<O> {
     this.add({ kind: "hold", at, step, reason, ageMs: at - sensedAt, detail, tries, dropped });
   }
 
-  /** Cancels the calls for a job. A call that had not begun has not failed. */
+  /** Cancels the calls for a task. A call that had not started has not failed. */
   callOff(job: ObservationTask<O>, failure: AttemptFailure | undefined, at: number): void {
     if (job.underWay === 0) return;
     for (const attempt of job.tries) {
@@ -537,7 +539,7 @@ class Effects<O> {
     }
   }
 
-  /** Notes how an attempt ended, for the caller and for the health of its offering. */
+  /** Records how an attempt ended, for the caller and for the offering's health. */
   end(
     attempt: LoopAttempt<O>,
     status: "ok" | "error" | "cancelled",

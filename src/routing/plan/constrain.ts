@@ -1,4 +1,4 @@
-/** Stage 3: what a constraint excludes is out, and stays out. One row of a table per constraint. */
+/** Stage 3: drops every offering that violates a constraint. One table row per constraint. */
 
 import { DropReason } from "../../../gen/limber/v1/plan_pb.ts";
 import { DataCollection } from "../../../gen/limber/v1/preferences_pb.ts";
@@ -29,29 +29,29 @@ export interface Constraint {
   readonly reason: DropReason;
   /** `expand`: it could not serve at all; `remove`: the request, the key or its own state excludes it. */
   readonly stage: "expand" | "remove";
-  /** The field that could be relaxed to admit it; undefined where no field could. */
+  /** The field that could be relaxed to admit it; undefined if none could. */
   readonly field: string | undefined;
-  /** The test that this request sets for models that it names in full, or for those of an alias; undefined when it sets none. */
+  /** The test that this request sets for models named exactly, or for those of an alias; undefined if it sets none. */
   readonly test: (ask: Ask, isNamed: boolean) => Test | undefined;
-  /** The figures, for a person. */
+  /** The figures, for people. */
   readonly detail: (ask: Ask, row: number) => string;
-  /** The value of `field` that would just admit a row, in the field's unit; absent where the field has to be left out. */
+  /** The value of `field` that would just admit a row, in the field's unit; absent if the field has to be removed. */
   readonly admitting?: (ask: Ask, row: number) => number;
-  /** The change of a row's own by which the request would be admitted there, instead of that of `field`. */
+  /** A change specific to a row that would admit the request there, instead of a change of `field`. */
   readonly changing?: (ask: Ask, row: number) => Relaxation | undefined;
-  /** Whether a row would be admitted by relaxing `field` at all; every row would where it is absent. */
+  /** Whether relaxing `field` can admit a row at all; always, if absent. */
   readonly relaxable?: (ask: Ask, row: number) => boolean;
 }
 
-/** A change of the request. */
+/** A suggested change of the request. */
 interface Relaxation {
   /** Path of the field. */
   readonly field: string;
-  /** The number that it would have to be, or have. */
+  /** The number that the field would need. */
   readonly value?: number | undefined;
   /** The change in words. */
   readonly change: string;
-  /** How many fields it changes. */
+  /** Number of fields that it changes. */
   readonly size: number;
 }
 
@@ -61,13 +61,13 @@ const ms = (value: number): string => `${Math.round(value * 10) / 10} ms`;
 const basisOf = (advertised: number | undefined): string => (advertised === undefined ? "measured" : "advertised");
 const offeringOf = (ask: Ask, row: number) => ask.snapshot.offerings[row]!;
 
-/** What lies between a plan and its first attempt, in milliseconds: a deadline that would just do must leave it too. */
+/** Milliseconds between a plan and its first attempt, which a minimal deadline must also cover. */
 const ON_THE_WAY_MS = 5;
 
-/** The time that a call has to have left for a row to be asked. */
+/** The remaining time that a call needs for a row to be called. */
 const withinMs = (ask: Ask, row: number): number => measured(expectedMs, ask, row) + ON_THE_WAY_MS;
 
-/** Every hard constraint, in the order in which a dropped offering's reason is sought. */
+/** Every hard constraint, in the order in which a drop's reason is determined. */
 export const CONSTRAINTS: readonly Constraint[] = [
   {
     reason: DropReason.NOT_SIMULATED_ALLOWED,
@@ -194,7 +194,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
       return marks && { kind: "code", column: snapshot.columns.supplier, marks };
     },
     detail: (ask, row) => untrusted(ask, offeringOf(ask, row)),
-    // Community supply has to be asked for, which no field that is left out does.
+    // Community supply has to be requested, and removing a field does not request it.
     relaxable(ask, row) {
       const { scope, reach } = ask;
       const without = narrower(scope.reach, Reach.NAMED);
@@ -223,7 +223,7 @@ export const CONSTRAINTS: readonly Constraint[] = [
     reason: DropReason.HORIZON_EXCEEDS_OFFERING,
     stage: "remove",
     field: "horizon",
-    // Ground is asked for an answer, not for a number of tokens, and who takes what an offering has takes fewer.
+    // Ground calls request a response, not a number of tokens, and callers that accept what an offering has accept fewer.
     test: (ask) =>
       ask.contract === Contract.GROUND || ask.most ? undefined : atLeast(ask.snapshot.columns.maxHorizon, ask.units),
     detail: (ask, row) => `returns at most ${offeringOf(ask, row).maxHorizon} units per call, got ${ask.units}`,
@@ -341,10 +341,10 @@ export const CONSTRAINTS: readonly Constraint[] = [
   },
 ];
 
-/** Letters of what is said of one offering: the words in it are its provider's. */
+/** Maximum length of a text about one offering, which contains the provider's words. */
 const MOST_TOLD = 400;
 
-/** What of a request a row's offering does not read, or lacks. */
+/** The mismatch between a request and a row's declared inputs. */
 export const faultsAt = ({ inputs, snapshot }: Ask, row: number): readonly InputFault[] =>
   inputs?.faultsOf(snapshot.columns.declared[row]!) ?? [];
 
@@ -353,7 +353,7 @@ function namedProviders({ preferences }: Ask): readonly string[] | undefined {
   return only.length + order.length === 0 ? undefined : [...only, ...order];
 }
 
-/** Why a supplier may not serve, and what would let it. */
+/** Why a supplier cannot serve, and what would allow it. */
 function untrusted({ scope, reach }: Ask, { provider, supplier, model }: Offering): string {
   if (supplier.standing === "rejected") return `the operator rejected ${provider}`;
   if (reach === Reach.OWN) return `${provider} does not belong to the organization`;
@@ -367,7 +367,7 @@ function untrusted({ scope, reach }: Ask, { provider, supplier, model }: Offerin
   return `${unverified}; its name in provider.only admits it${supplier.ownsName ? `, and so does ${model} as the model` : ""}`;
 }
 
-/** By body: the sets of bodies that hold it. */
+/** By body: the sets of bodies that contain it. */
 const MADE_FOR: readonly Uint8Array[] = Object.values(EMBODIMENTS).reduce<Uint8Array[]>((marks, body) => {
   marks[body] = Uint8Array.from({ length: BODY_SETS }, (_, set) => (set & bodyBit(body) ? 1 : 0));
   return marks;
@@ -382,7 +382,7 @@ const WORDS: Readonly<Partial<Record<Contract, string>>> = {
 
 const contractWord = (contract: Contract): string => WORDS[contract] ?? "another contract";
 
-/** An offering without measurements is taken to finish in time. */
+/** An offering without measurements counts as in time. */
 const knownMs: Measure = (ask, rows, count, into) => {
   expectedMs(ask, rows, count, into);
   for (let i = 0; i < count; i++) if (into[i] === Number.POSITIVE_INFINITY) into[i] = 0;
@@ -436,12 +436,12 @@ function atMostMeasured(measure: Measure, limit: number): MeasuredTest | undefin
   return limit === Number.POSITIVE_INFINITY ? undefined : { kind: "measured", measure, limit };
 }
 
-/** Prices are whole nano-dollars, so that a thousandth of one admits nothing; it takes up the error of a decimal fraction. */
+/** Prices are whole nano-dollars: a thousandth of one admits nothing and absorbs the error of a decimal fraction. */
 function unitPrice(ask: Ask, contract: Contract, limitUsd: number | undefined): NumberTest | undefined {
   return ask.contract === contract && limitUsd !== undefined ? atMost(ask.priceNano, limitUsd * 1e9 + 1e-3) : undefined;
 }
 
-/** The constraints that the lists of aliases were made by, which need no second look there. */
+/** The constraints that alias lists were built with, which need no second check there. */
 export const LISTED: ReadonlySet<DropReason> = new Set([
   DropReason.NOT_SIMULATED_ALLOWED,
   DropReason.CONTRACT,

@@ -1,4 +1,4 @@
-/** What a plan says to others: the preview, the log, and whether an earlier answer may be given again. */
+/** Plans for others: the preview, the log, and whether an earlier response can be replayed. */
 import { create } from "@bufbuild/protobuf";
 import {
   CostRangeSchema,
@@ -45,24 +45,24 @@ import {
   wordOf,
 } from "./plan.ts";
 
-/** The most steps that a preview lists; a call tries fewer. */
+/** Maximum number of steps in a preview; a call attempts fewer. */
 const MOST_EXPLAINED = 256;
 
-/** What there is to pay with, where it does not cover the plan. */
+/** The available credit, if it does not cover the plan. */
 export interface AvailableCredit {
   readonly availableMicro: number;
-  /** The code of the refusal where no step is covered. */
+  /** The code of the refusal if no step is covered. */
   readonly code: string;
 }
 
 /**
- * The plan of a request, step by step, what was dropped, and what it would cost. Where nothing could serve the request,
- * `would_refuse` says how it would be refused; what is wrong with the request itself is thrown.
+ * The plan of a request step by step, with drops and cost. If no offering can serve the request, `would_refuse` holds the refusal; errors
+ * of the request itself are thrown.
  */
 export function explain(args: PlanArgs, credit?: AvailableCredit): PreviewRoutesResponse {
   const ask = declare(args);
   const whole = wrongActionSpace(ask) ? undefined : planOf(ask, MOST_EXPLAINED);
-  // A plan of which nothing is covered stays as it is: it says what would have to be there.
+  // A plan without any covered step stays unchanged: it shows the required credit.
   const isBroke = credit !== undefined && whole !== undefined && whole.leastMicro > credit.availableMicro;
   const plan = whole && credit && !isBroke ? (affordable(whole, credit.availableMicro) ?? whole) : whole;
   const code = isBroke ? credit.code : whole ? undefined : factsOf(refusalOf(ask).reason).code;
@@ -85,7 +85,7 @@ export function explain(args: PlanArgs, credit?: AvailableCredit): PreviewRoutes
   });
 }
 
-/** What a plan lost because it cannot be paid. */
+/** The steps dropped because the caller cannot pay for them. */
 function unaffordable(
   whole: Plan | undefined,
   plan: Plan | undefined,
@@ -97,7 +97,7 @@ function unaffordable(
   return unaffordableOf([...lost.values()], credit.availableMicro);
 }
 
-/** What satisfies every constraint and is not tried all the same, with the reason. */
+/** Offerings that satisfy every constraint and are still not attempted, with the reason. */
 function unplanned(
   ask: Ask,
   plan: Plan | undefined,
@@ -162,7 +162,7 @@ function explainStep(ask: Ask, plan: Plan, step: PlanStep): PlanStepMessage {
   });
 }
 
-/** A figure where it is known. */
+/** A figure if it is known. */
 const known = (name: "p50" | "p95", ms: number) => (Number.isFinite(ms) ? { [name]: ms } : {});
 
 function reasonCodes(ask: Ask, plan: Plan, step: PlanStep): string[] {
@@ -180,7 +180,7 @@ function reasonCodes(ask: Ask, plan: Plan, step: PlanStep): string[] {
   return codes;
 }
 
-/** The step that would be asked when the first is late. */
+/** The step that would be the hedge. */
 function hedgeOf(plan: Plan): PlanStep | undefined {
   const first = plan.steps[0];
   if (!first || plan.hedgeAfterMs === undefined) return undefined;
@@ -194,25 +194,25 @@ interface DigestedOffering {
   readonly provider: string;
 }
 
-/** The part of a plan that it has in common with those of alike requests. Kept as JSON. */
+/** The part of a plan that equal requests share. Stored as JSON. */
 export interface PlanDigest {
   readonly considered: number;
-  /** What could serve, by the names of the offerings; none where so much was considered that it was not looked at. */
+  /** Ids of the eligible offerings; empty if too many were considered to check. */
   readonly able: readonly DigestedOffering[];
-  /** By the word of the reason: how many were dropped. */
+  /** Number of drops by reason. */
   readonly drops: Readonly<Record<string, number>>;
   /** The first of them. */
   readonly dropped: readonly (DigestedOffering & { readonly reason: string })[];
 }
 
-/** More offerings than this are counted and not looked at. */
+/** Beyond this number, offerings are counted and not checked. */
 const MOST_CONSIDERED = 2_000;
-/** Of what could serve, so many are named. */
+/** Maximum number of eligible offerings listed. */
 const MOST_ABLE = 64;
-/** Of what was dropped, so many are named. */
+/** Maximum number of dropped offerings listed. */
 const MOST_DROPPED = 8;
 
-/** The digest of a request's plan; undefined where the request itself is wrong. */
+/** The digest of a request's plan; undefined if the request itself is invalid. */
 export function digestOf(args: PlanArgs): PlanDigest | undefined {
   try {
     return made(args);
@@ -246,7 +246,7 @@ function made(args: PlanArgs): PlanDigest {
     considered: rows.length,
     able: able.slice(0, MOST_ABLE),
     drops,
-    // Named in one order, so that alike plans have one digest: the rarest reasons first, which say the most.
+    // Listed in a fixed order, so that equal plans have one digest: the rarest reasons first, because they are the most informative.
     dropped: dropped
       .sort(
         (a, b) => drops[a.reason]! - drops[b.reason]! || (a.reason + a.offering_id < b.reason + b.offering_id ? -1 : 1),
@@ -255,14 +255,14 @@ function made(args: PlanArgs): PlanDigest {
   };
 }
 
-/** Who answered, as the answer says it. */
+/** The offering of a response, as recorded in it. */
 export interface AnsweredBy {
   readonly offeringId: string;
   readonly model: string;
   readonly simulated: boolean;
 }
 
-/** What an offering is to this caller, whatever it costs, how it does and what it reads at the moment. */
+/** The offering's status for this caller, regardless of cost, performance and declared inputs. */
 const AUTHORITY = bitsOf(
   DropReason.NOT_SIMULATED_ALLOWED,
   DropReason.KEY_SCOPE,
@@ -276,7 +276,7 @@ const AUTHORITY = bitsOf(
   DropReason.DATA_COLLECTION,
 );
 
-/** Refuses as a new call would be refused whose only offering is the one that answered. */
+/** Refuses like a new call whose only offering is that of the first call. */
 export function assertMayReplay(args: PlanArgs, by: AnsweredBy): void {
   const { snapshot } = args;
   if (snapshot.rowOf(by.offeringId) < 0) {
@@ -297,7 +297,7 @@ export function assertMayReplay(args: PlanArgs, by: AnsweredBy): void {
 
 const stands = (ask: Ask, row: number): boolean => ask.targets.some((target) => universeOf(ask, target).includes(row));
 
-/** The trust of a removed offering is unknown, so its answers are replayed only to callers without restrictions. */
+/** The trust of a removed offering is unknown, so its responses are replayed only to callers without restrictions. */
 function assertUnrestricted({ scope, intent }: PlanArgs, by: AnsweredBy): void {
   if (!inScope(scope.models, by.model)) throw outOfScope(by);
   const { reach, requireSigned = false, settings, environment } = scope;

@@ -12,113 +12,113 @@ import { ALIASES, type Alias, type Axis, aliasOf, parseModelName, VARIANTS } fro
 import { type Candidates, Flag, inScope, parameterBits, type Snapshot, servesBits } from "../snapshot/snapshot.ts";
 import type { Pin } from "./pin.ts";
 
-/** When the caller's own key at a provider is used. `barred`: the provider may not serve, for want of one. */
+/** When to use the caller's own provider key. `barred`: the provider cannot serve, because that key is missing. */
 export type OwnKeyUse = "never" | "last" | "first" | "only" | "barred";
 
-/** The caller's own keys at providers. */
+/** The caller's own provider keys. */
 export interface OwnKeys {
   readonly byProvider: ReadonlyMap<string, OwnKeyUse>;
-  /** Of every provider that is not named. */
+  /** For all other providers. */
   readonly otherwise: "never" | "barred";
 }
 
-/** When the caller's own key is used at a provider. */
+/** When to use the caller's own key at a provider. */
 export const useOf = (keys: OwnKeys, provider: string): OwnKeyUse => keys.byProvider.get(provider) ?? keys.otherwise;
 
-/** What the key may have. */
+/** The limits of the key. */
 export interface KeyScope {
-  /** Models that it may use, `owner/*` for all of an owner; every model when empty. Pass the same array for the same key. */
+  /** Models that the key can use, `owner/*` for all of an owner; all models if empty. Pass the same array for the same key. */
   readonly models: readonly string[];
-  /** A hardware key is never given placeholders. */
+  /** Hardware keys never receive placeholder output. */
   readonly environment: "hardware" | "simulation";
   readonly orgId: string;
-  /** Whose supply may serve at most, by all that stands above the request. */
+  /** The widest trust tier that key and settings allow. */
   readonly reach: Reach;
-  /** Only signed checkpoints may serve, by all that stands above the request; false when absent. */
+  /** Whether key or settings require signed checkpoints; false if absent. */
   readonly requireSigned?: boolean;
-  /** What its organization settled for all requests: providers that retain frames are out, and all regions but these. */
+  /** The organization's settings for all requests: no providers that retain frames, and only these regions. */
   readonly settings?: { readonly zdr: boolean; readonly allowedRegions: readonly string[] | undefined };
 }
 
-/** Everything that a plan is a function of. */
+/** All input of a plan. */
 export interface PlanArgs {
   readonly intent: Intent;
   readonly snapshot: Snapshot;
-  /** The view of the same snapshot. */
+  /** The health view of the same snapshot. */
   readonly health: HealthView;
   readonly scope: KeyScope;
-  /** Models of the caller's organization that nobody else sees yet. Nothing serves them. */
+  /** Unpublished models of the caller's organization, which no offering serves. */
   readonly ownModels?: ReadonlySet<string> | undefined;
-  /** The caller's own keys at providers; undefined where they change nothing. */
+  /** The caller's own provider keys; undefined if they have no effect. */
   readonly ownKeys?: OwnKeys | undefined;
-  /** The session's pin, where it has one. */
+  /** The session's pin, if any. */
   readonly pin: Pin | undefined;
   /** Any number; the same seed gives the same plan. */
   readonly seed: number;
-  /** The steady clock in milliseconds, which health reports go by too. */
+  /** The steady clock in milliseconds, as in health reports. */
   readonly now: number;
-  /** When the request arrived, on the same clock: `deadline_ms` counts from there. */
+  /** Arrival of the request on the same clock; `deadline_ms` counts from it. */
   readonly arrivedAt: number;
-  /** When the caller's own deadline ends, on the same clock, where it has one. */
+  /** The caller's own deadline on the same clock, if any. */
   readonly deadline: number | undefined;
-  /** Reads the headers of the request's pictures. */
+  /** Reads the headers of the request's images. */
   readonly readPicture?: ReadPicture | undefined;
-  /** What actions have to mean, where those of others are under way; a plan's first step says it otherwise. */
+  /** The meaning that actions must have if other actions are being executed; otherwise the plan's first step sets it. */
   readonly meaning?: ActionMeaning | undefined;
 }
 
-/** How survivors are ordered. */
+/** The order of the remaining offerings. */
 export type Ordering =
   | { readonly kind: "balanced" }
   | { readonly kind: "axis"; readonly axis: Axis; readonly from: string }
   | { readonly kind: "objective"; readonly weights: readonly (readonly [Axis, number])[] };
 
-/** One model or alias of the request; earlier ones go first. */
+/** One model or alias of the request; earlier ones come first. */
 export interface RoutingTarget {
   readonly name: string;
   readonly alias: Alias | undefined;
   readonly ordering: Ordering;
 }
 
-/** The request as the later stages read it. */
+/** The request in the form that later stages use. */
 export interface Ask extends PlanArgs {
   readonly contract: Contract;
-  /** As many are asked for, and no more than `most` has for a row, where it is there. */
+  /** The requested units, limited by a row's `most` if set. */
   readonly units: number;
-  /** By row: the most units of its answer, where the request takes fewer than `units` too. */
+  /** By row: the maximum units of its response, if the request accepts fewer than `units`. */
   readonly most: Float64Array | undefined;
   readonly preferences: ProviderPreferences | undefined;
   readonly targets: readonly RoutingTarget[];
-  /** Bits that the column `serves` must hold. */
+  /** Required bits of the column `serves`. */
   readonly serves: number;
-  /** Bits that the column `parameters` must hold. */
+  /** Required bits of the column `parameters`. */
   readonly parameters: number;
   readonly allowSimulated: boolean;
   readonly allowFallbacks: boolean;
-  /** `order` with `allow_fallbacks: false`: these offerings alone, even where their breakers are open. */
+  /** `order` with `allow_fallbacks: false`: only these offerings, even if their breakers are open. */
   readonly strictOrder: boolean;
   /** List price per unit in nano-dollars, by row. */
   readonly priceNano: Float64Array;
-  /** Ceiling of the whole bill in micro-dollars; Infinity when there is none. */
+  /** Maximum charge in micro-dollars; Infinity if there is none. */
   readonly maxCostMicro: number;
-  /** Milliseconds that are left for the whole request; Infinity when nothing was said. */
+  /** Milliseconds left for the request; Infinity without a deadline. */
   readonly leftMs: number;
   readonly hedge: Hedge | undefined;
-  /** Whose supply may serve. */
+  /** The allowed trust tier. */
   readonly reach: Reach;
-  /** What offerings read; undefined where nobody declares anything, or nothing is known of the input. */
+  /** Input checks of the offerings' declarations; undefined if none declares anything, or nothing is known of the input. */
   readonly inputs: InputVerdicts | undefined;
 }
 
-/** What declarations make of the request's input, by code of `columns.declared`. Each is looked at once. */
+/** How the request's input matches declarations, by code of `columns.declared`. Each is checked once. */
 interface InputVerdicts {
   readonly isRead: (code: number) => boolean;
   readonly faultsOf: (code: number) => readonly InputFault[];
 }
 
 /**
- * Reads the request against the snapshot. Refuses unknown models and aliases (404, with near names), models outside the
- * key's scope (403), and misspelt providers in `ignore`, which would otherwise constrain nothing (422).
+ * Resolves the request against the snapshot. Refuses unknown models and aliases (404, with similar names), models outside the key's scope
+ * (403), and misspelled providers in `ignore`, which would otherwise constrain nothing (422).
  */
 export function declare(args: PlanArgs): Ask {
   const { intent, snapshot, scope } = args;
@@ -138,7 +138,7 @@ export function declare(args: PlanArgs): Ask {
     allowFallbacks,
     strictOrder: !allowFallbacks && (preferences?.order.length ?? 0) > 0,
     priceNano: snapshot.columns.priceNano[contract]!,
-    // Costs are whole micro-dollars: a thousandth of one admits nothing and takes up the error of a decimal fraction.
+    // Costs are whole micro-dollars: a thousandth of one admits nothing and absorbs the error of a decimal fraction.
     maxCostMicro:
       preferences?.maxCostUsd === undefined ? Number.POSITIVE_INFINITY : preferences.maxCostUsd * 1e6 + 1e-3,
     leftMs: leftMs(args),
@@ -148,7 +148,7 @@ export function declare(args: PlanArgs): Ask {
   };
 }
 
-/** A declaration is looked at where a row that has it is met. */
+/** A declaration is checked when its first row is met. */
 function inputsOf({ intent: { given }, snapshot, readPicture }: PlanArgs): InputVerdicts | undefined {
   const { declared } = snapshot.ground;
   if (given === undefined || declared.length === 1) return undefined;
@@ -160,14 +160,14 @@ function inputsOf({ intent: { given }, snapshot, readPicture }: PlanArgs): Input
   };
 }
 
-/** What the actions of a row mean, where they are asked for and it says so. */
+/** The declared meaning of a row's actions, if actions are requested. */
 export function meaningAt({ snapshot, contract, intent }: Ask, row: number): ActionMeaning | undefined {
   if (contract !== Contract.ACT && contract !== Contract.EVALUATE) return undefined;
   const declared = snapshot.ground.declared[snapshot.columns.declared[row]!];
   return declared && meaningIn(declared.actions, intent.actionSpace);
 }
 
-/** By code of `columns.declared`: whether the actions there mean the same, as far as is said. */
+/** By code of `columns.declared`: whether the actions have the same meaning, as far as declared. */
 export function meansAlike({ snapshot, intent }: Ask, meaning: ActionMeaning): (code: number) => boolean {
   const { declared } = snapshot.ground;
   const known: (boolean | undefined)[] = [true];
@@ -180,7 +180,7 @@ const MOST: Readonly<Record<NonNullable<Intent["extent"]>, (snapshot: Snapshot) 
   chunk: ({ columns }) => columns.chunk,
 };
 
-/** How many units a row would be asked for. */
+/** The number of units requested from a row. */
 export const unitsAt = ({ units, most }: Pick<Ask, "units" | "most">, row: number): number =>
   most === undefined ? units : Math.min(units, most[row]!);
 
@@ -198,7 +198,7 @@ function targetsOf(args: PlanArgs): RoutingTarget[] {
   const first = targetOf(intent.model, "model", args, undefined);
   const targets = [first];
   for (let i = 0; i < intent.models.length; i++) {
-    // A suffix on the model orders its fallbacks too, unless they bear one of their own.
+    // A suffix on the model also orders its fallbacks, unless they have their own.
     targets.push(targetOf(intent.models[i]!, `models.${i}`, args, parseModelName(intent.model).variant?.suffix));
   }
   return targets;
@@ -237,11 +237,11 @@ function refuseUnusable(name: string, slug: string, param: string, { snapshot, s
 
 function* knownNames(snapshot: Snapshot, name: string): Iterable<string> {
   const { variant } = parseModelName(name);
-  // A suffix stays: what is misspelt stands before it.
+  // Keep the suffix: the misspelling is in front of it.
   for (const model of snapshot.models.names) yield variant ? model + variant.suffix : model;
   for (const alias of ALIASES) yield variant ? alias.id + variant.suffix : alias.id;
   const colon = name.lastIndexOf(":");
-  // Of two suffixes one is a mistake.
+  // A second suffix is an error.
   const { base } = parseModelName(name.slice(0, colon));
   if (colon > 0 && (snapshot.models.of(base) >= 0 || aliasOf(base))) {
     for (const variant of VARIANTS) yield base + variant.suffix;
@@ -263,13 +263,13 @@ const PREFERENCES: Readonly<Partial<Record<Preference, { axis: Axis; from: strin
 
 const BALANCED: Ordering = { kind: "balanced" };
 
-/** Narrowest first: `provider.sort` or `provider.objective`, the alias's own sort, `preference`. A suffix was looked at before. */
+/** Most specific first: `provider.sort` or `provider.objective`, the alias's own sort, `preference`. Suffixes were handled before. */
 function orderingOf({ provider, preference }: Intent, alias: Alias | undefined): Ordering {
   const sort = provider?.sort === undefined ? undefined : SORTS[provider.sort];
   if (sort) return { kind: "axis", axis: sort, from: `sort:${sort}` };
   if (provider) {
     const weights: [Axis, number][] = [];
-    // The schema admits no other words than the five axes.
+    // The schema allows only the five axes.
     for (const axis in provider.objective) {
       const weight = provider.objective[axis]!;
       if (weight > 0) weights.push([axis as Axis, weight]);
@@ -289,7 +289,7 @@ function refuseUnknownIgnored(snapshot: Snapshot, preferences: ProviderPreferenc
   throw violation(`provider.ignore.${unknown}`, `provider ${JSON.stringify(name)} not found`, "enum", near);
 }
 
-/** The contract that a preview without one is for: the first of act, predict and evaluate that the model can serve. */
+/** The contract of a preview without one: the first of act, predict and evaluate that the model can serve. */
 export function contractOf(model: string, snapshot: Snapshot): Contract {
   const { base } = parseModelName(model);
   const alias = aliasOf(base);
@@ -302,18 +302,18 @@ export function contractOf(model: string, snapshot: Snapshot): Contract {
 
 const NONE = new Uint32Array(0);
 
-/** The rows that a target stands for, whatever they can serve: what a refusal names. */
+/** All rows of a target, whatever they can serve: the rows that a refusal lists. */
 export function universeOf(ask: Ask, target: RoutingTarget): Uint32Array {
   const { snapshot } = ask;
   const rows = target.alias ? snapshot.rowsOfAlias(target.alias) : (snapshot.rowsOfModel(target.name) ?? NONE);
   if (ask.allowSimulated) return rows;
-  // The catalog's placeholders are no supply: only requests that allow them get them. They come last.
+  // The catalog's placeholders are not supply: only requests that allow them get them. They come last.
   let end = rows.length;
   while (end > 0 && !snapshot.isRegistered(rows[end - 1]!)) end--;
   return rows.subarray(0, end);
 }
 
-/** The rows that the constraints start from. An alias's are listed beforehand; a model has few, and each counts as a kind of its own. */
+/** The rows that the constraints start from. An alias's are listed beforehand; a model has few, and each counts as its own kind. */
 export function expand(ask: Ask, target: RoutingTarget): Candidates {
   if (target.alias) return ask.snapshot.serving(target.alias, ask.serves, ask.allowSimulated);
   const rows = universeOf(ask, target);
@@ -339,19 +339,19 @@ export class Reused<A extends { readonly length: number }> {
 
 const ownKinds = new Reused((length) => Uint32Array.from({ length }, (_, place) => place));
 
-/** Every row that the request stands for, once. */
+/** Every row that the request selects, once. */
 export function consideredRows(ask: Ask): Iterable<number> {
   if (ask.targets.length === 1) return universeOf(ask, ask.targets[0]!);
   return new Set(ask.targets.flatMap((target) => [...universeOf(ask, target)]));
 }
 
-/** Whether anything stands behind a target that may serve at all: live supply, or placeholders that the request admits. */
+/** Whether a target has anything that could serve it: live supply, or placeholders that the request allows. */
 function hasSupply(ask: Ask, target: RoutingTarget): boolean {
   const unwanted = ask.allowSimulated ? 0 : Flag.SIMULATED;
   return universeOf(ask, target).some((row) => (ask.snapshot.columns.traits[row]! & unwanted) === 0);
 }
 
-/** The refusal of a request that no live supply stands behind, whatever its constraints; undefined when some does. */
+/** The refusal of a request without live supply, whatever its constraints; undefined if there is some. */
 export function withoutSupply(ask: Ask): Refusal | undefined {
   if (ask.targets.some((target) => hasSupply(ask, target))) return undefined;
   const names = ask.targets.map((target) => target.name).join(", ");
@@ -359,7 +359,7 @@ export function withoutSupply(ask: Ask): Refusal | undefined {
   return refuse(Reason.NO_LIVE_DEPLOYMENT, `no live offering serves ${names}${hint}`, {}, { param: "model" });
 }
 
-/** The refusal of a named model that does not emit the action space asked for; undefined when every named model does. */
+/** The refusal of a named model that does not emit the requested action space; undefined if every named model does. */
 export function wrongActionSpace(ask: Ask): Refusal | undefined {
   const space = ask.intent.actionSpace;
   if (space === undefined) return undefined;
@@ -389,18 +389,18 @@ function spacesOf({ snapshot }: Ask, target: RoutingTarget, rows: Uint32Array): 
   return [...spaces].sort();
 }
 
-/** Which known names a misspelt one may have meant. */
+/** The known names that a misspelled one may have meant. */
 
 const MOST_NEAR = 5;
 const LONGEST = 128;
 
-/** A name that was cut short, from so many letters on, is as good as one letter wrong. */
+/** From this length on, a truncated name counts as one wrong letter. */
 const LEAST_CUT = 4;
 
 /**
- * Up to five of `known`, nearest first, that are at most a third of the name's letters away from it. Case, separators and letters in another form
- * (`π₀.₅`) make no distance; a name without an owner is compared with what stands behind the owner too. Costs time in proportion to `known`, so
- * it is for refusals alone.
+ * Up to five of `known`, nearest first, within an edit distance of a third of the name's letters. Case, separators and variants of letters
+ * (`π₀.₅`) do not count; a name without an owner is also compared with the part after the owner. Takes time in proportion to `known`, so it
+ * is only for refusals.
  */
 export function nearNames(name: string, known: Iterable<string>): string[] {
   if (name.length > LONGEST) return [];
@@ -410,14 +410,14 @@ export function nearNames(name: string, known: Iterable<string>): string[] {
   for (const candidate of known) {
     const forms = name.includes("/") ? [candidate] : [candidate, candidate.slice(candidate.indexOf("/") + 1)];
     const distance = Math.min(...forms.map((form) => distanceBetween(name.toLowerCase(), asked, form, reach)));
-    // Of names that differ in case and separators alone the one with fewer of these differences goes first.
+    // Of names that differ only in case and separators, the one with fewer differences comes first.
     if (distance <= reach) found.push({ candidate, distance, letters: editDistance(name, candidate, 2 * LONGEST) });
   }
   found.sort((a, b) => a.distance - b.distance || a.letters - b.letters || (a.candidate < b.candidate ? -1 : 1));
   return found.slice(0, MOST_NEAR).map((hit) => hit.candidate);
 }
 
-/** A name as its letters and digits alone, with its owner and its suffix. */
+/** A name reduced to letters and digits, with its owner and suffix. */
 const plain = (name: string): string =>
   name
     .normalize("NFKC")
@@ -426,7 +426,10 @@ const plain = (name: string): string =>
     .replace(/^(https?:\/\/[^/]+\/|models\/|hf:(\/\/)?)/, "")
     .replaceAll(/[\s._-]/g, "");
 
-/** The number of mistakes between two names: 0 if their plain forms are equal; otherwise the lesser of their edit distance and that of their plain forms plus one. */
+/**
+ * The distance of two names: 0 if their plain forms are equal, else the lesser of their edit distance and that of their plain forms plus
+ * one.
+ */
 function distanceBetween(name: string, asked: string, form: string, reach: number): number {
   const whole = plain(form);
   if (asked === whole && asked !== "") return 0;
@@ -434,7 +437,7 @@ function distanceBetween(name: string, asked: string, form: string, reach: numbe
   return Math.min(editDistance(name, form.toLowerCase(), reach), editDistance(asked, whole, reach) + 1);
 }
 
-/** Levenshtein's distance, given up (as `reach + 1`) once it must exceed `reach`. */
+/** Levenshtein distance; returns `reach + 1` once it must exceed `reach`. */
 function editDistance(a: string, b: string, reach: number): number {
   if (Math.abs(a.length - b.length) > reach) return reach + 1;
   let above = Array.from({ length: b.length + 1 }, (_, j) => j);

@@ -1,4 +1,4 @@
-/** The supply at one moment: every offering as columns, and the lists of rows that a plan starts from. Immutable. */
+/** The supply at one time: every offering as columns, and the row lists that plans start from. Immutable. */
 
 import type { Reach } from "../../call.ts";
 import {
@@ -14,7 +14,7 @@ import { mayServe, type Standing, type Supplier } from "../../contracts/trust.ts
 import { atOnce, type Sliced } from "../../slices.ts";
 import type { Alias, CatalogModel, Offering } from "../offering.ts";
 
-/** What a snapshot is made from. */
+/** The input of a snapshot. */
 export interface RoutingSupply {
   /** Every routable offering. */
   readonly offerings: readonly Offering[];
@@ -94,7 +94,7 @@ export function parameterBits(names: readonly string[]): number {
   return bits;
 }
 
-/** Rows that a plan starts from, and of which kinds they are: rows of one kind have one provider, one region, the same bodies and the same traits. */
+/** Rows that a plan starts from, with their kinds: rows of one kind have the same provider, region, bodies and traits. */
 export interface Candidates {
   readonly rows: Uint32Array;
   /** By place in `rows`: the number of its kind. */
@@ -140,7 +140,7 @@ interface SnapshotParts {
 /** The rows of a model, by its code. */
 export type RowsOfModel = (code: number) => Uint32Array | undefined;
 
-/** A moment's supply, ready to plan from. */
+/** The supply at one time, ready for planning. */
 export interface Snapshot extends SnapshotParts {
   readonly models: Codes;
   readonly providers: Codes;
@@ -159,9 +159,9 @@ export interface Snapshot extends SnapshotParts {
   rowsOfAlias(alias: Alias): Uint32Array;
   /** Those of them that serve all of `bits`; with placeholders or without. */
   serving(alias: Alias, bits: number, simulated: boolean): Candidates;
-  /** By model code: 1 where a key with these globs may use the model. */
+  /** By model code: 1 if a key with these globs can use the model. */
   scopeOf(globs: readonly string[]): Uint8Array;
-  /** Whose offerings may serve: by code of `columns.supplier` 1 where they may; undefined where all may. */
+  /** By code of `columns.supplier`: 1 if its offerings can serve; undefined if all can. */
   trusted(caller: Caller): Uint8Array | undefined;
 }
 
@@ -193,7 +193,7 @@ export function snapshotOf(parts: SnapshotParts): Snapshot {
   };
 }
 
-/** Whether a key with these globs may use a model: `owner/name` for one, `owner/*` for all of an owner, none for every model. */
+/** Whether a key with these globs can use a model: `owner/name` for one, `owner/*` for all of an owner, none for every model. */
 export function inScope(globs: readonly string[], slug: string): boolean {
   return (
     globs.length === 0 ||
@@ -333,7 +333,7 @@ export function servedBits(contracts: readonly Contract[], actionSpaces: readonl
 /** For every eighth row there is a spare one, and some for a supply that is small. */
 const roomFor = (rows: number): number => rows + (rows >> 3) + 64;
 
-/** Rows and codes. A row that was taken is never given to another offering, so that a snapshot in use stays what it is. */
+/** Rows and codes. A used row is never reassigned, so that a snapshot in use does not change. */
 export class Ground {
   /** How many rows there are, taken or not: the length of every column. */
   readonly room: number;
@@ -366,7 +366,7 @@ export class Ground {
     return this.room - this.#taken;
   }
 
-  /** A row that was never used. Throws a RangeError when none is left. */
+  /** Returns an unused row. Throws a RangeError if none is left. */
   take(): number {
     if (this.spare === 0) throw new RangeError("no row is left");
     return this.#taken++;
@@ -411,10 +411,10 @@ export class Ground {
 
 interface List {
   readonly alias: Alias;
-  /** What everything in it serves, and the flag of placeholders where they are unwanted: it is none of the bits that are asked for. */
+  /** What every row in it serves, plus the placeholder flag if placeholders are unwanted; the flag is not among the requested bits. */
   readonly wanted: number;
   readonly candidates: Candidates;
-  /** A plan began with it. */
+  /** A plan has started with it. */
   asked: boolean;
 }
 
@@ -437,7 +437,7 @@ export class Serving {
     return [...this.#lists.values()].reduce((sum, lists) => sum + lists.size, 0);
   }
 
-  /** The rows of an alias that serve all of `bits`; with placeholders or without. */
+  /** The rows of an alias that serve all of `bits`, with or without placeholders. */
   of(alias: Alias, bits: number, simulated: boolean): Candidates {
     const wanted = simulated ? bits : bits | Flag.SIMULATED;
     const list = this.#lists.get(alias.id)?.get(wanted) ?? atOnce(this.#listing(alias, wanted));
@@ -445,7 +445,7 @@ export class Serving {
     return list.candidates;
   }
 
-  /** Makes what plans over another snapshot asked for, so that none over this one is the first to ask. */
+  /** Builds the lists that plans requested on another snapshot, so that no plan on this one has to build them first. */
   *warming(before: Serving): Sliced<void> {
     yield* this.taking(before, () => true);
   }
@@ -502,17 +502,17 @@ export class Serving {
   }
 }
 
-/** Of what is looked at, the bits that have to be there. */
+/** Required bits among the checked ones. */
 export const bitsOf = (wanted: number): number => wanted & ~Flag.SIMULATED;
 
-/** Who asks, and how far it reaches. */
+/** The calling organization, and how far its request reaches. */
 interface Caller {
   /** Its organization. */
   readonly orgId: string;
   readonly reach: Reach;
-  /** It names the model in full, and no alias. */
+  /** Whether it names a model exactly, not an alias. */
   readonly isNamed: boolean;
-  /** Providers that it names, whose community supply may serve it therefore; absent where it may not or names none. */
+  /** Named providers whose community supply can therefore serve it; absent if it must not or names none. */
   readonly providers?: readonly string[] | undefined;
 }
 
@@ -531,7 +531,7 @@ class TrustedSuppliers {
   #samples: Map<number, Offering> | undefined;
   /** By organization: codes of its own suppliers. */
   readonly #own = new Map<string, number[]>();
-  /** By reach, and whether models are named: what an organization without supply of its own may have; undefined: everything. */
+  /** By reach and whether models are named: what an organization without own supply can use; undefined for everything. */
   readonly #strangers = new Map<number, Uint8Array | undefined>();
 
   constructor(parts: Pick<SnapshotParts, "ground" | "offerings" | "order" | "columns">) {
@@ -561,7 +561,7 @@ class TrustedSuppliers {
     const marks = new Uint8Array(this.#parts.ground.providers.names.length * CODES);
     let isWhole = true;
     for (const [code, { supplier }] of samples) {
-      if (mayServe(supplier, NOBODY, reach, isNamed)) marks[code] = 1;
+      if (mayServe(supplier, NO_ORG, reach, isNamed)) marks[code] = 1;
       else isWhole = false;
     }
     const made = isWhole ? undefined : marks;
@@ -588,12 +588,12 @@ class TrustedSuppliers {
   }
 }
 
-/** An organization that has no supply. */
-const NOBODY = "-";
+/** Stands for an organization without supply. */
+const NO_ORG = "-";
 
 /** Names numbered from 0 in the order in which they came; equal names have one number. */
 export class Names {
-  /** By number. Nobody else writes to it. */
+  /** By number. Written only here. */
   readonly names: string[] = [];
   /** By hash: a name's number plus one, at its place or at the next free one behind it; 0 is free. */
   readonly #slots: Uint32Array;
@@ -611,7 +611,7 @@ export class Names {
     return this.#slots[this.#placeOf(name)]! - 1;
   }
 
-  /** The number of a name, which gets one where it has none. Throws a RangeError when no number is left. */
+  /** Returns the number of a name and assigns one if needed. Throws a RangeError if no number is left. */
   add(name: string): number {
     const place = this.#placeOf(name);
     const known = this.#slots[place]!;

@@ -42,13 +42,13 @@ export function arrayOf({ key, value }: ObservationPart): NdArray {
 export async function fileOf({
   key,
   value,
-  asker = SOMEBODY,
+  asker = NO_ASKER,
 }: ObservationPart): Promise<Pick<EncodedFrame, "bytes" | "format">> {
   if (!(value instanceof NdArray)) return value;
   return { bytes: Buffer.from(await encoded(value, key, { asker })), format: "png" };
 }
 
-const SOMEBODY: Asker = { key: "", robot: "" };
+const NO_ASKER: Asker = { key: "", robot: "" };
 
 /** The failure of a caller whose observation a server couldn't use. */
 export const rejected = (message: string): UpstreamFailure =>

@@ -151,7 +151,7 @@ const MAX_KEPT_PIXELS = 1920 * 1080;
 const MAX_DECODED_BYTES = 16 * 2 ** 20;
 /** The same in the sizes that models read: 16 moments of four cameras at 512 by 512 take 50 MB. */
 const MAX_PIXEL_BYTES = 64 * 2 ** 20;
-const NOBODY: Asker = { key: "", robot: "" };
+const NO_ASKER: Asker = { key: "", robot: "" };
 
 /** What has no scheme was meant to be the picture itself. */
 function reasonOf({ reason }: AddressRefused, url: string): FrameReason {
@@ -182,7 +182,7 @@ export class FrameSet {
 
   /** Whose turn it is where more is done with the pictures. */
   get asker(): Asker {
-    return this.#options.asker ?? NOBODY;
+    return this.#options.asker ?? NO_ASKER;
   }
 
   /** Resolves when every frame is fetched and looks whole; rejects with FrameRefused or the signal's reason. */
