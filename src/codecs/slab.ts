@@ -12,14 +12,14 @@ export interface SlabRoom {
 
 let room = { block: Buffer.alloc(0), end: 0 };
 
-/** Room for at most so many bytes, until somebody else asks for some; what was written in it is to be `taken` at once. */
+/** Returns a buffer of at most this size, valid until the next request; its content must be `taken` at once. */
 export function roomFor(most: number): SlabRoom {
   if (most > MOST_BYTES) return largeRoom(most);
   if (room.end < most) room = { block: Buffer.allocUnsafeSlow(BLOCK_BYTES), end: BLOCK_BYTES };
   return room;
 }
 
-/** The message that stands in a room from `from` to its end, which is then nobody else's. */
+/** The message in the buffer from `from` to its end, which is not reused. */
 export function taken(from: SlabRoom, at: number): Buffer {
   const message = from.block.subarray(at, from.end);
   if (from === room) room.end = at;

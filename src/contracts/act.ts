@@ -93,7 +93,7 @@ function parametersOf(request: ActFields): Parameter[] {
   return set;
 }
 
-/** What the model gets; its horizon is that of the offering that is asked. */
+/** The model's request; its horizon is that of the called offering. */
 export function inputOf(request: ActFields): Omit<ActInput, "horizon"> {
   return {
     observations: request.observations,

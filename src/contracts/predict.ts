@@ -102,7 +102,7 @@ function parametersOf(request: PredictFields): Parameter[] {
   return set;
 }
 
-/** What the model gets; an offering that has fewer frames in one answer is asked for those. */
+/** The model's request; an offering with a smaller maximum receives that as the horizon. */
 export function inputOf(request: PredictFields): PredictInput {
   return {
     observations: request.observations,

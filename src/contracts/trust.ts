@@ -8,7 +8,7 @@ import { createPublicKey, type KeyObject, verify } from "node:crypto";
 import { SupplyTrust } from "../../gen/limber/v1/preferences_pb.ts";
 import { Reach } from "../call.ts";
 
-/** A tier as callers name it. A level that names one is served from it and from those before it. */
+/** A tier as callers name it. A level that names one allows it and all narrower ones. */
 export type Trust = "own" | "verified" | "named" | "community";
 
 const REACHES: Readonly<Record<Trust, Reach>> = {
@@ -18,14 +18,14 @@ const REACHES: Readonly<Record<Trust, Reach>> = {
   community: Reach.COMMUNITY,
 };
 
-/** How far a level reaches that names a tier. */
+/** The reach of a level that names a tier. */
 export const reachOfTier = (trust: Trust): Reach => REACHES[trust];
 
 /** The tier of a reach. */
 export const trustOf = (reach: Reach): Trust => TIERS[reach];
 const TIERS = ["own", "verified", "named", "community"] as const;
 
-/** Tiers on the wire. */
+/** Tiers in messages. */
 export const TRUSTS: Readonly<Record<Trust, SupplyTrust>> = {
   own: SupplyTrust.OWN,
   verified: SupplyTrust.VERIFIED,
@@ -33,42 +33,45 @@ export const TRUSTS: Readonly<Record<Trust, SupplyTrust>> = {
   community: SupplyTrust.COMMUNITY,
 };
 
-/** The tier that a message names; undefined where it names none. */
+/** The tier of a message; undefined if it names none. */
 export const trustIn = (trust: SupplyTrust | undefined): Trust | undefined =>
   TIERS.find((tier) => TRUSTS[tier] === trust);
 
-/** What two levels both leave open. */
+/** The narrower of two levels. */
 export const narrower = (one: Reach, other: Reach): Reach => (one < other ? one : other);
 
-/** How far a key reaches by itself. One for hardware gets nothing of the community's unless it says so. */
+/** The default reach of a key. Hardware keys exclude community supply unless they name a tier. */
 export const reachOfKey = (trust: Trust | undefined, environment: "hardware" | "simulation"): Reach =>
   reachOfTier(trust ?? (environment === "hardware" ? "verified" : "community"));
 
-/** What a key has to say to reach so far; undefined where it does by saying nothing, so that it is narrowed when it becomes one for hardware. */
+/**
+ * The tier that a key must name for this reach; undefined if the default suffices, so that the key is narrowed if it becomes a hardware
+ * key.
+ */
 export const trustSaid = (reach: Reach, environment: "hardware" | "simulation"): Trust | undefined =>
   reach === reachOfKey(undefined, environment) ? undefined : trustOf(reach);
 
-/** What the operator says of a provider. */
+/** The operator's decision on a provider. */
 export type Standing = "community" | "verified" | "rejected";
 
-/** Whose an offering is. */
+/** The supplier of an offering. */
 export interface Supplier {
-  /** The organization whose offering it is; empty for the gateway's own placeholders. */
+  /** The offering's organization; empty for the gateway's own placeholders. */
   readonly orgId: string;
-  /** That of its provider. A rejected one serves its own organization alone. */
+  /** Its provider's status. A rejected provider serves only its own organization. */
   readonly standing: Standing;
-  /** Its organization owns the name of its model's owner, the part before the slash. */
+  /** Whether its organization owns the name of its model's owner, the part before the slash. */
   readonly ownsName: boolean;
 }
 
-/** What the gateway itself answers with. */
+/** The supplier of the gateway's own placeholders. */
 export const OF_THE_GATEWAY: Supplier = { orgId: "", standing: "verified", ownsName: false };
 
-/** The tier of an offering as an organization sees it. */
+/** The tier of an offering from the view of an organization. */
 export const tierOf = ({ orgId, standing }: Supplier, caller: string): Exclude<Trust, "named"> =>
   orgId === caller ? "own" : standing === "verified" ? "verified" : "community";
 
-/** Whether a supplier may serve an organization within a reach; `isNamed`: the caller names the model in full. */
+/** Whether a supplier can serve an organization within a reach; `isNamed`: the caller names the model exactly. */
 export function mayServe(
   { orgId, standing, ownsName }: Supplier,
   caller: string,
@@ -80,9 +83,9 @@ export function mayServe(
   return standing === "verified" || reach === Reach.COMMUNITY || (reach === Reach.NAMED && isNamed && ownsName);
 }
 
-/** What a maker states of a checkpoint. */
+/** A maker's statement about a checkpoint. */
 export interface CheckpointStatement {
-  /** The name of the provider that is to serve it. */
+  /** The name of the provider that serves it. */
   readonly provider: string;
   /** The model's slug. */
   readonly model: string;
@@ -90,15 +93,15 @@ export interface CheckpointStatement {
   readonly digest: string;
   /** ProtoJSON of `InputContract`. */
   readonly input: object;
-  /** ProtoJSON of `SafetyBounds`; null where nothing is said. */
+  /** ProtoJSON of `SafetyBounds`; null if there are none. */
   readonly bounds: object | null;
 }
 
-/** The statement as it is signed: canonical JSON (RFC 8785), whose `type` no other text of ours has. */
+/** The statement as signed: canonical JSON (RFC 8785), whose `type` occurs in no other text of the gateway. */
 export const statementOf = ({ provider, model, digest, input, bounds }: CheckpointStatement): string =>
   canonical({ type: "limber.checkpoint.v1", provider, model, digest, input, bounds });
 
-/** JSON with members in the order of their names' UTF-16 units, without spaces. Numbers and strings are as JSON.stringify writes them. */
+/** JSON with members sorted by the UTF-16 units of their names, without spaces. Numbers and strings are formatted by JSON.stringify. */
 function canonical(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
@@ -106,7 +109,7 @@ function canonical(value: unknown): string {
   return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${canonical(member)}`).join()}}`;
 }
 
-/** A public key of Ed25519 from its PEM; undefined for anything else, private keys and other curves among it. */
+/** An Ed25519 public key from its PEM; undefined for anything else, including private keys and other curves. */
 export function ed25519Key(pem: string): KeyObject | undefined {
   if (!/^\s*-----BEGIN PUBLIC KEY-----/.test(pem)) return undefined;
   try {
@@ -117,7 +120,7 @@ export function ed25519Key(pem: string): KeyObject | undefined {
   }
 }
 
-/** The PEM by which equal keys are equal. */
+/** The canonical PEM, by which equal keys are equal. */
 export const pemOf = (key: KeyObject): string => key.export({ type: "spki", format: "pem" }) as string; // what PEM gives
 
 /** Whether one of these keys (PEM) signed the statement. */

@@ -14,7 +14,7 @@ export interface EncodedPicture {
   readonly bytes: Uint8Array;
 }
 
-/** What a thread is asked. `id` names the prediction that it's about. */
+/** A request to the worker thread. `id` names its prediction. */
 export type PictureJob =
   | { kind: "ground"; picture: EncodedPicture; instruction: string }
   | {

@@ -32,7 +32,7 @@ export interface Offering {
   readonly priceNano: Readonly<Partial<Record<Contract, number>>>;
   /** Most units in one answer. */
   readonly maxHorizon: number;
-  /** Steps of the chunk that its server always answers; absent where it answers as many as it is asked for. */
+  /** Steps of the chunk that its server always returns; absent if it returns the requested number. */
   readonly chunk?: number;
   readonly dtMs: number;
   /** Request parameters that it honors, such as `seed`. */
@@ -135,7 +135,7 @@ export const VARIANTS: readonly ModelVariant[] = [
 const aliasById = new Map(ALIASES.map((entry) => [entry.id, entry]));
 const variantBySuffix = new Map(VARIANTS.map((entry) => [entry.suffix, entry]));
 
-/** The alias of this name, or undefined. */
+/** Finds an alias; undefined if unknown. */
 export const aliasOf = (id: string): Alias | undefined => aliasById.get(id);
 
 /** A model identifier, taken apart. */

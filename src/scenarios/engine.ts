@@ -8,7 +8,7 @@ let engine: Promise<MainModule> | undefined;
 /** The kinds of things that a model names. */
 type Named = "body" | "joint" | "geom" | "site" | "camera" | "actuator" | "sensor";
 
-/** A compiled model with its state. MuJoCo's own arrays move when its memory grows, so they are read anew at every access. */
+/** A compiled model with its state. MuJoCo's arrays move when its memory grows, so they are read again at every access. */
 export class World {
   readonly #mj: MainModule;
   readonly #model: MjModel;
@@ -94,7 +94,7 @@ export class World {
     return this.#warningCount() > this.#warned;
   }
 
-  /** The number of a named thing. Throws `ScenarioError` where the model has none of that name. */
+  /** The index of a named thing. Throws `ScenarioError` if the model does not contain it. */
   id(kind: Named, name: string): number {
     const key = `${kind} ${name}`;
     const known = this.#ids.get(key);

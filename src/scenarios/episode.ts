@@ -27,7 +27,7 @@ export type EpisodePolicy = (look: Look) => Promise<Chunk>;
 export interface Rules {
   /** `realtime`: the world goes on while the policy thinks, under the last action. */
   readonly mode: "sync" | "realtime";
-  /** Rows of each chunk that are carried out before the policy is asked again; undefined: a quarter of the chunk, at least one. */
+  /** Rows of each chunk to execute before the next call; undefined: a quarter of the chunk, at least one. */
   readonly replanSteps: number | undefined;
 }
 

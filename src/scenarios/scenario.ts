@@ -48,7 +48,7 @@ export interface Step {
 export interface Task {
   /** Places everything for a new episode. */
   reset(random: Random): void;
-  /** What the policy is told, in the order of `proprioNames`. */
+  /** The policy's proprioception, in the order of `proprioNames`. */
   observe(): number[];
   /**
    * An action as it was answered to the last `observe`, in the world's own terms: for actions that count from where the robot stood when it
@@ -84,18 +84,18 @@ export interface ScenarioVariant {
   readonly mjcf: string;
   /** Files that the description names (meshes, textures), by their names there. */
   readonly assets?: ReadonlyMap<string, Uint8Array>;
-  /** What policies that read words are told. */
+  /** The instruction for policies that read text. */
   readonly instruction: string;
   play(world: World): Task;
 }
 
-/** A scenario with all its variants; the first is taken when none is asked for. */
+/** A scenario with all its variants; the first is the default. */
 export interface Scenario {
   readonly id: string;
   readonly version: string;
   readonly title: string;
   readonly description: string;
-  /** What it is about, in a word of the catalog's; empty where nobody said. */
+  /** Its topic, a term of the catalog; empty if undeclared. */
   readonly topic: string;
   /** What counts as success, in one sentence. */
   readonly success: string;

@@ -79,7 +79,7 @@ export type FromThread =
   | { kind: "end"; end: TrialEnd }
   | { kind: "broken"; message: string };
 
-/** What the thread is told. */
+/** The worker thread's input. */
 export type ToThread =
   | { kind: "chunk"; rows: readonly (readonly number[])[]; latencyMs: number }
   | { kind: "failure"; termination: PolicyFailure["termination"]; message: string }
@@ -100,7 +100,7 @@ export async function runTrial(plan: TrialPlan, listener: TrialListener, signal:
   const { promise, resolve, reject } = Promise.withResolvers<TrialEnd>();
   const leave = (): void => reject(signal.reason);
   signal.addEventListener("abort", leave, { once: true });
-  /** What the thread is told lets it compute. */
+  /** The result of the last step, which lets the worker thread continue. */
   const tell = async (message: ToThread): Promise<void> => {
     giveBack = await listener.core(signal);
     // The thread may have died meanwhile.

@@ -37,7 +37,7 @@ async function main(): Promise<void> {
 function end(thrown: unknown): never {
   const text = thrown instanceof Error ? thrown.message : String(thrown);
   for (const line of text.split("\n")) log(line);
-  if (/EADDRINUSE/.test(text)) log("somebody else listens there, the gateway perhaps: --listen names another address");
+  if (/EADDRINUSE/.test(text)) log("the address is in use, possibly by the gateway; choose another one with --listen");
   process.exit(1);
 }
 

@@ -1,4 +1,4 @@
-/** The supply as this replica plans from it: a snapshot in memory, swapped whenever the database says that supply changed. */
+/** The supply that this replica plans from: a snapshot in memory, replaced whenever the database reports a change. */
 import type { SafetyBounds } from "../../gen/limber/v1/action_pb.ts";
 import { ContractSource, type InputContract } from "../../gen/limber/v1/input_contract_pb.ts";
 import { after, steadyNow } from "../clock.ts";
@@ -20,29 +20,29 @@ import { mayBeInput } from "../upstream/blame.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { UpstreamTarget, Wire, WireLayout } from "../upstream/wire.ts";
 
-/** One live offering: what the router knows of it, and how it is reached. */
+/** One live offering: its routing facts, and how to call it. */
 export interface LiveOffering {
   offering: Offering;
   runtime: string;
-  /** What it runs on, as its provider says. */
+  /** The hardware that its provider declares. */
   hardware: string;
   /** Its last probe failed; another failure suspends it. */
   degraded: boolean;
   target: UpstreamTarget;
-  /** What no action of it may exceed. */
+  /** Safety bounds of its actions. */
   bounds?: SafetyBounds | undefined;
-  /** How it was called last: wires know their servers by the target, and must not meet a new one with every call. */
+  /** Its last target: wires identify servers by the target object, which must stay the same between calls. */
   reached?: Reached;
 }
 
-/** Everything that a snapshot is made from, as the store has it. */
+/** The stored input of a snapshot. */
 export interface SupplyFacts {
   offerings: readonly LiveOffering[];
   catalog: readonly CatalogModel[];
   providers: readonly string[];
 }
 
-/** The live offerings of a snapshot, by its rows. */
+/** The live offerings of a snapshot, by row. */
 interface LiveByRow {
   readonly snapshot: Snapshot;
   readonly live: readonly (LiveOffering | undefined)[];
@@ -53,11 +53,11 @@ const liveIn = (rows: LiveByRow | undefined, id: string): LiveOffering | undefin
 
 const NO_PRIVATE_MODELS: PrivateModels = new Map();
 
-/** How one offering is called. */
+/** How to call one offering. */
 export interface Reached {
   wire: Wire;
   target: UpstreamTarget;
-  /** What no action of it may exceed. */
+  /** Safety bounds of its actions. */
   bounds?: SafetyBounds | undefined;
 }
 
@@ -66,7 +66,7 @@ export class LiveSupply {
   readonly #upstream: Upstream;
   readonly health: HealthTracker;
   #current: LiveByRow | undefined;
-  /** Those of the snapshot that plans are still made from while the next one is built. */
+  /** The live offerings of the present snapshot, which plans use while the next one is built. */
   #previous: LiveByRow | undefined;
 
   #own: PrivateModels = NO_PRIVATE_MODELS;
@@ -76,17 +76,17 @@ export class LiveSupply {
     this.health = new HealthTracker(buildSnapshot({ offerings: [], catalog: [], providers: [] }), random);
     this.health.mayBeInput = (id, failure) => {
       const known = this.find(id);
-      // What is declared is held against a request before it is sent.
+      // Declared inputs are checked before a request is sent.
       return known !== undefined && mayBeInput(known.runtime, failure, known.offering.declared?.input !== undefined);
     };
   }
 
-  /** What plans are made from. */
+  /** The snapshot that plans are made from. */
   get snapshot(): Snapshot {
     return this.health.snapshot;
   }
 
-  /** Takes over to what the store has now, in its last slice; calls under way keep the plan that they have. */
+  /** Switches to the stored supply in the last slice; running calls keep their plans. */
   *adopting({ offerings, catalog, providers }: SupplyFacts, own: PrivateModels = NO_PRIVATE_MODELS): Sliced<void> {
     const known: LiveOffering[] = [];
     const routable: Offering[] = [];
@@ -112,12 +112,15 @@ export class LiveSupply {
     this.#previous = undefined;
   }
 
-  /** Models that an organization declared and that nobody else sees yet; undefined where it has none. */
+  /** Models that an organization declared and that are not public yet; undefined if it has none. */
   ownModels(orgId: string): ReadonlySet<string> | undefined {
     return this.#own.get(orgId);
   }
 
-  /** How an offering of a plan is called; one that is gone is a failed attempt. `actionDim` is the numbers per step that its answer will be checked for. */
+  /**
+   * Returns how to call an offering of a plan; a withdrawn one is a failed attempt. `actionDim` is the number of values per step that its
+   * response must have.
+   */
   reach(offering: Offering, actionDim: number | undefined): Reached {
     const known = liveIn(this.#current, offering.id) ?? liveIn(this.#previous, offering.id);
     const before = known?.reached;
@@ -132,18 +135,18 @@ export class LiveSupply {
     return { wire: this.#placeholders(), target: placeholderTarget(offering, actionDim) };
   }
 
-  /** Offerings that are live, placeholders apart. */
+  /** Live offerings without placeholders. */
   get live(): readonly Offering[] {
     const { offerings, order, registered } = this.snapshot;
     return Array.from(order.subarray(0, registered), (row) => offerings[row]!);
   }
 
-  /** A live offering, as the newest snapshot has it. */
+  /** A live offering of the newest snapshot. */
   find(offeringId: string): LiveOffering | undefined {
     return liveIn(this.#current, offeringId);
   }
 
-  /** What an offering says that it reads; where that follows from a profile, with pictures of the size that its server announced last. */
+  /** An offering's declared inputs; if derived from a profile, with the image size that its server last announced. */
   inputOf({ id, declared }: Offering): InputContract | undefined {
     const input = declared?.input;
     if (input?.cameras === undefined || declared?.inputSource !== ContractSource.PROFILE) return input;
@@ -157,7 +160,7 @@ export class LiveSupply {
     };
   }
 
-  /** What the server of a live offering sees and does, where its wire maps observations. */
+  /** The observation and action layout of a live offering's server, if its wire maps observations. */
   layoutOf(offeringId: string): WireLayout | undefined {
     const known = this.find(offeringId);
     return known && this.#upstream.wireOf(known.runtime)?.layout?.(known.target);
@@ -182,7 +185,7 @@ function placeholderTarget({ id, model, dtMs }: Offering, actionDim: number | un
 
 const RETRY_MS = 2_000;
 
-/** Loads supply at the start and whenever the database says that it changed; what cannot be loaded is tried again. */
+/** Loads supply at the start and whenever the database reports a change; failed loads are retried. */
 export class SupplyLoader {
   readonly #load: () => Promise<void>;
   readonly #warn: (text: string, cause: unknown) => void;
@@ -194,19 +197,19 @@ export class SupplyLoader {
   loaded = false;
   warnings: string[] = [];
 
-  /** `warn` gets the first of several failures in a row. */
+  /** `warn` receives the first of several consecutive failures. */
   constructor(load: () => Promise<void>, warn: (text: string, cause: unknown) => void) {
     this.#load = load;
     this.#warn = warn;
   }
 
-  /** From now on loads whenever the database says that supply changed. */
+  /** Starts to load whenever the database reports a change. */
   follow(notifications: Notifications): void {
     const look = (): void => void this.load();
     this.#off = notifications.on("supply_changed", look, look);
   }
 
-  /** Resolves when what the database had at the call is loaded, or could not be. */
+  /** Resolves when the present content of the database is loaded, or could not be. */
   async load(): Promise<void> {
     this.#again = true;
     this.#running ??= this.#run();
@@ -227,28 +230,28 @@ export class SupplyLoader {
         this.loaded = true;
         this.warnings = [];
       } catch (cause) {
-        if (this.warnings.length === 0) this.#warn("the supply can't be read from the database", cause);
-        this.warnings = ["the supply could not be read from the database; the last one that could is in use"];
+        if (this.warnings.length === 0) this.#warn("failed to read the supply from the database", cause);
+        this.warnings = ["failed to read the supply from the database; the last one read stays in use"];
         this.#forget();
         if (!this.#closed) this.#forget = after(RETRY_MS, () => void this.load());
       }
     }
-    // In the same turn as the last look at `#again`, so that no change falls between two runs.
+    // In the same turn as the last check of `#again`, so that no change falls between two runs.
     this.#running = undefined;
   }
 }
 
-/** States of an offering that has not passed a probe yet, or is gone. */
+/** States of an offering that has not passed a probe yet, or is withdrawn. */
 const UNPROVEN: ReadonlySet<OfferingStatus> = new Set(["pending", "verifying", "rejected", "removed"]);
 
-/** Models that are their declarers' alone: slugs by organization. */
+/** Private models: slugs by organization. */
 type PrivateModels = ReadonlyMap<string, ReadonlySet<string>>;
 
-/** What a model is that serves these contracts, where nobody says more of it. */
+/** The default kind of a model that serves these contracts. */
 export const kindOf = ({ contracts }: { contracts: readonly string[] }): ModelRecord["kind"] =>
   contracts.includes("act") ? "policy" : contracts.includes("predict") ? "world-model" : "reasoning";
 
-/** The providers that everybody sees. */
+/** The public providers. */
 export function* provenProviders({ providers, offerings }: SupplyRecord): Sliced<ProviderRecord[]> {
   const proven = new Set<string>();
   for (let i = 0; i < offerings.length; i++) {
@@ -259,7 +262,7 @@ export function* provenProviders({ providers, offerings }: SupplyRecord): Sliced
   return providers.filter(({ name }) => proven.has(name));
 }
 
-/** Supply without the models that nobody but their declarers may see, and those. */
+/** Splits supply into public models and private ones. */
 export function* dividing(known: SupplyRecord): Sliced<{ open: SupplyRecord; own: PrivateModels }> {
   const declared = new Set<string>();
   const models: ModelRecord[] = [];

@@ -11,26 +11,26 @@ import type { LiveSupply } from "./live-supply.ts";
 import { chunkAsker, frameAsker, placeAsker } from "./probe/checks.ts";
 import { type ProbeDeps, ProbeRun, type ProbeSubject, SQUARE } from "./probe/run.ts";
 
-/** How often it is looked whose rest is over. */
+/** Interval at which ended cooldowns are checked. */
 const LOOK_MS = 250;
-/** What answers no sooner is not asked before its rest is over: the next question may find it. */
+/** An offering with a higher latency is not checked before its cooldown ends. */
 const EARLY_MS = 2_000;
-/** What takes longer when its rest is over is left to callers. */
+/** An offering with a higher latency after its cooldown is left to callers. */
 const LONGEST_MS = 30_000;
-/** Offerings that are asked at one time, in all and of one provider, so that none that hangs keeps the others from being asked. */
+/** Concurrent health checks in total and per provider, so that a hanging server does not delay the others. */
 const MOST_AT_ONCE = 256;
 const MOST_OF_ONE = 4;
-/** So many answers in a row close a breaker. */
+/** Number of consecutive passes that close a breaker. */
 const QUESTIONS = 2;
 
-/** Asks what rests, for one replica. */
+/** Sends health checks to offerings with open breakers, for one replica. */
 export class Prober {
   readonly #supply: LiveSupply;
   readonly #deps: ProbeDeps;
   readonly #stopLooking: () => void;
   readonly #over = new Cancel();
   readonly #asking = new Set<Promise<void>>();
-  /** By provider: how many of its offerings are being asked. */
+  /** By provider: number of its running health checks. */
   readonly #askingOf = new Map<string, number>();
 
   constructor(supply: LiveSupply, deps: ProbeDeps) {
@@ -44,7 +44,7 @@ export class Prober {
     });
   }
 
-  /** Asks no more, and calls off what is under way. */
+  /** Stops and cancels running health checks. */
   async close(): Promise<void> {
     this.#stopLooking();
     this.#supply.health.onWanted = () => {};
@@ -103,7 +103,7 @@ export class Prober {
     health.endDoubt(id, verdict, failure, steadyNow());
   }
 
-  /** Asks as callers do. */
+  /** Sends a request like a caller's. */
   async #question(offering: Offering, budgetMs: number, thorough: boolean): Promise<void> {
     const { actionSpaces, actionDim } = offering;
     const reached = this.#supply.reach(offering, dimensionOf(actionSpaces[0] ?? "", actionDim));
@@ -111,7 +111,7 @@ export class Prober {
     await askCanary(this.#deps, subject, { budgetMs, signal: this.#over, thorough });
   }
 
-  /** A question that is answered wrongly says nothing: a caller's may be answered better. */
+  /** A wrong response gives no verdict: a caller's request may succeed. */
   async #verdictOn(offering: Offering, budgetMs: number): Promise<Verdict> {
     try {
       const live = this.#supply.find(offering.id);
@@ -121,31 +121,31 @@ export class Prober {
     } catch (thrown) {
       if (!(thrown instanceof UpstreamFailure)) return "released";
       const { failure } = thrown;
-      // It may take longer than it was given.
+      // It may take longer than its timeout.
       if (failure === AttemptFailure.TIMEOUT && budgetMs < patienceWith(offering)) return "released";
       return SILENT.has(failure) ? "failed" : "released";
     }
   }
 }
 
-/** Failures of a server that is not there, or does not answer. */
+/** Failures of a server that is down or does not respond. */
 const SILENT: ReadonlySet<AttemptFailure> = new Set([
   AttemptFailure.UNREACHABLE,
   AttemptFailure.CONNECTION_LOST,
   AttemptFailure.TIMEOUT,
 ]);
 
-/** How long an offering may take when its rest is over: one that is scaled to zero has to wake. */
+/** Timeout after a cooldown: an offering scaled to zero needs a cold start. */
 const patienceWith = ({ scaledownS, timeoutMs, coldTimeoutMs }: Offering): number =>
   scaledownS === undefined ? timeoutMs : (coldTimeoutMs ?? timeoutMs);
 
-/** How an offering is asked. */
+/** Options of a health check. */
 interface CanaryOptions {
-  /** Milliseconds of each question. */
+  /** Milliseconds of each request. */
   budgetMs: number;
-  /** None goes on when it is aborted. */
+  /** Cancels all requests when aborted. */
   signal: Signal;
-  /** For a frame and for a place too, where it predicts and grounds: they cost too much to be asked for often. */
+  /** Also request a frame and a point, if it serves predict and ground: these are too expensive for frequent checks. */
   thorough?: boolean;
 }
 

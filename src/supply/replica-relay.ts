@@ -27,43 +27,43 @@ import {
   type OutboundReply,
 } from "../upstream/limber-outbound.ts";
 
-/** What a replica relay depends on. */
+/** Dependencies of a replica relay. */
 interface ReplicaRelayDeps {
   sql: Sql;
   notifications: Notifications;
   hub: OutboundHub;
-  /** Names this replica among all. */
+  /** The name of this replica. */
   replica: string;
-  /** What goes over NATS; undefined without one. It stays open for as long as this is. */
+  /** The NATS messenger; undefined without NATS. It stays open as long as the relay. */
   replicaLine: ReplicaLine | undefined;
   warn(text: string): void;
 }
 
-/** How often a replica says that its streams still stand, and looks where others do. */
+/** Interval at which a replica confirms its streams and looks up those of others. */
 const RENEW_MS = 5_000;
-/** What travels together. */
+/** Maximum size of a batch. */
 const AT_ONCE = { messages: 64, bytes: 16 << 20 };
-/** What waits for the database at most; more is refused. */
+/** Maximum number of messages waiting for the database; more are refused. */
 const MOST_WAITING_BYTES = 128 << 20;
 /** Milliseconds after its deadline at which a relayed call ends on the far side, if it was not cancelled. */
 const GRACE_MS = 1_000;
-/** A server that has not read yet what it was asked is looked at again so soon, so often. */
+/** Retry interval and count for a server that has not read a request yet. */
 const LOOK_MS = 2;
 const LOOKS = 100;
 
-/** Why a call that was carried was not answered. */
+/** Why a relayed call failed. */
 interface Failed {
   callId: number;
   failure: AttemptFailure;
   text: string;
 }
 
-/** The replica relay of one replica. */
+/** The relay of one replica. */
 export class ReplicaRelay {
   readonly #deps: ReplicaRelayDeps;
-  /** Ways to servers elsewhere, by the name under which their answers come back. */
+  /** Connections to servers at other replicas, by the name under which their responses arrive. */
   readonly #lines = new Map<string, OutboundConnection>();
-  /** Calls that others make on streams held here. */
+  /** Calls of other replicas on this replica's streams. */
   readonly #carried = new Map<string, Cancel>();
   readonly #offs: (() => void)[];
   readonly #messenger: ReplicaMessenger | undefined;
@@ -103,12 +103,12 @@ export class ReplicaRelay {
     this.#look();
   }
 
-  /** Resolves when the database says which servers are registered here; rejects when it can't. */
+  /** Resolves when the database lists the servers registered here; rejects if it cannot. */
   announced(): Promise<void> {
     return this.#tell();
   }
 
-  /** Relays nothing more; the other replicas are notified that no stream is held here. */
+  /** Stops relaying; the other replicas are notified that this one holds no streams. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const off of this.#offs) off();
@@ -120,7 +120,7 @@ export class ReplicaRelay {
     await keepConnections(this.#deps.sql, this.#deps.replica, []).catch(() => {});
   }
 
-  /** One after the other, so that the last word is the true one. */
+  /** Sequential, so that the last write is the current one. */
   #tell(always = false): Promise<void> {
     const { sql, replica, hub } = this.#deps;
     const told = this.#work.then(async () => {
@@ -132,12 +132,12 @@ export class ReplicaRelay {
     });
     this.#work = told.catch(() => {
       this.#told = ["?"]; // what the others know is not known: it is told again
-      this.#deps.warn("the database could not be told which servers are registered here");
+      this.#deps.warn("failed to write to the database which servers are registered here");
     });
     return told;
   }
 
-  /** Learns which servers are registered elsewhere; what was known stays where the database can't be asked. */
+  /** Loads the servers registered at other replicas; keeps the known ones if the database is down. */
   #look(): void {
     const { sql, replica, hub } = this.#deps;
     const looked = this.#work.then(async () => {
@@ -156,7 +156,7 @@ export class ReplicaRelay {
         if (!this.#send({ ...to, kind: "ask", budgetMs, body: Buffer.from(body) }))
           connection.fail(
             question.value.callId,
-            new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too much waits for it"),
+            new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "too many messages are queued"),
           );
       },
       behind: false,
@@ -166,7 +166,7 @@ export class ReplicaRelay {
     return connection;
   }
 
-  /** Answers whether it will be carried: not when too much waits already. */
+  /** Returns whether the message will be relayed: not if too many are waiting. */
   #send(message: Omit<RelayMessage, "fromReplica">): boolean {
     if (this.#closed || this.#waitingBytes + message.body.length > MOST_WAITING_BYTES) return false;
     this.#waiting.push({ ...message, fromReplica: this.#deps.replica });
@@ -191,14 +191,14 @@ export class ReplicaRelay {
 
   async #post(batch: readonly RelayMessage[]): Promise<void> {
     const { returned, lost } = (await this.#messenger?.post(batch)) ?? { returned: batch, lost: [] };
-    // What may have been taken is not sent again: a policy would act twice.
+    // Messages that may have been received are not sent again: a policy would act twice.
     this.#lose(lost);
     if (returned.length > 0) await sendRelayMessages(this.#deps.sql, returned).catch(() => this.#lose(returned));
   }
 
-  /** What was asked and never left fails here and now. */
+  /** Requests that were never sent fail at once. */
   #lose(batch: readonly RelayMessage[]): void {
-    const failure = new UpstreamFailure(AttemptFailure.UNREACHABLE, "the replica that holds the stream can't be asked");
+    const failure = new UpstreamFailure(AttemptFailure.UNREACHABLE, "the replica that holds the stream cannot be reached");
     for (const { kind, line, body } of batch) if (kind === "ask") this.#lines.get(line)?.fail(callIdOf(body), failure);
   }
 
@@ -226,11 +226,11 @@ export class ReplicaRelay {
         this.#lines.get(message.line)?.fail(callId, new UpstreamFailure(failure, text));
       }
     } catch {
-      this.#deps.warn("another replica said what this one does not understand");
+      this.#deps.warn("another replica sent a message that this one cannot read");
     }
   }
 
-  /** Another replica asks on a stream that is held here. */
+  /** A request from another replica on a stream held here. */
   #answer({ fromReplica, line, provider, budgetMs, body }: RelayMessage): void {
     const { message } = fromBinary(ServeResponseSchema, body);
     if (message.case === undefined || message.case === "welcome") return;
@@ -264,7 +264,7 @@ export class ReplicaRelay {
       if (last) over();
       const renamed = { ...reply, value: { ...reply.value, callId } } as OutboundReply; // the same case with another number
       const said = toBinary(ServeRequestSchema, create(ServeRequestSchema, { message: renamed }));
-      // An answer that can't be carried is no use to go on with.
+      // After a response that cannot be relayed, continuing is useless.
       if (!back("reply", said)) queueMicrotask(() => cancel.abort(undefined));
       return last;
     };
@@ -272,7 +272,7 @@ export class ReplicaRelay {
       try {
         const connection = this.#deps.hub.here(provider);
         if (!connection) throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "the server has left that replica");
-        // Many arrive at one time where callers would have come one after the other.
+        // Many arrive at once where callers would have come one after the other.
         if (connection.line.behind && looks > 0 && !cancel.aborted) return void after(LOOK_MS, () => ask(looks - 1));
         const question = (id: number) => ({ ...message, value: { ...message.value, callId: id } }) as OutboundQuestion;
         connection.call(question, { take, fail }, { signal: cancel, budgetMs: budgetMs ?? 0 });
@@ -285,7 +285,7 @@ export class ReplicaRelay {
   }
 }
 
-/** A prediction has parts; everything else is one answer. */
+/** A prediction has several parts; all other responses have one. */
 const isLast = (reply: OutboundReply): boolean => reply.case !== "predict" || reply.value.body.case !== "part";
 
 function replyIn(body: Buffer): OutboundReply {

@@ -28,18 +28,18 @@ import type { MinuteRecord, TroubleRecord } from "../store/history/series.ts";
 import { claimWake, forcedCircuits, giveWakeBack, keepAwake, moveCircuit } from "../store/replicas/replicas.ts";
 import { ownerText } from "../upstream/transport/failures.ts";
 
-/** How a message is sent to all replicas; it may be lost. */
+/** Sends messages to all replicas; they may be lost. */
 interface GossipSender {
-  /** How long a message may be at the moment. */
+  /** Present maximum size of a message. */
   readonly mostBytes: number;
   say(message: Uint8Array): Promise<void>;
 }
 
-/** Repetitions of each report, since a message may be lost: counters make repetition harmless. */
+/** Repetitions of each report, since a message may be lost. Counters make repetition harmless. */
 const TIMES = 3;
-/** More offerings than this wait for the next second. */
+/** Maximum number of offerings per second; the others wait for the next. */
 const MOST_AT_ONCE = 5_000;
-/** The longest silence that is worth a figure. */
+/** Maximum idle time that is reported. */
 const MOST_IDLE_MS = 2 ** 31;
 
 /** The gossip of one replica. */
@@ -47,24 +47,24 @@ export class Gossip {
   readonly #replica: string;
   readonly #health: HealthTracker;
   readonly #changed: () => ReadonlySet<string>;
-  /** How often each report is still to be sent. */
+  /** Remaining repetitions of each report. */
   readonly #untold = new Map<string, number>();
   /** By replica: the newest message. */
   readonly #heard = new Map<string, number>();
   #round = 0;
   #telling = false;
 
-  /** `replica` is a name that no later process bears. */
+  /** `replica` is a name that no later process uses. */
   constructor(replica: string, health: HealthTracker) {
     this.#replica = replica;
     this.#health = health;
     this.#changed = health.watch();
   }
 
-  /** Tells what was called since the last time; says nothing when nothing was. Due once a second. */
+  /** Sends reports on offerings that were called since the last time; sends nothing if there are none. Due once a second. */
   async tell(sender: GossipSender): Promise<void> {
     for (const id of this.#changed()) this.#untold.set(id, TIMES);
-    // A call may take longer than its offering stays warm: to other replicas it must not look idle meanwhile.
+    // A call may take longer than its offering stays warm: other replicas must not see it as idle meanwhile.
     for (const id of this.#health.keptAwake) this.#untold.set(id, this.#untold.get(id) ?? 1);
     if (this.#telling || this.#untold.size === 0) return;
     this.#telling = true;
@@ -73,11 +73,11 @@ export class Gossip {
     this.#telling = false;
   }
 
-  /** Takes in a message; answers whether another replica sent it. One that can't be read is none. */
+  /** Handles a message and returns whether another replica sent it. Ignores messages that it cannot read. */
   hear(message: Uint8Array): boolean {
     const told = read(message);
     if (!told || told.replica === this.#replica || told.replica === "") return false;
-    // A late message says nothing new: its counters are lower, and its failures in a row are over.
+    // A late message has no effect: its counters are lower, and its consecutive failures have ended.
     if (told.round > (this.#heard.get(told.replica) ?? 0)) {
       this.#heard.delete(told.replica);
       this.#heard.set(told.replica, told.round);
@@ -105,7 +105,7 @@ export class Gossip {
       bytes = 0;
     };
     for (const [id, times] of [...this.#untold].slice(0, MOST_AT_ONCE)) {
-      // Told ones go to the end of the queue, or away.
+      // Reported ones move to the end of the queue, or leave it.
       this.#untold.delete(id);
       const told = this.#health.tell(id, steadyNow());
       if (!told) continue;
@@ -122,9 +122,9 @@ export class Gossip {
   }
 }
 
-/** Of replicas that come and go the last so many are remembered. */
+/** Maximum number of replicas whose messages are kept. */
 const MOST_REPLICAS = 256;
-/** Bytes around one offering, and around all of a message. */
+/** Bytes of framing around one offering, and around a message. */
 const FRAMING = 6;
 const ENVELOPE = 64;
 
@@ -179,20 +179,20 @@ function hearsayOf({
   return { tally: { calls, failures, latency }, consecutive, idleMs, coldMs, unitsPerS, doubted };
 }
 
-/** Where rollups are kept. */
+/** The store of rollups. */
 interface RollupStore {
   put(records: readonly MinuteRecord[]): Promise<void>;
-  /** Makes uptimes anew up to a minute; false while another replica is at it. */
+  /** Recomputes uptimes up to a minute; returns false if another replica is doing so. */
   rollUp(minute: number): Promise<boolean>;
   uptimes(): Promise<Iterable<{ offeringId: string } & Parameters<HealthTracker["setUptime"]>[1]>>;
-  /** Latencies since a minute, of all replicas. */
+  /** Latencies of all replicas since a minute. */
   latencies(minute: number): Promise<Iterable<{ offeringId: string; minute: number; latency: ArrayLike<number> }>>;
 }
 
 const MINUTE_MS = 60_000;
-/** How far back a replica looks when it begins. */
+/** How far back a starting replica reads. */
 const RECALLED_MINUTES = 10;
-/** While the database is away, so many offering-minutes wait for it; the oldest are lost beyond. */
+/** Maximum number of offering-minutes kept while the database is down; the oldest are dropped. */
 const MOST_WAITING = 50_000;
 
 /** The rollups of one replica. */
@@ -200,9 +200,9 @@ export class Rollup {
   readonly #health: HealthTracker;
   readonly #store: RollupStore;
   readonly #changed: () => ReadonlySet<string>;
-  /** What was counted when it was last looked at. */
+  /** The counters at the last pass. */
   readonly #seen = new Map<string, AttemptCounts>();
-  /** What isn't written yet, by minute and offering. */
+  /** Unwritten counts, by minute and offering. */
   readonly #waiting = new Map<string, MinuteRecord>();
   #lookedAt = now();
   #rolled = 0;
@@ -214,7 +214,7 @@ export class Rollup {
     this.#changed = health.watch();
   }
 
-  /** Takes over what was measured before this replica began. */
+  /** Loads measurements from before this replica started. */
   async recall(): Promise<void> {
     const minute = minuteAt(now());
     const aMinuteAgo = steadyNow() - MINUTE_MS;
@@ -225,7 +225,7 @@ export class Rollup {
     await this.#readUptimes();
   }
 
-  /** Looks at what was counted since the last look, writes it, and once a minute rolls up. Due every few seconds. */
+  /** Collects and writes new counts, and rolls up once a minute. Due every few seconds. */
   async tick(): Promise<void> {
     if (this.#ticking) return;
     this.#ticking = true;
@@ -239,7 +239,7 @@ export class Rollup {
     const records = [...this.#waiting.values()];
     const minute = minuteAt(now());
     await this.#store.put(records);
-    // What was added to meanwhile is another record by now.
+    // Entries that grew meanwhile are other records by now.
     for (const record of records) {
       const key = keyOf(record);
       if (record.minute < minute && this.#waiting.get(key) === record) this.#waiting.delete(key);
@@ -298,7 +298,7 @@ const minuteAt = (ms: number): number => Math.floor(ms / MINUTE_MS);
 const keyOf = ({ minute, offeringId }: Pick<MinuteRecord, "minute" | "offeringId">): string =>
   `${minute} ${offeringId}`;
 
-/** What circuits depend on. */
+/** Dependencies of circuits. */
 interface CircuitDeps {
   sql: Sql;
   notifications: Notifications;
@@ -310,9 +310,9 @@ interface CircuitDeps {
 export class Circuits {
   readonly #deps: CircuitDeps;
   readonly #off: () => void;
-  /** Circuits that an operator forced, by offering, as far as this replica knows. */
+  /** Circuits that an operator forced, by offering, as known to this replica. */
   #forced: ReadonlyMap<string, "open" | "closed"> = new Map();
-  /** One change after the other, so that the last one to happen is the last one to be written. */
+  /** Writes changes sequentially, so that the last change is the last one written. */
   #writing: Promise<void> = Promise.resolve();
 
   constructor(deps: CircuitDeps) {
@@ -324,18 +324,18 @@ export class Circuits {
     };
   }
 
-  /** Takes over what operators decided; also due when supply changed. What can't be read now is read with the next change. */
+  /** Loads the operators' decisions; also due when supply changed. A failed read is repeated with the next change. */
   async refresh(): Promise<void> {
     const { sql, health, warn } = this.#deps;
     const forced = await forcedCircuits(sql).catch(() => undefined);
-    if (!forced) return warn("the operator's circuits could not be read; the last ones that could are in use");
+    if (!forced) return warn("failed to read the operator's circuits; the last ones read stay in use");
     const released = [...this.#forced.keys()].filter((id) => !forced.has(id));
     this.#forced = forced;
     for (const id of released) health.force(id, "closed", steadyNow());
     for (const [id, state] of forced) health.force(id, state === "open" ? "forced_open" : "forced_closed", steadyNow());
   }
 
-  /** Writes what happened, and unsubscribes. */
+  /** Writes pending changes and unsubscribes. */
   async close(): Promise<void> {
     this.#off();
     await this.#writing;
@@ -350,17 +350,17 @@ export class Circuits {
       const value = { offeringId, model, provider };
       if (isOpen) await emit(tx, orgId, { case: "offeringCircuitOpened", value });
       else await emit(tx, orgId, { case: "offeringCircuitClosed", value });
-    }).catch(() => warn(`nobody could be told that the circuit of ${offeringId} ${isOpen ? "opened" : "closed"}`));
+    }).catch(() => warn(`failed to publish that the circuit of ${offeringId} ${isOpen ? "opened" : "closed"}`));
   }
 }
 
-/** The count of one replica. */
+/** The counters of one replica. */
 export class Troubles {
   readonly #put: (records: readonly TroubleRecord[]) => Promise<void>;
   #waiting = new Map<string, TroubleRecord>();
   #writing: Promise<void> = Promise.resolve();
 
-  /** `put` adds records to those that are written down. */
+  /** `put` adds counts to the stored ones. */
   constructor(put: (records: readonly TroubleRecord[]) => Promise<void>) {
     this.#put = put;
   }
@@ -372,7 +372,7 @@ export class Troubles {
     this.#add({ offeringId, day, kind: word, count, said: said === undefined ? null : ownerText(said) || null });
   };
 
-  /** Writes down what was counted since the last time; what could not be written waits for the next. */
+  /** Writes the counts since the last time; on failure they are kept for the next. */
   write(): Promise<void> {
     this.#writing = this.#writing.catch(() => {}).then(() => this.#write());
     return this.#writing;
@@ -398,13 +398,13 @@ export class Troubles {
   }
 }
 
-/** A claim that is not answered in this time is not paid for: an answer does not wait longer for the database. */
+/** A claim without a response within this time is not charged: a response does not wait longer for the database. */
 const CLAIM_MS = 2_000;
 
-/** How long a statement waits for its turn, and how long it may take then: one that is never answered holds up none after it. */
+/** Maximum wait of a statement for its turn, and its timeout, so that a hanging one does not block later ones. */
 const STATEMENT_MS = 2_000;
 
-/** The cold starts that calls of this replica cause. */
+/** The cold starts that this replica's calls cause. */
 export class Wakes {
   readonly #sql: Queryable;
   readonly #health: HealthTracker;
@@ -416,12 +416,12 @@ export class Wakes {
     this.#health = health;
   }
 
-  /** The cold start that an attempt causes which was just admitted; undefined where another one wakes its offering, or it is awake. */
+  /** The cold start of an attempt that was just admitted; undefined if another attempt causes it, or the offering is warm. */
   begin({ offering, wakeUpMicro }: PlanStep, at: number): Wake | undefined {
     const { id: offeringId, scaledownS = 0, timeoutMs, coldTimeoutMs = timeoutMs } = offering;
     if (!this.#health.wakes(offeringId, at)) return undefined;
     const sleepsOn = (): void => this.#health.sleepsOn(offeringId);
-    // Nothing is paid: by the list, or because the caller's own key at the provider is.
+    // Nothing is charged, by the price list or because the caller uses its own provider key.
     if (wakeUpMicro === 0) return { pays: Promise.resolve(false), answered: () => {}, failed: sleepsOn };
     const warmMs = scaledownS * 1000;
     const waker = newId("req");
@@ -439,7 +439,7 @@ export class Wakes {
     };
   }
 
-  /** Statements about one offering reach the database in their order. One whose turn does not come in time is not sent, and rejects. */
+  /** Statements about one offering reach the database in order. A statement whose turn does not come in time is not sent, and rejects. */
   #inTurn<T>(offeringId: string, statement: () => Promise<T>): Promise<T> {
     const before = this.#last.get(offeringId) ?? Promise.resolve();
     const said = inTime(before.then(done, done), { ms: STATEMENT_MS, late }).then(() =>
@@ -455,4 +455,4 @@ export class Wakes {
 }
 
 const done = (): void => {};
-const late = (): Error => new Error("the database did not answer in time");
+const late = (): Error => new Error("the database did not respond in time");

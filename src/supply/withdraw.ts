@@ -42,7 +42,7 @@ export async function withdraw(
   const { id } = known;
   if (ROUTED.some((status) => status === known.status) && !force) {
     const inFlight = await inFlightOn(sql, id);
-    const text = "calls are routed to this offering; send ?force=true to withdraw it all the same";
+    const text = "calls are routed to this offering; send ?force=true to withdraw it anyway";
     throw refuse(Reason.OFFERING_LIVE, text, { inFlight });
   }
   const gone = await tx(sql, async (tx) => {

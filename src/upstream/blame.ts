@@ -15,7 +15,7 @@ const EVERYWHERE: ReadonlySet<AttemptFailure> = new Set([
 const BY_WIRE: Readonly<Record<string, readonly AttemptFailure[]>> = {
   // A policy that raises an error leaves the queue of actions empty.
   "lerobot-async": [AttemptFailure.EMPTY_ANSWER],
-  // What a language model answers is as long, and as well formed, as what it was asked lets it be.
+  // The length and form of a language model's response depend on the request.
   "openai-chat": [AttemptFailure.MALFORMED_ANSWER, AttemptFailure.ANSWER_TOO_LARGE, AttemptFailure.EMPTY_ANSWER],
   // A guard against unwanted pictures withholds the answer.
   "cosmos-nim": [AttemptFailure.MALFORMED_ANSWER],

@@ -24,19 +24,19 @@ import { vllmOmniVideos } from "./vllm-omni-videos.ts";
 import type { Wire } from "./wire.ts";
 import { xpolicylabWs } from "./xpolicylab-ws.ts";
 
-/** Every wire, with its connections. */
+/** All wires, with their connections. */
 export interface Upstream {
   /** The names of all runtimes. */
   readonly runtimes: readonly string[];
-  /** The wire of a runtime, or undefined when there is none of this name. */
+  /** The wire of a runtime; undefined if unknown. */
   wireOf(runtime: string): Wire | undefined;
-  /** The native wire, which can also be asked what a server serves. */
+  /** The native wire, which can also request a server's description. */
   readonly native: LimberPolicyWire;
-  /** The address that took the last call to an endpoint, where its wire adds a path to it; undefined before the first answer. */
+  /** The address that served the last call to an endpoint, if its wire adds a path to it; undefined before the first response. */
   addressOf(endpoint: string): string | undefined;
-  /** Where servers register that dial the gateway. */
+  /** Where servers that dial the gateway register. */
   readonly hub: OutboundHub;
-  /** Closes every connection of every wire; calls under way fail. */
+  /** Closes all connections of all wires; running calls fail. */
   close(): Promise<void>;
 }
 

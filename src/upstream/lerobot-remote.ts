@@ -162,7 +162,7 @@ async function admit(server: RemoteServer, ask: Ask, isNew: boolean): Promise<vo
   await begin(server, ask, 0);
 }
 
-/** A new episode: the policy forgets, and what was asked before is stale. */
+/** Starts a new episode: the policy resets, and earlier requests become stale. */
 async function begin(server: RemoteServer, ask: Ask, generation: number): Promise<void> {
   server.generation = generation;
   const request = newId("req");

@@ -1,4 +1,4 @@
-/** The native wire, reversed: calls go out on the stream by which the server dialled the gateway, through the replica that holds it. */
+/** The native wire, reversed: calls travel on the stream that the server opened to the gateway, through the replica that holds it. */
 import type { ServeRequest, ServeResponse } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import type { CallError, PredictResponse } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/contract.ts";
@@ -195,7 +195,7 @@ export class OutboundConnection {
   hear(reply: OutboundReply): void {
     const { callId } = reply.value;
     const call = this.#pending.get(callId);
-    // A call that was called off may still be answered: too late, so it's dropped.
+    // A canceled call may still receive a response, which is dropped.
     if (!call && callId > 0 && callId < this.#nextId) return;
     if (!call) throw malformed("the response is for an unknown call");
     if (call.take(reply)) this.#pending.delete(callId);

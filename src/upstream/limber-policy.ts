@@ -216,7 +216,7 @@ class ActStream implements DuplexEvents {
 
   #answer({ callId, answer }: HeardAct): void {
     if (callId === 0 || callId >= this.#nextId) throw malformed("the response is for an unknown call");
-    // A call that was called off may still be answered: too late, so it's dropped.
+    // A canceled call may still receive a response, which is dropped.
     const handler = this.#take(callId);
     if (answer instanceof UpstreamFailure) handler?.failed(answer);
     else handler?.answered(answer);

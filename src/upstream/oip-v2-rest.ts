@@ -106,7 +106,7 @@ function encodeInfer({ inputs, outputs }: InferRequest, id: string, binary: bool
     : { body: json, jsonBytes: undefined };
 }
 
-/** The elements, flat. Files can't be told from text in JSON, so they go as base64, which is what servers of pictures read. */
+/** The elements, flat. In JSON, files look like text, so they are sent as base64, which image servers accept. */
 function listOf(tensor: Tensor): (string | number)[] {
   if (tensor.data instanceof Uint8Array) return Array.from(arrayOfTensor(tensor).toFloat64());
   return tensor.data.map((element) => (isText(element) ? element.toString("utf8") : element.toString("base64")));

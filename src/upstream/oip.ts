@@ -281,7 +281,7 @@ function mismatch(profile: Profile, { inputs, outputs }: ModelMetadata): string 
   return lost.length > 0 ? `the model has no outputs named ${lost.join(", ")}; it has ${gives.join(", ")}` : undefined;
 }
 
-/** The output of this name. Throws an UpstreamFailure when there is none. */
+/** Returns the named output. Throws an UpstreamFailure if it is missing. */
 function outputOf(outputs: readonly Tensor[], name: string): Tensor {
   const output = outputs.find((each) => each.name === name);
   if (output === undefined) throw malformed(`there is no output named ${name}`);

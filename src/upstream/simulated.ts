@@ -60,7 +60,7 @@ const stillStep = (dim: number): ActionStep => ({
   values: Array.from({ length: dim }, () => 0),
 });
 
-/** The size that was asked for, else the last picture's, else a common one. */
+/** The requested size, else the last image's, else a default. */
 async function sizeOf({ resolution }: PredictInput, frames: FrameSet): Promise<{ width: number; height: number }> {
   const [width, height] = (resolution ?? "").split("x").map(Number);
   if (isSide(width) && isSide(height)) return { width, height };

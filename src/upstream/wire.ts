@@ -136,7 +136,7 @@ export interface Wire {
     call: CallOptions,
   ): AsyncIterable<PredictAnswerPart>;
   ground?(target: UpstreamTarget, input: GroundInput, frames: FrameSet, call: CallOptions): Promise<GroundAnswer>;
-  /** Whether a server that has to dial the gateway has dialled one of its replicas; absent where the gateway dials. */
+  /** Whether a server that dials the gateway is connected to one of its replicas; absent if the gateway dials. */
   isHere?(target: UpstreamTarget): boolean;
   /** Resolves when the server answers its cheapest question; throws an `UpstreamFailure` otherwise. */
   health(target: UpstreamTarget, call: CallOptions): Promise<void>;

@@ -3,7 +3,7 @@ import { decodeBase64, withoutSpaces } from "../base64.ts";
 import { CodecError } from "../error.ts";
 
 const SCHEME = "data:";
-/** Media types are short; nobody needs us to search megabytes for the comma. */
+/** Media types are short: a limit avoids a search through megabytes for the comma. */
 const MAX_HEADER = 256;
 const BASE64_MARK = /; *base64$/i;
 

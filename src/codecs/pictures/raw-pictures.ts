@@ -13,7 +13,7 @@ const MOST_PIXELS = 4096 * 4096;
 /** Three channels first or last, in bytes or in parts of one. */
 export const isPicture = ({ shape }: NdArray): boolean => shape.length === 3 && (shape[2] === 3 || shape[0] === 3);
 
-/** What a picture is encoded for: who asks, and until when. */
+/** For whom, and until when, an image is encoded. */
 export interface EncodeOptions {
   readonly asker: Asker;
   /** Rejects with its reason where the picture's turn has not come by then. */

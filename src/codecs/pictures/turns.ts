@@ -5,7 +5,7 @@
  */
 import type { Signal } from "../../cancellation.ts";
 
-/** Who asks. */
+/** The requesting key and robot. */
 export interface Asker {
   readonly key: string;
   /** The call, the stream or the connection. */
@@ -26,7 +26,7 @@ export interface TurnFigures {
   readonly running: number;
   readonly waiting: number;
   readonly begun: number;
-  /** Called off before their turn came. */
+  /** Rejections of entries canceled before their turn. */
   readonly left: number;
 }
 

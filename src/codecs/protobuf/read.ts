@@ -104,7 +104,7 @@ function blankOf(desc: DescMessage): () => ReadFields {
   };
 }
 
-/** What makes an empty value of this kind; undefined where it is none of those that messages have. */
+/** Creates an empty value of this kind; undefined for kinds that messages do not have. */
 function renewalOf(value: object): (() => unknown) | undefined {
   if (Array.isArray(value)) return () => [];
   const keys = Object.keys(value);

@@ -36,7 +36,7 @@ const OF_SESSION: ReadonlySet<RemoteType> = new Set([
   "ack",
 ]);
 
-/** Why a peer could not do what it was asked. */
+/** Why a peer could not fulfill a request. */
 export const REMOTE_ERRORS = [
   "unsupported",
   "malformed",

@@ -18,7 +18,7 @@ export class PyObject {
   }
 }
 
-/** A value as read. Lists, tuples and sets are arrays; a list may hold itself, so nobody may walk a value without an end. */
+/** A value as read. Lists, tuples and sets are arrays; a list may contain itself, so walks over a value need a limit. */
 export type PyValue = null | boolean | number | bigint | string | Buffer | PyObject | PyValue[] | Map<PyValue, PyValue>;
 
 /** The name of what stands for a persistent id. */

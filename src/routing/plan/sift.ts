@@ -221,7 +221,7 @@ export function sift(ask: Ask, tests: Tests, candidates: Candidates, to: Uint32A
 
 const marked = new Reused((length) => new Uint8Array(length));
 
-/** What is asked of kinds is asked of one row of each. No loop has a branch: which row passes is nothing that could be guessed. */
+/** Tests each kind once, on one of its rows. The loops have no branches, because it is unpredictable which rows pass. */
 function keepKinds(ask: Ask, { codes, bits }: Tests, candidates: Candidates, to: Uint32Array): number {
   const { rows, kinds, samples } = candidates;
   const passed = marked.of(samples.length);

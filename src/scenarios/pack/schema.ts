@@ -1,4 +1,4 @@
-/** What `scenario.json` may say. A file is compared with it as a whole, so that every fault is told at once. */
+/** The schema of `scenario.json`. A file is checked completely, so that every fault is reported at once. */
 import type { Camera } from "../scenario.ts";
 
 /** What an observation is made of: a term, and for some of them its argument. */
@@ -34,7 +34,7 @@ export interface PackRules {
   };
   readonly obs: readonly ObsTerm[];
   readonly reset?: { readonly qpos_noise?: number; readonly qvel_noise?: number };
-  /** What the policy is told to do, drawn once per episode. */
+  /** The policy's instruction, drawn once per episode. */
   readonly command?: readonly (readonly [number, number])[];
   /** Lasting to `max_steps` is success where nothing else is named. */
   readonly success?: {

@@ -45,22 +45,24 @@ import { type ProbeDeps, type Probed, ProbeFault, ProbeRun } from "./run.ts";
 /** States in which an offering can be probed. */
 export const PROBEABLE = ["pending", "verifying", "live", "degraded", "suspended"] as const;
 
-/** So many failures in a row suspend an offering that was live. */
+/** Number of consecutive failures that suspend a live offering. */
 const FAILURES_TO_SUSPEND = 3;
-/** How long a server that dials the gateway is waited for, where its owner asks, and how often it is looked for, in milliseconds. */
+/**
+ * How long the probe waits for a server that dials the gateway, if its owner requested the probe, and the poll interval; in milliseconds.
+ */
 const DIAL_MS = 6_000;
 const LOOK_MS = 50;
-/** So many probes in a row that an offering had no time for, with no call that it answered in the last minutes, are a failure. */
+/** Number of consecutive probes without time for an offering that, without any recent response to a call, count as a failure. */
 const BUSY_TO_FAIL = 3;
 const SERVED_WITHIN_MIN = 30;
-/** After a failure it is probed again this soon. */
+/** Delay of the next probe after a failure. */
 const RETRY_S = 60;
 
-/** Who asked for a probe: by name for the record, and whether one failure is enough to suspend. */
+/** The initiator of a probe: the name for the record, and whether one failure is enough to suspend. */
 interface Asker {
   actor: string;
   requestId?: string | undefined;
-  /** Its owner wants to know, so that it is not left to serve when it fails. */
+  /** Its owner requested the probe, so a failure suspends the offering at once. */
   owner: boolean;
 }
 
@@ -78,20 +80,20 @@ export async function verify(
   const wire = deps.upstream.wireOf(known.runtime);
   if (!wire) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, `the runtime ${known.runtime} is not spoken here any more`);
   const isAway = (): boolean => wire.isHere?.(target) === false;
-  // A server that dials was refused for as long as its provider was not registered, and tries again from time to time.
+  // A server that dials was refused until its provider was registered, and retries from time to time.
   for (let waitedMs = 0; asker.owner && isAway() && waitedMs < DIAL_MS; waitedMs += LOOK_MS) await sleep(LOOK_MS);
-  if (!asker.owner && isAway()) throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "it has not dialled the gateway");
+  if (!asker.owner && isAway()) throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "the server is not connected to the gateway");
   const { report, busy } = await probe(
     { ...deps, native: deps.upstream.native, addressOf: deps.upstream.addressOf },
     { offering, target, wire, bounds, record: known },
-    // Who waits for it looks on; what the probe finds does not depend on that.
+    // Only the waiting client follows the progress; the result does not depend on it.
     (soFar) => tellProgress(deps.sql, known.id, toJson(ProbeReportSchema, soFar) as object).catch(() => {}), // a message is an object
   ).finally(() => endProgress(deps.sql, known.id).catch(() => {}));
-  // A server that serves somebody may be full at each probe. One that is full while it serves nobody does not work.
+  // A server that serves calls may be full at every probe. One that is full without serving calls does not work.
   if (busy && !report.passed && !asker.owner)
     if ((await noteBusyProbe(deps.sql, known.id, SERVED_WITHIN_MIN)) < BUSY_TO_FAIL)
       throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, "busy with calls");
-  // Nothing is taken from calls, and nothing rejected, because a server had no time for a probe.
+  // A server without time for a probe is neither withdrawn from calls nor rejected.
   if (busy && !report.passed && asker.owner) {
     await setOfferingStatus(deps.sql, known.id, { from: ["verifying"], to: "pending" });
     const text = "the server was busy with calls, so that nothing was found out; verify it again when it is free";
@@ -110,7 +112,7 @@ export async function verify(
     });
     if (moved?.status === "live") await claimOwner(tx, moved.model, moved.orgId);
     if (moved?.status === "live" && known.status !== "live") await claimModel(tx, moved, kindOf(moved));
-    // Who calls it next finds it awake, and pays for no cold start.
+    // The next caller finds it warm and pays for no cold start.
     if (moved && report.passed && offering.scaledownS !== undefined)
       await notedAwake(tx, { offeringId: known.id, warmMs: offering.scaledownS * 1000 });
     if (moved) await tell(tx, { before: known.status, after: moved, report, asker });
@@ -122,7 +124,7 @@ export async function verify(
   return { offering: moved, report };
 }
 
-/** An offering that was never live is rejected at once; one that was is given another chance. */
+/** An offering that was never live is rejected at once; a live one gets another chance. */
 function nextStatus(before: OfferingStatus, passed: boolean, failures: number): OfferingStatus {
   if (passed) return "live";
   if (before === "pending" || before === "verifying") return "rejected";
@@ -146,7 +148,7 @@ async function tell(
   }: { before: OfferingStatus; after: OfferingRecord; report: ProbeReport; asker: Asker },
 ): Promise<void> {
   const statusEvent = STATUS_EVENTS[after.status];
-  // What the schedule finds as it was is no news.
+  // An unchanged result of a scheduled probe is not announced.
   if (!statusEvent || (after.status === before && !asker.owner)) return;
   const value = { offeringId: after.id, reportId: report.id };
   await emit(tx, after.orgId, { case: statusEvent.event, value } as EventData); // all of them have these fields
@@ -157,10 +159,10 @@ async function tell(
 
 export type { ProbeDeps, Probed } from "./run.ts";
 
-/** What came of a probe. */
+/** The outcome of a probe. */
 interface Finding {
   report: ProbeReport;
-  /** The server had no time for all of it, which says nothing about what it can do. */
+  /** The server had no time for all checks, which proves nothing about its abilities. */
   busy: boolean;
 }
 
@@ -202,7 +204,7 @@ export async function probe(
   return { report, busy: run.busy };
 }
 
-/** Whether it says that it runs where its provider says that it runs models. */
+/** Checks that the offering declares a region in which its provider runs models. */
 async function region({ record }: Probed): Promise<string> {
   const { region, providerRegions } = record;
   if (region === "") throw new ProbeFault("no region is declared, so that requests which name one never reach it");
@@ -211,7 +213,7 @@ async function region({ record }: Probed): Promise<string> {
   return region;
 }
 
-/** What the wire alone can look at. */
+/** The checks that only the wire can make. */
 async function wireChecks(run: ProbeRun): Promise<void> {
   const { wire, target, offering } = run.probed;
   const actionDim = dimensionOf(offering.actionSpaces[0] ?? "", offering.actionDim);
@@ -220,7 +222,7 @@ async function wireChecks(run: ProbeRun): Promise<void> {
   }
 }
 
-/** What a server of this contract can be asked. */
+/** The requests of a probe for this contract. */
 async function askContract(run: ProbeRun, contract: Contract, maxHorizon: number): Promise<void> {
   if (contract === Contract.ACT) await probeAct(run, maxHorizon);
   else if (contract === Contract.PREDICT) await probePredict(run);
@@ -228,18 +230,18 @@ async function askContract(run: ProbeRun, contract: Contract, maxHorizon: number
   else await run.check("contract", () => Promise.reject(new Error("this contract cannot be served over a wire yet")));
 }
 
-/** How long a server may take to describe itself, in milliseconds. */
+/** Maximum milliseconds for a server to describe itself. */
 const BUDGET_MS = 10_000;
 const MOST = { dtMs: 60_000, horizon: 256, words: 16, letters: 512 } as const;
 const PARAMETERS: ReadonlySet<string> = new Set([
   ...["seed", "temperature", "goal_image", "return_prediction", "actions", "fps", "resolution", "num_samples"],
 ]);
 
-/** What a server said of one offering, as far as it may be believed. */
+/** A server's description of one offering, as far as it is credible. */
 interface Description {
-  /** The offering with what its declaration left out. */
+  /** The offering, completed with fields that its declaration left out. */
   readonly known: OfferingRecord;
-  /** Makes what it says of the model known, where nobody said anything before. Call it when the probe passed. */
+  /** Stores the description of a model that had none. Call it when the probe passed. */
   publish(): Promise<void>;
 }
 
@@ -271,7 +273,7 @@ async function described(
   };
 }
 
-/** What is of use in its words: a server is not trusted to keep to what a declaration would be held to. */
+/** The usable part of a description: a server is not trusted to follow the rules for declarations. */
 function wordsOf({ dtMs, maxHorizon, embodiments, parameters }: ServedModel): Described {
   const bodies = embodiments.filter((word) => Object.hasOwn(EMBODIMENTS, word)).slice(0, MOST.words);
   const honored = [...new Set(parameters)].filter((word) => PARAMETERS.has(word));
@@ -288,7 +290,7 @@ const validator = createValidator({ regexMatch: (pattern, against) => new RegExp
 const isSound = <D extends DescMessage>(schema: D, message: MessageShape<D>): boolean =>
   validator.validate(schema, message).kind === "valid" && toBinary(schema, message).length <= MOST_INPUT_BYTES;
 
-/** What it says that it reads and that its actions mean, as far as that can be true of the offering. */
+/** The declared inputs and action meanings, as far as they can be true of the offering. */
 function inputOf({ input, actions }: ServedModel, { actionSpaces, actionDim }: OfferingRecord): Described {
   const dimOf = (space: string): number | undefined => dimensionOf(space, actionDim ?? undefined);
   const fits = (said: Pick<Parameters<typeof inputDeclarationFault>[0], "input" | "actions">): boolean =>
@@ -312,7 +314,7 @@ function inputOf({ input, actions }: ServedModel, { actionSpaces, actionDim }: O
   };
 }
 
-/** A sentence or two, in one line. */
+/** A sentence or two on one line. */
 const sentenceOf = (text: string): string =>
   text
     .replaceAll(/[\p{Cc}\p{Cf}\s]+/gu, " ")
@@ -320,13 +322,13 @@ const sentenceOf = (text: string): string =>
     .slice(0, MOST.letters);
 
 const SCHEDULE_MS = 10_000;
-/** No probe takes this long; a lost one is taken by another worker. */
+/** No probe takes this long; another worker takes over a lost one. */
 const LEASE_S = 900;
 const PUT_OFF_S = 300;
-/** Probes in one look, so that they never crowd out calls. */
+/** Probes per pass, so that they never crowd out calls. */
 const MOST_AT_ONCE = 8;
 
-/** Probes what is due, one offering after the other. Answers how many. */
+/** Probes the due offerings one after the other and returns their number. */
 export async function probeDue(deps: SupplyDeps, warn: (text: string) => void): Promise<number> {
   for (let count = 0; count < MOST_AT_ONCE; count++) {
     const known = await takeProbe(deps.sql, LEASE_S);
@@ -339,7 +341,7 @@ export async function probeDue(deps: SupplyDeps, warn: (text: string) => void): 
   return MOST_AT_ONCE;
 }
 
-/** Looks every ten seconds for what is due and for what has drained; the returned function ends that. */
+/** Checks every 10 s for due probes and drained offerings; the returned function stops it. */
 export function keepProbing(deps: SupplyDeps, warn: (text: string) => void): () => Promise<void> {
   let running: Promise<unknown> | undefined;
   const look = async (): Promise<void> => {
@@ -348,7 +350,7 @@ export function keepProbing(deps: SupplyDeps, warn: (text: string) => void): () 
   };
   const stop = every(SCHEDULE_MS, () => {
     running ??= look()
-      .catch(() => warn("the schedule of probes could not be read"))
+      .catch(() => warn("failed to read the schedule of probes"))
       .finally(() => {
         running = undefined;
       });

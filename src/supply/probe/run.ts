@@ -1,4 +1,4 @@
-/** One run of the probe: what its checks share. */
+/** One run of the probe: the state that its checks share. */
 import { create } from "@bufbuild/protobuf";
 import type { SafetyBounds } from "../../../gen/limber/v1/action_pb.ts";
 import {
@@ -28,28 +28,28 @@ import { type FrameOptions, FrameSet, frameSources } from "../../upstream/pictur
 import { redSquareAs } from "../../upstream/pictures/test-picture.ts";
 import type { CallOptions, UpstreamTarget, Wire } from "../../upstream/wire.ts";
 
-/** Whom questions go to. */
+/** The called offering. */
 export interface ProbeSubject {
   offering: Offering;
   target: UpstreamTarget;
   wire: Wire;
-  /** What no action of it may exceed. */
+  /** Safety bounds of its actions. */
   bounds: SafetyBounds | undefined;
 }
 
-/** What is probed. */
+/** The subject of a probe. */
 export interface Probed extends ProbeSubject {
-  /** What was declared of it, and of its provider's regions. */
+  /** The declarations of the offering, and its provider's regions. */
   record: OfferingRecord;
 }
 
-/** What a probe depends on. */
+/** Dependencies of a probe. */
 export interface ProbeDeps {
   agent: FrameOptions["agent"];
   allowPrivate: boolean;
-  /** Can be asked what it serves, where it is the offering's wire. */
+  /** The native wire, which can request a server's description. */
   native: LimberPolicyWire;
-  /** The address that took the last call to an endpoint, where its wire adds a path to it. */
+  /** The address that served the last call to an endpoint, if its wire adds a path to it. */
   addressOf?: (endpoint: string) => string | undefined;
 }
 
@@ -62,27 +62,27 @@ interface ProbeCheck {
   nextStep?: string;
 }
 
-/** How a question differs from the plain one. */
+/** How a request differs from the plain one. */
 export interface QuestionOptions {
   variant?: InputVariant;
   target?: UpstreamTarget;
   seed?: number;
   horizon?: number;
-  /** Answers are not measured: they are not what calls will be like. */
+  /** Responses are not measured, because they are not representative of calls. */
   aside?: boolean;
 }
 
-/** In what a question differs from the plain one, and meets the contract all the same. */
+/** How a request differs from the plain one while still meeting the contract. */
 export interface InputVariant {
-  /** Another layout of proprioception. */
+  /** Another proprioception layout. */
   layout?: ProprioSpec;
-  /** Without the names of its numbers. */
+  /** Without names of the proprioception values. */
   unnamed?: boolean;
-  /** Without the cameras that need not be there. */
+  /** Without optional cameras. */
   requiredAlone?: boolean;
-  /** Pictures of this size, where any size is taken. */
+  /** Images of this size, if any size is accepted. */
   size?: { width: number; height: number };
-  /** As many observations as are read. */
+  /** As many observations as the model reads. */
   mostMoments?: boolean;
   withGoal?: boolean;
   /** Without an instruction. */
@@ -95,7 +95,7 @@ interface Place {
   y: number;
 }
 
-/** What a server expects to see. */
+/** The input that a server expects. */
 interface Layout {
   readonly cameras: readonly CameraSpec[];
   readonly layout: ProprioSpec;
@@ -106,7 +106,7 @@ const layoutOf = (cameras: readonly string[], names: readonly string[], dimensio
   layout: create(ProprioSpecSchema, { names: [...names], dimension }),
 });
 
-/** Queries of addresses may hold keys. */
+/** Query strings of addresses may contain keys. */
 const withoutQuery = ({ endpoint }: UpstreamTarget): string => endpoint.replace(/[?#].*$/s, "");
 
 const FORMATS: Readonly<Record<number, "png" | "jpeg" | "webp">> = {
@@ -126,26 +126,26 @@ async function frameOf(
   return create(FrameSchema, { camera: name, data });
 }
 
-/** What the checks of one probe ask with, and what they found. */
+/** Shared state of one probe's checks: requests and findings. */
 export class ProbeRun {
-  /** It had no time for the probe, which says nothing about what it can do. */
+  /** The server had no time for the probe, which proves nothing about its abilities. */
   busy = false;
   readonly #deps: ProbeDeps;
-  /** Whom it asks. */
+  /** The called offering. */
   readonly probed: ProbeSubject;
   readonly #told: (check: ProbeCheck) => Promise<void>;
   readonly #latencies: number[] = [];
-  /** The calls of the present check, and what ends the patience with each. */
+  /** The calls of the present check, and their timeouts. */
   #calls: { readonly signal: Cancel; readonly forget: () => void }[] = [];
-  /** How many numbers a step of its answers had. */
+  /** Number of values per step in its responses. */
   actionDim: number | undefined;
-  /** How many steps its shortest chunk had, where it answers chunks of its own length. */
+  /** Number of steps in its shortest chunk, if it returns chunks of its own length. */
   chunkSteps: number | undefined;
   #asked: Promise<Layout> | undefined;
 
   readonly #budgetMs: number;
 
-  /** `budgetMs` is the time of one call. */
+  /** `budgetMs` is the timeout of one call. */
   constructor(
     deps: ProbeDeps,
     probed: ProbeSubject,
@@ -158,7 +158,7 @@ export class ProbeRun {
     this.#told = told;
   }
 
-  /** Runs one check; `look` gives a sentence of what was seen, or throws one of what to mend. Answers whether it passed. */
+  /** Runs one check; `look` returns a sentence about the finding, or throws one about what to fix. Returns whether it passed. */
   async check(name: string, look: () => Promise<string>, required = true): Promise<boolean> {
     const began = steadyNow();
     let passed = true;
@@ -180,22 +180,22 @@ export class ProbeRun {
     return passed;
   }
 
-  /** Where its calls went, as far as that isn't its endpoint. */
+  /** The address of its calls, if it differs from the endpoint. */
   get address(): string | undefined {
     return this.#deps.addressOf?.(this.probed.target.endpoint);
   }
 
-  /** No call is under way: their time runs no more. */
+  /** No call is running: stops their timeouts. */
   stopTimers(): void {
     for (const { forget } of this.#calls.splice(0)) forget();
   }
 
-  /** Calls off what is under way. */
+  /** Cancels running calls. */
   callOff(): void {
     for (const { signal } of this.#calls) signal.abort(new UpstreamFailure(AttemptFailure.TIMEOUT, "canceled"));
   }
 
-  /** What its answers were like. */
+  /** The properties of its responses. */
   measured(): { p50Ms: number; p95Ms: number; coldMs: number; actionDim?: number; chunkSteps?: number } {
     const warm = this.#latencies.slice(1).sort((a, b) => a - b);
     const at = (share: number): number =>
@@ -211,7 +211,7 @@ export class ProbeRun {
     };
   }
 
-  /** What one call is given; its time runs until the check is over. */
+  /** Options of one call; its timeout runs until the check ends. */
   call(): CallOptions {
     const budgetMs = this.#budgetMs;
     const signal = new Cancel();
@@ -232,7 +232,7 @@ export class ProbeRun {
     const shown = variant.requiredAlone ? cameras.filter(({ required }) => required) : cameras;
     const frames = await Promise.all(shown.map((camera) => frameOf(camera, place, variant)));
     const wanted = variant.layout ?? layout;
-    // Numbers that are made up may make no sense together: a sample is better where there is one of this layout.
+    // Generated numbers may be inconsistent: a sample is better if there is one with this layout.
     const fitting = variant.layout && samples.find(({ proprio }) => proprio.length === dimensionOfLayout(wanted));
     const known = fitting ?? (variant.layout ? undefined : declared);
     if (known) return create(ObservationSchema, { ...known, frames, ...(variant.unnamed && { proprioNames: [] }) });
@@ -241,13 +241,13 @@ export class ProbeRun {
     return create(ObservationSchema, { frames, proprio, proprioNames });
   }
 
-  /** An observation as often as the contract wants moments, or as often as it admits. */
+  /** Repeats an observation as often as the contract requires, or as often as it allows. */
   moments(observation: Observation, variant: InputVariant = {}): Observation[] {
     const { least = 1, most = least } = this.input?.history ?? {};
     return Array<Observation>(variant.mostMoments ? most : least).fill(observation);
   }
 
-  /** The picture of the goal, where the contract wants one, or admits one that is to be shown. */
+  /** The goal image, if the contract requires one, or allows one that is to be shown. */
   async goal(variant: InputVariant = {}): Promise<Frame | undefined> {
     const { goalImage } = this.input ?? {};
     const isShown = goalImage?.need === InputNeed.REQUIRED || variant.withGoal;
@@ -258,17 +258,17 @@ export class ProbeRun {
     });
   }
 
-  /** What it is told to do. */
+  /** The instruction. */
   instruction(variant: InputVariant = {}): string {
     return this.input?.language?.need === InputNeed.NONE || variant.wordless ? "" : INSTRUCTION;
   }
 
-  /** What it says that it reads. */
+  /** The declared inputs. */
   get input(): InputContract | undefined {
     return this.probed.offering.declared?.input;
   }
 
-  /** What the server expects to see: by its contract, else as it says itself, else as the profile says, else what the action space suggests. */
+  /** The expected input: by its contract, else its own description, else the profile, else the default for the action space. */
   #layout(): Promise<Layout> {
     this.#asked ??= this.#askLayout();
     return this.#asked;
@@ -300,13 +300,13 @@ export class ProbeRun {
     return layoutOf(cameras, [], wants?.proprioDim ?? suggested);
   }
 
-  /** The pictures of what it is shown. */
+  /** The images of the input. */
   frames(observations: readonly Observation[], goal?: Frame): FrameSet {
     const { agent, allowPrivate } = this.#deps;
     return new FrameSet(frameSources(observations, goal), { agent, allowPrivate });
   }
 
-  /** Notes how long an answer took. */
+  /** Records the latency of a response. */
   async timed<T>(run: () => Promise<T>): Promise<T> {
     const began = steadyNow();
     const answer = await run();
@@ -315,10 +315,10 @@ export class ProbeRun {
   }
 }
 
-/** A check found what it looks for to be missing. The message says what was seen. */
+/** A failed check. The message states the finding. */
 export class ProbeFault extends Error {}
 
-/** What to do about a check that failed on what the server answered, by the check's name. */
+/** Advice for a check that failed because of the server's response, by check name. */
 const ADVICE: Readonly<Record<string, string>> = {
   region: "declare a region that the provider runs in, or add this one to the provider's regions",
   action_shape:
@@ -336,7 +336,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   square_found: "check the order and the unit of the coordinates, and the declared convention",
 };
 
-/** What to do about a call that failed on the way, by how it failed. */
+/** Advice for a call that failed in transit, by failure. */
 const WAYS: Readonly<Partial<Record<AttemptFailure, string>>> = {
   [AttemptFailure.TIMEOUT]: "answer within timeout_s, or declare the time that a cold start takes as cold_timeout_s",
   [AttemptFailure.UNREACHABLE]: "check that the server runs, listens at the declared address, and lets the gateway in",
@@ -356,7 +356,7 @@ function adviceFor(check: string, thrown: unknown): string {
   return way ?? ADVICE[check] ?? "read what was seen, mend it, and verify again";
 }
 
-/** What is wrong with an answer, in a sentence. */
+/** What is wrong with a response, as a sentence. */
 export function faultOf(failure: AttemptFailure, seen: number | undefined, wanted: number | undefined): string {
   switch (failure) {
     case AttemptFailure.ACTION_DIM_MISMATCH:
@@ -376,11 +376,11 @@ export function faultOf(failure: AttemptFailure, seen: number | undefined, wante
   }
 }
 
-/** Where the red square is. */
+/** Position of the red square. */
 export const SQUARE = { x: 0.75, y: 0.25 };
-/** Where it is when it has to be found anew. */
+/** Its position in the second request. */
 export const ELSEWHERE = { x: 0.3, y: 0.6 };
-/** What a robot is to do about it. */
+/** The robot's instruction. */
 const INSTRUCTION = "reach the red square";
-/** Calls by which a figure is more than chance. */
+/** Number of calls from which a figure is significant. */
 export const WARM_CALLS = 3;

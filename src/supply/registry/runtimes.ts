@@ -26,7 +26,7 @@ const TOLD: Readonly<Record<string, RuntimeFacts>> = {
     discovery: "describe",
   },
   "limber-outbound": {
-    name: "Limber policy service, dialled by the supplier (gRPC, limber.outbound.v1)",
+    name: "Limber policy service, dialed by the supplier (gRPC, limber.outbound.v1)",
     transport: "grpc",
     direction: "supplier_dials",
     encodings: ["protobuf"],

@@ -15,7 +15,7 @@ export interface Searched {
 /** What a word is worth where it stands: a model's own name says more than what is said of it. */
 const WORTH: Readonly<Record<keyof Searched, number>> = { name: 8, slug: 6, owner: 4, family: 2, summary: 1 };
 
-/** How well a word answers a word that was asked for. */
+/** How well a word matches a search term. */
 const WHOLE = 1;
 const BEGINNING = 0.7;
 const INSIDE = 0.4;
@@ -131,7 +131,7 @@ function wordsOf(text: string): string[] {
   return (plain.match(/[\p{L}\p{N}]+/gu) ?? []).map((word) => word.slice(0, MOST_LETTERS));
 }
 
-/** How good an answer a word is to one that was asked for with `most` typos or fewer, unfinished perhaps: its first letter has to be right then. */
+/** How well a word matches a search term with at most `most` typos, which may be unfinished: its first letter must match then. */
 function nearness(word: string, asked: string, most: number): number {
   if (Math.abs(word.length - asked.length) <= most && edits(word, asked, most) <= most) return NEAR;
   if (asked.length < LEAST_NEAR_BEGINNING || word.length < asked.length || word[0] !== asked[0]) return 0;

@@ -211,13 +211,13 @@ const picturesIn = (parts: readonly ObservationPart[]): Map<string, NdArray> =>
 const repeated = ({ dtype, shape, data }: NdArray, times: number): NdArray =>
   new NdArray(dtype, [times, ...shape], times === 1 ? data : Buffer.concat(Array<Uint8Array>(times).fill(data)));
 
-/** The server's own key, where it has one and the profile's is none of its keys. */
+/** The server's own key, if it has one and does not know the profile's. */
 function instructionKeyOf({ instructionKey }: Profile, config: ModalityConfig | undefined): string {
   const keys = config?.language ?? [];
   return keys.length !== 1 || keys.includes(instructionKey) ? instructionKey : keys[0]!;
 }
 
-/** Refuses what the server would fail at, before it is asked. N1.5 has an instruction of its own, which later ones have not. */
+/** Refuses input at which the server would fail, before it is called. N1.5 has its own instruction key, which later versions lack. */
 function assertWhole({ video, state, instruction, instructionKey }: Shown, config: ModalityConfig): void {
   const has = new Set([...video.keys(), ...state.keys()].map(ownName));
   const missing = [...config.video, ...config.state].find((key) => !has.has(key));

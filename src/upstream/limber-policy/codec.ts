@@ -254,7 +254,7 @@ const TAG = {
 const LARGE_BYTES = 4 << 10;
 /** A tag and the longest number behind it. */
 const MOST_HEAD = 6;
-/** What may be written around an observation without pictures, and around each picture: its own head, its observation's, and what is told of it. */
+/** Maximum overhead of an observation without images, and of each image: its own header, its observation's, and its metadata. */
 const MOST_AROUND = PREFIX + 3 * MOST_HEAD;
 const MOST_AROUND_FRAME = 5 * MOST_HEAD;
 

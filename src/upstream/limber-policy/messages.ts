@@ -76,7 +76,7 @@ export function actCommonOf(model: string, input: Omit<ActInput, "observations">
 /** A time as the schema has it: whole milliseconds, at least one. */
 export const wholeMs = (budgetMs: number): number => Math.max(1, Math.floor(budgetMs));
 
-/** The framed message that calls off the call of this id. */
+/** The framed message that cancels the call with this id. */
 export const framedCancel = (callId: number): Buffer =>
   framed(ActRequestSchema, create(ActRequestSchema, { callId, body: { case: "cancel", value: {} } }));
 

@@ -209,7 +209,7 @@ const AFTER_HEAD =
 const PLACE =
   /\b(?:in|on|within|from|inside|of)(?: (?:the|this|your|that))?(?: \w+)? (?:image|picture|photo|photograph|frame|scene|view|screenshot)s?\b|\b(?:here|visible|present|shown|detected|found|seen|depicted)\b/;
 
-/** Stands for what was asked for. */
+/** Stands for the requested thing. */
 const GENERIC =
   /\b(?:objects?|items?|things?|such|any|anything|it|that|this|they|them|those|these|targets?|instances?|match(?:es|ing)?|one)\b/;
 
@@ -278,7 +278,7 @@ const bare = (text: string): string =>
 export const isWordForNothing = (text: string): boolean =>
   WORDS_FOR_NOTHING.test(bare(text).replace(/[.!,;:\s]+$/, ""));
 
-/** Whether a text says that what was asked for isn't in the picture, and says nothing that speaks against it. */
+/** Whether a text states that the requested thing is not in the image, without contradicting itself. */
 export function saysNothing(text: string, asked: string): boolean {
   if (text.length > MAX_TEXT) return false;
   if (isWordForNothing(text)) return true;
@@ -323,7 +323,7 @@ function isAbsence(sentence: string, wanted: readonly string[]): boolean {
     if (OTHER_HEADS.test(head) || isElsewhere(what.slice(head.length), wanted)) return false;
     if (head === "") return what === "" || (what.startsWith("of ") ? isNamedIn(clause, wanted) : AT_ONCE.test(what));
     const words = namesIn(head);
-    // Beside another thing only the very thing that was asked for is denied: "no blue cube, but the red one is here" denies no red cube.
+    // Beside another thing only exactly the requested one is denied: "no blue cube, but the red one is here" denies no red cube.
     if (contrast || absence === BARE) return words.length > 0 && words.every((word) => wanted.includes(word));
     return isNamedIn(head, wanted) || GENERIC.test(head) || PLACE.test(clause.slice(found[0].indexOf(what)));
   }

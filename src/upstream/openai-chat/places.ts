@@ -29,7 +29,7 @@ export interface ShownPicture {
 
 /** One convention. */
 export interface Convention {
-  /** What the model is asked; `what` is the caller's instruction. */
+  /** The prompt; `what` is the caller's instruction. */
   prompt(what: string): string;
   /** The places in its answer, in its order; undefined when the text is no answer of this convention. An empty list is an answer of its own. */
   read(text: string, seen: ShownPicture): PointPlace[] | undefined;
@@ -237,7 +237,7 @@ function isNothing(item: JsonItem): boolean {
   );
 }
 
-/** What is labelled "none" is no thing, wherever it's put. */
+/** A place labeled "none" is not a match, wherever it is. */
 const isSentinel = (item: JsonItem): boolean =>
   KEYS.label.some((key) => typeof item[key] === "string" && isWordForNothing(String(item[key])));
 

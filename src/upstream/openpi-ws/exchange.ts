@@ -33,7 +33,7 @@ const MAX_WAITING = 256;
 const LANE = { session: 1, anonymous: 8 } as const;
 /** Room that a connection keeps for its requests: three cameras at 224 by 224 take less than half of it. */
 const MAX_SCRATCH_BYTES = 1 << 20;
-/** Shorter than vLLM-Omni's 30 seconds, so that it's never the server that hangs up on a call. */
+/** Shorter than vLLM-Omni's 30 s, so that the server never closes the connection during a call. */
 const IDLE_MS = 25_000;
 
 /** How a connection begins, with servers of this wire and with others of its manners. `T` is what a server tells of itself. */
@@ -66,7 +66,7 @@ interface OpenpiRequest<T = Metadata> {
 export class OpenpiPool<T = Metadata> implements UpstreamServer {
   readonly #address: Address;
   readonly #greeting: Greeting<T>;
-  /** What its newest connection was told; undefined before the first one. */
+  /** The parameters sent on its newest connection; undefined before the first. */
   #told: T | undefined;
   /** The longest unused first. */
   readonly #connections = new Set<OpenpiConnection<T>>();
@@ -246,7 +246,7 @@ class OpenpiConnection<T> {
     return this.#busy;
   }
 
-  /** Nothing was asked on it outside this episode. */
+  /** Whether it was only used in this episode. */
   isOf(episode: string | undefined): boolean {
     return this.#episode === null || this.#episode === episode;
   }

@@ -170,7 +170,7 @@ interface Expected {
   readonly dim?: number | undefined;
   /** The answer must name it, where it names any request. */
   readonly requestId: string;
-  /** In which it was asked. */
+  /** The episode of the request. */
   readonly dialect: ServerDialect;
 }
 

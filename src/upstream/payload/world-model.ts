@@ -48,7 +48,7 @@ const MAX_SERVERS = 1_024;
 /** How often one prediction may be asked for again at another length. */
 const MOST_LESSONS = 3;
 
-/** A prediction of which a server is asked for so many pictures. */
+/** A prediction, with the number of images to request from the server. */
 export type VideoQuestion = PredictInput & { readonly pictures: number };
 
 /** What is known of the videos of one server. */

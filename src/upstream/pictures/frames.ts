@@ -56,7 +56,7 @@ export class KeptPixels {
   #decodedBytes = 0;
   #resizedBytes = 0;
 
-  /** Whether the decoded picture, so many bytes, is kept for other sizes; else it is decoded anew for each. */
+  /** Whether the decoded image is cached for other sizes, given its bytes; else it is decoded again for each. */
   keeps(index: number, bytes: number): boolean {
     const name = `${index}`;
     if (this.#bytes.has(name)) return true;
@@ -98,21 +98,21 @@ type FrameReason = keyof typeof SENTENCES;
 
 /** For the caller: nothing of the address, nothing of what answered. */
 const SENTENCES = {
-  frame_address_refused: "the frame's address is not one that may be fetched",
+  frame_address_refused: "the gateway does not fetch frames from this address",
   frame_port_refused:
     "the frame's address must name the port 80, 443 or one above 1023 that no other protocol is known by",
   frame_not_an_address:
     "the frame's url is neither an https: nor a data: address; a picture in base64 is written data:image/png;base64, and its letters",
-  frame_unreachable: "the frame could not be fetched: its address did not answer with a picture",
-  frame_timed_out: "the frame could not be fetched and decoded in time",
+  frame_unreachable: "the frame could not be fetched: its address did not return an image",
+  frame_timed_out: "fetching and decoding the frame timed out",
   frame_malformed: "the frame's data: URL is not valid base64 or percent-encoding",
   frame_too_large:
     "the frame is larger than 16 MiB, 64 megapixels, 25 megapixels where its EXIF orientation turns it, or 4K where its encoding isn't row by row",
-  frame_not_an_image: "the frame is not a PNG, JPEG or WebP picture that can be decoded",
+  frame_not_an_image: "the frame is not a valid PNG, JPEG or WebP image",
   frame_is_depth:
-    "the frame is a picture of 16-bit gray, which is depth, and a model reads color here; send it in `depth`",
-  frame_truncated: "the frame's picture is cut short",
-  frame_hash_mismatch: "the frame's bytes do not have the SHA-256 that the request gives",
+    "the frame is a 16-bit grayscale (depth) image, but the model reads color; send it in `depth`",
+  frame_truncated: "the frame's image is truncated",
+  frame_hash_mismatch: "the frame's bytes do not match the SHA-256 in the request",
   frames_too_many_pixels: "the frames of the request would take more than 64 MiB in the sizes that the model reads",
 } as const;
 
@@ -163,7 +163,7 @@ function reasonOf({ reason }: AddressRefused, url: string): FrameReason {
 export class FrameSet {
   readonly #sources: readonly FrameSource[];
   readonly #options: FrameOptions;
-  /** Those that are there, and all that were asked for. */
+  /** Available sizes, and all requested ones. */
   readonly #known: EncodedFrame[] = [];
   readonly #loaded: Promise<EncodedFrame>[] = [];
   /** Made when a wire first asks for pixels: most pass pictures on as they came. */
@@ -474,11 +474,11 @@ const sourceOf = ({ camera, url, data, sha256 }: Frame, path: string): FrameSour
   sha256,
 });
 
-/** What is told of a piece of work while it is done. */
+/** Signals of a piece of work. */
 interface WorkProgress {
-  /** Aborted when nobody waits for the work any more and it has not begun. */
+  /** Aborted if no caller waits for the work and it has not started. */
   readonly signal: Signal;
-  /** From now on the work is done to its end and kept, whether anybody waits or not. */
+  /** From now on the work is completed and cached, even if no caller waits. */
   readonly begun: () => void;
 }
 
@@ -490,7 +490,7 @@ class Work<T> implements WorkProgress {
 
   constructor(make: (progress: WorkProgress) => Promise<T>) {
     this.done = make(this);
-    // Nobody may be left to hear it.
+    // All callers may have left.
     this.done.catch(() => undefined);
   }
 

@@ -37,7 +37,7 @@ function headerOf({ data, url }: Frame): ImageHeader | undefined {
       if (header !== undefined) return readImageHeader(decodeDataUrl(url, MOST_BYTES));
     }
   } catch (thrown) {
-    // What is wrong with the address is told when the picture is wanted.
+    // An invalid address is reported when the image is fetched.
     if (!(thrown instanceof CodecError)) throw thrown;
   }
   return undefined;

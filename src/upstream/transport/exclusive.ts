@@ -11,12 +11,12 @@ import { calledOff, unreachable } from "./failures.ts";
 import type { Address } from "./servers.ts";
 
 const LEASE_MS = 30_000;
-/** A call keeps the server this much longer than it may take. */
+/** Extra milliseconds for which a call holds the server. */
 const GRACE_MS = 1_000;
 /** Milliseconds between two attempts to lease a server that another replica is about to release. */
 const AGAIN_MS = 15;
 
-/** What a call does while it holds the server: the answer, and what the server is set up with afterwards. */
+/** A call's work while it holds the server: the response, and the server's setup afterwards. */
 type ExclusiveWork<T> = (taken: Taken) => Promise<{ answer: T; setup: string | undefined }>;
 
 /** One server under its lease. */
@@ -31,12 +31,12 @@ export class Exclusive {
     this.#name = createHash("sha256").update(url.href).digest("hex");
   }
 
-  /** No call of this process has it or waits for it. */
+  /** No call of this process holds it or waits for it. */
   get free(): boolean {
     return this.#turns.free;
   }
 
-  /** Does the work while this call holds the server. Rejects with an UpstreamFailure: `UPSTREAM_BUSY` while another session holds it. */
+  /** Runs the work while this call holds the server. Rejects with an UpstreamFailure: `UPSTREAM_BUSY` while another session holds it. */
   has<T>(session: string, call: CallOptions, work: ExclusiveWork<T>): Promise<T> {
     return this.#turns.run(call.signal, async () => {
       await this.#released;
@@ -53,7 +53,7 @@ export class Exclusive {
         return answer;
       } finally {
         const released = { epoch: taken.epoch, keepMs: session === "" ? 0 : LEASE_MS, setup: known };
-        // A lease that cannot be released runs out.
+        // A lease that cannot be released expires.
         this.#released = this.#leases.release(this.#name, released).catch(() => {});
       }
     });
@@ -74,13 +74,13 @@ export class Exclusive {
   }
 }
 
-/** A server that was leased, and the state in which the lease before left it. */
+/** A leased server, and the state that the previous lease left. */
 interface Taken {
   /** Grows with every lease, so that an old one is never taken for a new one. */
   readonly epoch: number;
-  /** Whose session the server served last; undefined where nothing is known. */
+  /** The session that the server served last; undefined if unknown. */
   readonly session: string | undefined;
-  /** What the server was set up with at the last release; undefined where nothing is known. */
+  /** The server's setup at the last release; undefined if unknown. */
   readonly setup: string | undefined;
 }
 
@@ -112,7 +112,7 @@ interface HeldLease {
   until: number;
 }
 
-/** More servers than this are not remembered: what is set up there is then not known any more. */
+/** Maximum number of servers whose setup is kept. */
 const MOST_KNOWN = 4_096;
 
 /** Leases in this process alone, for a gateway of one replica. */
@@ -140,17 +140,17 @@ export function localLeases(): ServerLeases {
 
 const MAX_WAITING = 256;
 
-/** A queue that one call at a time leaves. */
+/** A queue with one running call at a time. */
 export class Turns {
   readonly #waiting: (() => void)[] = [];
   #taken = false;
 
-  /** No call has a turn, and none waits. */
+  /** No call runs or waits. */
   get free(): boolean {
     return !this.#taken;
   }
 
-  /** Runs the work when it's its turn. Rejects with an UpstreamFailure: called off while waiting, or too many wait already. */
+  /** Runs the work in turn. Rejects with an UpstreamFailure if canceled while waiting, or if the queue is full. */
   async run<T>(signal: Signal, work: () => Promise<T>): Promise<T> {
     if (signal.aborted) throw calledOff(signal);
     if (this.#taken) await this.#wait(signal);

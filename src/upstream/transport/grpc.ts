@@ -40,7 +40,7 @@ export const GRPC_SCHEMES: Readonly<Record<string, string>> = { "grpc:": "http:"
 /** Calls to one server at one time, each on a stream of its own. One more fails with `UPSTREAM_BUSY`. */
 const MOST_CALLS = 1_024;
 
-/** What a server is asked for, and for how long. */
+/** A request to a server, and its timeout. */
 export interface GrpcExchange {
   /** Such as `/limber.policy.v1.PolicyService/Act`. */
   readonly path: string;

@@ -20,7 +20,7 @@ it("says in a line why it can't serve: no key, an option that is none, an addres
   expect(await run(["lerobot", "--nonsense"], key)).toEqual({ code: 1, said: "limber: Unknown option '--nonsense'\n" });
   const { code, said } = await run(["lerobot", "--listen", `127.0.0.1:${port}`], key);
   expect([code, said.split("\n").length]).toEqual([1, 3]);
-  expect(said).toContain("--listen names another address");
+  expect(said).toContain("choose another one with --listen");
   taken.close();
 });
 
