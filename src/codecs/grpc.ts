@@ -36,8 +36,8 @@ export class MessageReader {
   #broken: CodecError | undefined;
 
   /**
-   * `deliver` is called for each message in order, during the push that completes it. The flags that gRPC reserves are `refused`,
-   * or `ignored` as Connect does. `announced` is told the size of a message that has not come whole with its prefix; what it throws is
+   * Calls `deliver` for each message in order, during the push that completes it. gRPC's reserved flags are `refused`, or `ignored` as
+   * Connect does. Calls `announced` with the size of a message that has not arrived complete with its prefix; an error that it throws is
    * thrown by the push.
    */
   constructor(

@@ -1,18 +1,18 @@
 /**
- * Bytes that pass through memory of their own outside V8's heap: what was read from a socket, and what was put together for one. Code that
- * reads or writes messages with pictures tells how many; the plain path makes nothing of it.
+ * Counts bytes in memory outside V8's heap: buffers read from sockets and buffers built for them. Code that reads or writes messages with
+ * images reports their sizes. Without an installed counter, the reports have no effect.
  */
 
-const nobody = (): void => {};
-let hear: (bytes: number) => void = nobody;
+const ignore = (): void => {};
+let report: (bytes: number) => void = ignore;
 
-/** Tells of so many bytes in memory that was taken for them. */
-export const passed = (bytes: number): void => hear(bytes);
+/** Reports bytes in memory allocated outside the heap. */
+export const passed = (bytes: number): void => report(bytes);
 
-/** Has `other` hear of bytes that pass; returns a function that takes it away. The process collects garbage after many of them. */
+/** Installs a counter of these bytes and returns a function that removes it. The process collects garbage after many of them. */
 export function installPassing(other: (bytes: number) => void): () => void {
-  hear = other;
+  report = other;
   return () => {
-    hear = nobody;
+    report = ignore;
   };
 }

@@ -113,8 +113,8 @@ export interface ActLimits {
 }
 
 /**
- * Why an answer is not what the contract promises, or undefined when it is. `units` are the steps that were asked for. `dim` is the numbers per step that the
- * action space or the offering fixes; where neither does, every step must be as long as the first.
+ * Why a response violates the contract; undefined if it does not. `units` is the requested number of steps. `dim` is the number of values
+ * per step fixed by the action space or the offering; if neither does, every step must be as long as the first.
  */
 export function checkAnswer(
   answer: ActAnswer,

@@ -1,4 +1,4 @@
-/** The terms that all contracts share: intents, answers, action spaces, embodiments, failures and prices per unit. */
+/** Terms that all contracts share: intents, responses, action spaces, embodiments, failures and unit prices. */
 import type { ActionStep } from "../../gen/limber/v1/action_pb.ts";
 import { Contract } from "../../gen/limber/v1/contract_pb.ts";
 import type { GroundedBox, GroundedPoint } from "../../gen/limber/v1/grounding_pb.ts";
@@ -12,7 +12,7 @@ import type { GivenInput, PictureFacts } from "./inputs.ts";
 
 export { Contract };
 
-/** The optional parameters of a request that an offering may declare to honor; `require_parameters` goes by them. */
+/** Optional request parameters that an offering can declare to honor; used by `require_parameters`. */
 export const PARAMETERS = [
   "seed",
   "temperature",
@@ -45,7 +45,7 @@ export interface Intent {
   embodiment: Embodiment | undefined;
   /** What the caller would have repeated: the order of a balanced plan is drawn by it. */
   seed: number | undefined;
-  /** How many units are asked for: steps, frames; for ground the most tokens that are expected. */
+  /** Number of requested units: steps or frames; for ground the maximum number of tokens expected. */
   units: number;
   /**
    * Absent: an answer has exactly `units`. `wish`: as many as the offering has in one answer, and no more than `units`. `chunk`: the same,
@@ -154,7 +154,7 @@ export interface ActAnswer {
   readonly packed?: PackedSteps;
   /** One entry per step, each as long as the action space has dimensions. */
   readonly steps: ActionStep[];
-  /** Steps of the server's whole chunk, of which `steps` are the first; absent where it answers as many as it is asked for. */
+  /** Steps of the server's full chunk, of which `steps` are the first; absent if it returns the requested number. */
   readonly chunk?: number;
   /** Time between steps in milliseconds; 0 when the server did not say. */
   dtMs: number;
@@ -236,7 +236,7 @@ export const ACTION_SPACES: readonly ActionSpace[] = [
 
 const byName = new Map(ACTION_SPACES.map((space) => [space.name, space]));
 
-/** The action space of this name, or undefined when the specification has none. */
+/** The action space with this name; undefined if the specification does not define it. */
 export const actionSpaceOf = (name: string): ActionSpace | undefined => byName.get(name);
 
 /** Numbers per step that an offering owes in this space: the space's own, else what the offering declares. */
@@ -281,7 +281,7 @@ export class UpstreamFailure extends Error {
   readonly failure: AttemptFailure;
   /** What the gateway itself found the input to lack; undefined where it was the upstream that found something. */
   readonly lack: string | undefined;
-  /** The address that was asked, without its query; for the log and the provider's owner. Undefined where the endpoint says it. */
+  /** The called address without its query, for the log and the provider's owner; undefined if it is the endpoint. */
   address: string | undefined;
   /** How long the server asked to be left alone, in milliseconds. */
   retryAfterMs: number | undefined;
@@ -416,5 +416,5 @@ const MOST_ECHOED = 64;
 export function knownActionSpace(name: string, path = "action_space"): string {
   if (actionSpaceOf(name)) return name;
   const known = ACTION_SPACES.map((space) => space.name);
-  throw violation(path, `${JSON.stringify(name.slice(0, MOST_ECHOED))} is none of ${known.join(", ")}`, "enum", known);
+  throw violation(path, `${JSON.stringify(name.slice(0, MOST_ECHOED))} is not one of ${known.join(", ")}`, "enum", known);
 }

@@ -1,4 +1,4 @@
-/** What models read and what their actions mean: whether a declaration can be true, and whether a request meets it. */
+/** What models read and what their actions mean: checks whether a declaration is consistent, and whether a request meets it. */
 import {
   type ActionMeaning,
   type CameraSpec,
@@ -62,8 +62,8 @@ export function inputFaults(contract: InputContract, given: GivenInput, read: Re
 }
 
 /**
- * Whether an input meets a contract, as far as that can be told without decoding pictures and reading words. What a model makes of the
- * numbers, the picture or the words themselves is beyond it: a model may still reject what meets its contract.
+ * Whether an input meets a contract, as far as that can be decided without decoding images or interpreting text. A model may still reject
+ * input that meets its contract.
  */
 export const meetsContract = (contract: InputContract, given: GivenInput, read?: ReadPicture): boolean =>
   inputFaults(contract, given, read).length === 0;
@@ -117,7 +117,7 @@ function checkCameras(
       type: "missing",
       change: `add the picture of ${cameraName(spec)}${sizeOf(spec)}`,
     });
-  // Where pictures of other cameras may be sent, one is worth a word only beside another that is missing: its name may be misspelt.
+  // If other cameras are allowed, report an unknown one only beside a missing one: its name may be misspelled.
   if (otherCameras && missing.length === 0) return;
   const known = cameras.map(cameraName).join(", ") || "no camera";
   frames.forEach(({ camera }, index) => {
@@ -190,7 +190,7 @@ interface ProprioCheck {
   readonly faults: InputFault[];
 }
 
-/** An observation has to have one of the layouts; what is wrong is told by the nearest. */
+/** An observation must have one of the layouts; the fault is reported for the nearest. */
 function checkProprio({ proprio }: InputContract, seen: Observation, { at, space, faults }: ProprioCheck): void {
   if (proprio.length === 0) return;
   const layouts = proprio.filter(({ actionSpace }) => isOf(actionSpace, space));
@@ -388,7 +388,7 @@ function quickProprio(layouts: readonly ProprioSpec[]): (given: GivenInput) => b
   };
 }
 
-/** The most bytes of what is said of the input, and of what is said of actions: everybody is shown it. */
+/** Maximum bytes of the input declaration, and of the action declarations, which are public. */
 export const MOST_INPUT_BYTES = 32 * 1024;
 
 /** What is said, and of what. */
@@ -454,7 +454,7 @@ function layoutFault(
   path: string,
   known: (space: string | undefined) => boolean,
 ): InputDeclarationFault | undefined {
-  if (!known(actionSpace)) return { path: `${path}.action_space`, message: "is none of action_spaces" };
+  if (!known(actionSpace)) return { path: `${path}.action_space`, message: "is not one of action_spaces" };
   const dim = dimension ?? (names.length > 0 ? names.length : undefined);
   if (names.length > 0 && dim !== names.length)
     return { path: `${path}.names`, message: `has ${names.length} names, and dimension says ${dim} values` };
@@ -479,7 +479,7 @@ function meaningFault(
   { actionSpaces, dimOf }: SaidOfInput,
   known: (space: string | undefined) => boolean,
 ): InputDeclarationFault | undefined {
-  if (!known(actionSpace)) return { path: `${path}.action_space`, message: "is none of action_spaces" };
+  if (!known(actionSpace)) return { path: `${path}.action_space`, message: "is not one of action_spaces" };
   for (const space of actionSpace ? [actionSpace] : actionSpaces) {
     const dim = dimOf(space);
     if (dim === undefined) continue;
@@ -515,11 +515,11 @@ export interface DeclaredInput {
   readonly actionsSource: ContractSource;
   /** Every field of a request that does not meet it. */
   faults(given: GivenInput, read?: ReadPicture): InputFault[];
-  /** Whether a request meets it, as far as can be told: the same as that there are no faults, and quicker. */
+  /** Whether a request meets it, as far as is known: equivalent to no faults, but faster. */
   meets(given: GivenInput, read?: ReadPicture): boolean;
 }
 
-/** Puts a declaration together; what is asked of every request is worked out once. */
+/** Builds a declaration and precomputes its checks. */
 export function declaredInput(
   said: Pick<DeclaredInput, "key" | "input" | "inputSource" | "actions" | "actionsSource">,
 ): DeclaredInput {

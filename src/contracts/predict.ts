@@ -133,7 +133,7 @@ export function checkFrame(frame: PredictedFrame, position: number): AttemptFail
   return readable ? undefined : AttemptFailure.UNREADABLE_FRAME;
 }
 
-/** Why a whole answer is not what the contract promises, or undefined when it is. `units` are the frames that were asked for. */
+/** Why a complete response violates the contract; undefined if it does not. `units` is the requested number of frames. */
 export function checkAnswer(answer: PredictAnswer, { units }: { units: number }): AttemptFailure | undefined {
   if (answer.frames.length === 0) return AttemptFailure.EMPTY_ANSWER;
   const failure = checkFrames(answer.frames) ?? checkSummary(answer);

@@ -1,7 +1,7 @@
 /**
- * Whose supply may serve a call. Tiers, from the narrowest: an organization's own supply; supply that the operator verified; what the
- * caller names; everybody else's, the community's. Each level (organization, workspace, key, preset, request) can only narrow what the level
- * above leaves open.
+ * Whose supply can serve a call. Tiers, narrowest first: an organization's own supply; supply that the operator verified; supply that the
+ * caller names; all community supply. Each level (organization, workspace, key, preset, request) can only narrow what the level above
+ * allows.
  */
 
 import { createPublicKey, type KeyObject, verify } from "node:crypto";

@@ -431,7 +431,7 @@ function read(text: string): StopWord | undefined {
     const word = JSON.parse(text) as Partial<Record<"hold" | "written" | "refused", unknown>>;
     if (typeof word.written === "string") return { written: word.written };
     if (typeof word.refused === "string") return { refused: word.refused };
-    const hold = word.hold as StopOrder | undefined; // ours: nobody else is let into NATS
+    const hold = word.hold as StopOrder | undefined; // only replicas have access to NATS
     return hold && [hold.id, hold.orgId, hold.scope, hold.subject].every((each) => typeof each === "string")
       ? { hold }
       : undefined;

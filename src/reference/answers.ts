@@ -81,7 +81,7 @@ export async function ground(request: GroundRequest, pictures: Pictures): Promis
 /** The model of this slug. Throws `UnsupportedObservation` when there is none, or none for this contract and action space. */
 function modelOf(slug: string, contract: "act" | "predict" | "ground", space?: string): ReferenceModel {
   const model = REFERENCE_MODELS.find((known) => known.slug === slug && known.contracts.includes(contract));
-  if (model === undefined) throw new UnsupportedObservation(`there is no model of this name to ${contract} with`);
+  if (model === undefined) throw new UnsupportedObservation(`model not found for ${contract}`);
   if (space !== undefined && !model.actions.some((action) => action.space === space)) {
     throw new UnsupportedObservation(`${model.slug} has no actions in this action space`);
   }

@@ -69,7 +69,7 @@ export async function serveGrpc(
     sessions.add(session);
     session.setLocalWindowSize(32 * 2 ** 20);
     session.once("close", () => sessions.delete(session));
-    session.on("error", () => undefined); // the client's connection broke: its streams are told
+    session.on("error", () => undefined); // the client's connection broke: its streams are notified
   });
   server.on("stream", (stream, headers) => new Call(stream, headers).run(methods[headers[":path"] ?? ""]));
   await listening(server, listen);

@@ -86,7 +86,7 @@ class Keeper implements Reference {
     this.#started = started;
     const again = (): void => {
       if (this.#stopped.signal.aborted) return;
-      this.#options.log?.("the reference provider died; it is started again");
+      this.#options.log?.("the reference provider exited and is being restarted");
       this.#restarting = this.#restart();
     };
     if (hasEnded(started.child)) again();
@@ -100,7 +100,7 @@ class Keeper implements Reference {
         return await this.start();
       } catch (error) {
         if (this.#stopped.signal.aborted) return;
-        this.#options.log?.(`the reference provider does not start: ${error instanceof Error ? error.message : "?"}`);
+        this.#options.log?.(`the reference provider failed to start: ${error instanceof Error ? error.message : "?"}`);
       }
     }
   }
@@ -116,8 +116,8 @@ function launch(grpcPort: number, openpiPort: number): Promise<Started> {
       child.kill("SIGKILL");
       reject(new Error(why));
     };
-    const forget = after(READY_MS, () => fail("it did not listen in time"));
-    const onExit = (): void => fail("it ended before it listened");
+    const forget = after(READY_MS, () => fail("it did not start to listen in time"));
+    const onExit = (): void => fail("it exited before listening");
     child.once("error", (error) => fail(error.message));
     child.once("exit", onExit);
     child.stdin.on("error", () => undefined); // it has died: `exit` says so

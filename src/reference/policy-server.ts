@@ -132,7 +132,7 @@ const acts: BidiMethod = {
       if (body.case !== "call" || signal.aborted) return;
       const isFull = wanted.size >= MAX_ACTS;
       wanted.add(callId);
-      if (isFull) return say(callId, callError(CallErrorCode.BUSY, "too many acts at one time"));
+      if (isFull) return say(callId, callError(CallErrorCode.BUSY, "too many concurrent acts"));
       void answerTo(body.value).then((chunk) => say(callId, chunk));
     };
   },

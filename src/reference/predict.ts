@@ -9,7 +9,7 @@ interface PredictOptions {
   readonly seed?: number;
 }
 
-/** Exactly `horizon` frames of the input's size, each one input interval after the one before and computed when it is asked for. */
+/** Exactly `horizon` frames of the input's size, each one input interval after the last and computed on demand. */
 interface Prediction {
   /** One sentence for the caller on how the frames were made. */
   readonly note: string;

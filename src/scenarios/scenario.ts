@@ -51,8 +51,8 @@ export interface Task {
   /** The policy's proprioception, in the order of `proprioNames`. */
   observe(): number[];
   /**
-   * An action as it was answered to the last `observe`, in the world's own terms: for actions that count from where the robot stood when it
-   * was asked. Left out where an action means the same at any time.
+   * Converts an action returned for the last `observe` to world coordinates, for actions relative to the robot's pose at that time. Omitted
+   * if an action means the same at any time.
    */
   grounded?(action: Float64Array): Float64Array;
   /** Carries out one finite, grounded action of the right length for one control step, and judges what came of it. */

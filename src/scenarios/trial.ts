@@ -53,8 +53,8 @@ export interface TrialListener {
   /** The episode to run next; undefined when none is left. */
   next(): Promise<number | undefined>;
   /**
-   * Acts. Throws `PolicyFailure`; anything else ends the trial. `signal` is aborted when the trial is called off, `wallMs` is what the
-   * episode has taken so far.
+   * Requests a chunk. Throws `PolicyFailure`; any other error ends the trial. `signal` is aborted when the trial is canceled; `wallMs` is
+   * the duration of the episode so far.
    */
   act(shown: Shown, signal: AbortSignal, wallMs: number): Promise<Chunk>;
   /** An episode is over. */
@@ -70,7 +70,7 @@ export interface TrialEnd {
   readonly replayVerified: boolean | undefined;
 }
 
-/** What the thread tells: it computes from what it is told until it tells something, and waits then. */
+/** The worker thread's output. The thread computes from one input to its next output, and then waits. */
 export type FromThread =
   | { kind: "next" }
   | { kind: "pause" }
@@ -87,8 +87,8 @@ export type ToThread =
   | { kind: "next"; index: number | undefined };
 
 /**
- * Runs a trial to its end. Rejects with `ScenarioError` when the scenario can't be run, with the signal's reason when called off, and with
- * whatever the listener threw that is no `PolicyFailure`. The thread ends in each case: a broken engine never outlives its trial.
+ * Runs a trial to its end. Rejects with `ScenarioError` if the scenario cannot run, with the signal's reason if canceled, and with any
+ * error of the listener that is not a `PolicyFailure`. The thread ends in each case: a broken engine never outlives its trial.
  */
 export async function runTrial(plan: TrialPlan, listener: TrialListener, signal: AbortSignal): Promise<TrialEnd> {
   signal.throwIfAborted();

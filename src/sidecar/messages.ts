@@ -47,7 +47,7 @@ export function readNumber(seen: LerobotObservation, name: string): number {
  */
 export function readPicture(seen: LerobotObservation, camera: string): NdArray {
   const picture = seen.array(camera);
-  if (picture === undefined) throw new TypeError(`the observation has no picture ${camera}`);
+  if (picture === undefined) throw new TypeError(`the observation has no image ${camera}`);
   if (picture.dtype === "|u1") return picture;
   const bytes = Uint8Array.from(picture.toFloat64(), (value) => {
     const brightness = Math.round(value);

@@ -44,7 +44,7 @@ export function readObservation(pickle: Buffer): LerobotObservation {
     throw new TypeError("the observation has no time, no step or nothing in it");
   const task = observation.get("task") ?? "";
   const text = typeof task === "string" ? task : textIn(readIn(task) ?? null);
-  if (text === undefined) throw new TypeError("the task of the observation is no text");
+  if (text === undefined) throw new TypeError("the observation's task is not text");
   return {
     timestamp,
     timestep,
@@ -77,7 +77,7 @@ function writeActions(
 function instance(pickle: Buffer, kind: string): { name: string; fields: Map<PyValue, PyValue> } {
   const { value } = readPickle(pickle);
   if (!(value instanceof PyObject) || !HELPERS.some((module) => value.name === `${module}.${kind}`))
-    throw new TypeError(`it is no ${kind}`);
+    throw new TypeError(`the message is not a ${kind}`);
   if (!(value.state instanceof Map)) throw new TypeError(`the ${kind} has no fields`);
   return { name: value.name, fields: value.state };
 }

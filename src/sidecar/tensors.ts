@@ -28,7 +28,7 @@ export function readObservation(bytes: Buffer): LerobotObservation {
   if (typeof timestamp !== "number" || typeof timestep !== "number" || scalars === undefined)
     throw new TypeError("the observation has no time, no step or nothing in it");
   const task = scalars.get("task") ?? "";
-  if (typeof task !== "string") throw new TypeError("the task of the observation is no text");
+  if (typeof task !== "string") throw new TypeError("the observation's task is not text");
   return {
     timestamp,
     timestep,
@@ -50,7 +50,7 @@ function writeActions(
 
 function messageOf(bytes: Buffer, kind: string): LerobotMessage {
   const message = readLerobotMessage(bytes);
-  if (message.told.get("type") !== kind) throw new TypeError(`it is no ${kind}`);
+  if (message.told.get("type") !== kind) throw new TypeError(`the message is not a ${kind}`);
   return message;
 }
 

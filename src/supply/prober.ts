@@ -1,7 +1,7 @@
 /**
- * Offerings that rest after failures are asked by the gateway itself, so that no caller pays for finding out that they serve again: as soon
- * as their rest is over, and once a second before that while callers find nothing else. Offerings that fail the calls of one organization
- * alone are asked before they rest, with input that they are known to take: it may be the caller's that is at fault.
+ * Sends health checks to offerings with open breakers, so that no caller pays for finding out that they work again: when the cooldown ends,
+ * and once a second before that while callers find no other offering. Offerings that fail only one organization's calls are checked before
+ * their breaker opens, with known-good input, because that organization's input may be the cause.
  */
 import { Cancel, type Signal } from "../cancellation.ts";
 import { every, steadyNow } from "../clock.ts";
@@ -80,8 +80,8 @@ export class Prober {
   }
 
   /**
-   * One good answer speaks for the offering, two failures against it: the first may have been taken along by the calls that it is asked about. What
-   * is answered wrongly is a failure too, for the same question was answered well when the offering was verified.
+   * One pass clears the offering, two failures confirm the problem: the first may be a side effect of the failing calls. A wrong response
+   * is a failure too, because the same request passed when the offering was verified.
    */
   async #askInDoubt(offering: Offering): Promise<void> {
     const { health } = this.#supply;
@@ -150,7 +150,8 @@ interface CanaryOptions {
 }
 
 /**
- * Asks one offering whether it answers, and for a chunk of a few steps where it acts. Throws an `UpstreamFailure` where it does not answer, an error of another kind where the answer is none.
+ * Checks whether an offering responds, and requests a chunk of a few steps if it serves act. Throws an `UpstreamFailure` if it does not
+ * respond, and another error if the response is invalid.
  */
 async function askCanary(
   deps: ProbeDeps,

@@ -1,7 +1,6 @@
 /**
- * Servers that are registered at one replica, called by all: the database has the replica of each stream. What the others ask on it and
- * what is answered goes over NATS (`events/replica-messenger.ts`) where both have it, and else through the database, for as long as it takes
- * to read it.
+ * Lets all replicas call servers that are registered at one of them. The database has the replica of each stream. Requests and responses
+ * travel over NATS (`events/replica-messenger.ts`) if both replicas have it, else through the database, where they are deleted once read.
  */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { ServeRequestSchema, ServeResponseSchema } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
@@ -131,7 +130,7 @@ export class ReplicaRelay {
       this.#told = providers;
     });
     this.#work = told.catch(() => {
-      this.#told = ["?"]; // what the others know is not known: it is told again
+      this.#told = ["?"]; // unknown state of the others: send it again
       this.#deps.warn("failed to write to the database which servers are registered here");
     });
     return told;

@@ -120,7 +120,7 @@ function probesOf(pools: Pools): readonly WireProbe[] {
         const declared = (target.profile?.preset ?? "") !== "" || (target.profile?.frames.length ?? 0) > 0;
         if (!first || !declared) return "no profile is declared that names a camera";
         const answered = await answers(pools, target, { ...rest, frames: others }, call);
-        // Servers hang up on what they can't read: the next connection has to stand.
+        // Servers close the connection on messages that they cannot read: the next connection must work.
         await pools.of(target).metadata(call.signal);
         if (!answered) return `without ${first.key} it answers with an error, and goes on`;
         throw new Error(`it acts without the picture ${first.key} as if nothing were missing`);

@@ -49,7 +49,7 @@ describe.each([2, 3, 4, 5])("an observation in pickle's protocol %i", (protocol)
     for (const name of ["when", "names", "objects", "empty", "texts", "velocity", "ordered", "queue", "none at all"])
       expect(() => readNumber(seen, name)).toThrow(`the observation has no number ${name}`);
     for (const name of ["task", "objects", "texts", "raw", "none at all"])
-      expect(() => readPicture(seen, name)).toThrow(`the observation has no picture ${name}`);
+      expect(() => readPicture(seen, name)).toThrow(`the observation has no image ${name}`);
   });
 });
 

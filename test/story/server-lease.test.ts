@@ -151,7 +151,7 @@ describe("the lease of a server", () => {
     expect([busy.status, busy.body.error.code, busy.body.error.message]).toEqual([
       409,
       "offering_not_verifiable",
-      expect.stringContaining("verify it again when it is free"),
+      expect.stringContaining("verify again when it is idle"),
     ]);
     expect((await one.call(path, undefined, { key: supplier.key })).body.status).toBe("pending");
     await forget();

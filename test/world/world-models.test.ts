@@ -113,7 +113,7 @@ describe.each(Object.keys(SERVERS))("over %s", (wire) => {
     const rounds = (length: number): Buffer => video(multiple * Math.floor((length - 1) / multiple) + 1);
     const { all, asked } = await predicted(wire, rounds, [2, 6]);
     expect(all.map(({ frames }) => frames)).toEqual([upTo(2), upTo(6)]);
-    expect(all[1]!.note).toBe(`the server makes videos of ${multiple}k+1 pictures: 9 were asked for, and 6 are given`);
+    expect(all[1]!.note).toBe(`the server makes videos of ${multiple}k+1 images: 9 requested, 6 returned`);
     expect(asked).toEqual(multiple === 4 ? [3, 5, 9] : [3, 5, 9, 9]);
   });
 });

@@ -144,7 +144,7 @@ def _rows(given: Any, dim: int | None) -> NDArray[np.float64]:
     if dim is not None and rows.shape[1] != dim:
         raise Fault(f"each step must have {dim} numbers in this action space, got {rows.shape[1]}")
     if not np.isfinite(rows).all():
-        raise Fault("the answer contains a number that is not finite")
+        raise Fault("the response contains a number that is not finite")
     return rows
 
 
@@ -388,10 +388,10 @@ def probe(server: Server, address: str, runtime: str, *, action_space: str, acti
         try:
             server.ask(scene, _HORIZON)
         except InputRefused:
-            return "an invalid observation was refused"
+            return "an invalid observation was rejected"
         except Fault as fault:
-            raise Fault(f"an invalid observation was not refused as invalid input: {fault}") from None
-        raise Fault("an invalid observation was answered like a valid one")
+            raise Fault(f"an observation that makes no sense was not refused as such: {fault}") from None
+        raise Fault("an invalid observation was accepted")
 
     try:
         reachable = check("reachable", server.reach, "start the server, and check its address, port and protocol")

@@ -35,9 +35,9 @@ const pixelsOf = new SideNote<Uint8Array, RgbPixels>("pixels");
 export const pixelsIn = (data: Uint8Array): RgbPixels | undefined => pixelsOf.of(data);
 
 /**
- * What stands in a frame for a picture that came as pixels, until somebody wants its file: the head of a PNG, by which contracts know its
- * format and size, with the pixels noted on it, a view of their message where they can be. Code that takes it for a file finds it cut short.
- * Refuses what is no picture, by its key.
+ * Returns a placeholder for an image that came as pixels, until its file is needed: a PNG header, from which contracts read format and
+ * size, with the pixels attached, as a view of their message if possible. Decoded as a file, it is truncated. Refuses data that is not an
+ * image, by its key.
  */
 export async function headOf(array: NdArray, key: string, options: EncodeOptions): Promise<Uint8Array> {
   const pixels = await rgbOf(array, key, options);

@@ -101,8 +101,8 @@ export class PictureTurns {
   }
 
   /**
-   * Does the work when it is its turn, and ends as it ends. Rejects with the signal's reason where that is aborted before; afterwards the work
-   * goes on, for nobody can stop it.
+   * Runs the work in turn and settles like it. Rejects with the signal's reason if that is aborted before; work that has started cannot be
+   * stopped.
    */
   run<T>(asker: Asker, pixels: number, work: () => Promise<T>, signal?: Signal): Promise<T> {
     if (signal?.aborted) return Promise.reject(signal.reason);

@@ -84,8 +84,8 @@ function compile(desc: DescMessage): Reader {
 }
 
 /**
- * What makes empty messages of a type, all of one shape, as `create` does: by copying an empty one, which costs a small part of putting one
- * together from its description. What could change in a copy, lists, maps and oneofs, is made anew.
+ * Returns a function that creates empty messages of a type, with the same shape as from `create`, by copying an empty one, which is much
+ * cheaper. Lists, maps and oneofs, which can change in a copy, are created again.
  */
 function blankOf(desc: DescMessage): () => ReadFields {
   const template = create(desc) as unknown as ReadFields;

@@ -185,7 +185,7 @@ export class PlanTracker implements LoopRouter<ParsedObservation> {
   }
 }
 
-/** Letters of what is wrong with an observation. */
+/** Maximum length of a fault's text. */
 const MOST_TOLD = 400;
 
 /**
@@ -206,19 +206,19 @@ function observationsOf(seen: ParsedObservation, { history }: InputContract): re
 const PLAIN = new Map<number, readonly Observation[]>();
 const MOST_PLAIN = 64;
 
-/** An observation of a loop; packed where it came in the plain form: its `observations`, as an act call has them too. */
+/** An observation of a loop; packed if it came in the plain form: its `observations`, as in an act call. */
 export type ParsedObservation = LoopObservation & {
   readonly packed?: PackedObservations & {
-    /** Numbers, pictures and time of the newest. */
+    /** Numbers, images and time of the newest. */
     readonly numbers: number;
     readonly pictures: number;
     readonly tMs: number | undefined;
-    /** Every picture looks whole. Where it is false, the observations have to be read to say what is wrong. */
+    /** Every image looks complete. If false, the observations are parsed to find the fault. */
     readonly isSound: boolean;
   };
 };
 
-/** Puts observations into the loop's words. */
+/** Converts observations to the loop's events. */
 export class ObservationViews {
   #numbers = -1;
   #pictures = -1;

@@ -12,49 +12,52 @@ import { LiveGauge, type LoopFigures, LoopGauge, type PlanStep, type Try } from 
 import type { Charge, LoopStretch } from "../call-billing.ts";
 import type { ActiveStops, Mover } from "../stops.ts";
 
-/** The last chunk that a session's stream was charged for. */
+/** The last charged chunk of a session's stream. */
 export interface ResumedChunk {
   readonly chunk: LoopChunk;
-  /** When it was as old as it says, on the steady clock in milliseconds. */
+  /** When it had this age, on the steady clock in milliseconds. */
   readonly toldAt: number;
 }
 
-/** What a stream leaves to the next one of its session. */
+/** The state that a stream leaves to its session's next stream. */
 export interface LeftBehind {
-  /** Number of the episode that it was in. */
+  /** Number of its last episode. */
   readonly episode: number;
-  /** The last chunk of that episode; undefined where there was none. */
+  /** The last chunk of that episode; undefined if there was none. */
   readonly last: ResumedChunk | undefined;
 }
 
-/** A loop as the registry has it. */
+/** A loop in the registry. */
 export interface Carried {
-  /** The stream's identifier. */
+  /** The stream's id. */
   readonly id: string;
-  /** What it leaves to the next stream of its session; undefined while it does not know what it found itself. */
+  /** The state for the session's next stream; undefined while the previous stream's is unknown. */
   readonly left: LeftBehind | undefined;
-  /** The offering that serves it; undefined before any did. */
+  /** The serving offering; undefined before the first. */
   readonly offeringId: string | undefined;
-  /** Its figures with the present offering. */
+  /** Figures with the present offering. */
   readonly gauge: LoopGauge;
-  /** Its figures since it began, with any offering. */
+  /** Figures since its start, with all offerings. */
   readonly whole: LoopGauge;
-  /** What is shown of it to those who watch, at a moment of the steady clock in milliseconds. */
+  /** The state shown to watchers, at a time of the steady clock in milliseconds. */
   shown(at: number): RunningLoop;
-  /** The session with its organization; undefined where none was named. */
+  /** The session with its organization; undefined if none was named. */
   readonly session: string | undefined;
-  /** Whom it moves, as emergency stops know it. */
+  /** The key, session and robot names by which emergency stops match it. */
   readonly mover: Mover;
-  /** A second has passed. */
+  /** Called once a second. */
   tidy(): void;
-  /** Ends as soon as no answer is awaited. */
+  /** Ends once no response is pending. */
   drain(): void;
   /** Ends at once. */
   cut(refusal: Refusal): void;
 }
 
 const TIDY_MS = 1_000;
-/** Milliseconds between two loops that are asked to move: to open a stream costs its caller, the balancer and the next replica a few each. */
+/**
+ * Milliseconds between two loops that are moved: opening a stream costs the client, the balancer and the next replica a few milliseconds
+ * each.
+ */
 const MOVE_MS = 20;
 
 /** Figures of one loop, for the log. */

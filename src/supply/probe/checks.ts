@@ -49,7 +49,7 @@ const NONSENSE = create(ObservationSchema, { proprio: Array.from({ length: 97 },
 /** How a server says that it cannot take what it was shown. */
 const HARMLESS: ReadonlySet<AttemptFailure> = new Set([AttemptFailure.INPUT_REJECTED, AttemptFailure.UPSTREAM_ERROR]);
 
-/** What every contract is asked beyond its answers: large pictures, nonsense, wrong secrets, and how long it all takes. */
+/** Checks of every contract beyond its responses: large images, invalid input, wrong secrets, latency. */
 async function commonChecks(
   run: ProbeRun,
   ask: (observation: Observation, options?: QuestionOptions) => Promise<string>,
@@ -63,7 +63,10 @@ async function commonChecks(
   await figures(run, (options) => ask(here, options));
 }
 
-/** Whether what it says that it reads is answered, whichever of what that admits is sent. What only follows from a profile rejects nobody. */
+/**
+ * Whether declared inputs are accepted, in all variants that the declaration allows. Inputs derived only from a profile never cause a
+ * rejection.
+ */
 async function readsItsContract(
   run: ProbeRun,
   ask: (observation: Observation, options: QuestionOptions) => Promise<string>,
@@ -76,10 +79,10 @@ async function readsItsContract(
       const observation = await run.observation(SQUARE, 0, variant);
       await ask(observation, { variant, aside: true }).catch((thrown: unknown) => {
         if (!(thrown instanceof UpstreamFailure) || !HARMLESS.has(thrown.failure)) throw thrown;
-        throw new ProbeFault(`it says that it reads this, and rejects it: ${words}`);
+        throw new ProbeFault(`the server rejects input that it declares to accept: ${words}`);
       });
     }
-    return `what it says that it reads was answered: ${variants.map(([words]) => words).join(", ") || "in one form"}`;
+    return `the declared inputs were accepted: ${variants.map(([words]) => words).join(", ") || "in one form"}`;
   };
   await run.check("input_contract", look, declared.inputSource !== ContractSource.PROFILE);
 }
@@ -100,8 +103,8 @@ function variantsOf(
     .map((layout) => [`${dimensionOfLayout(layout) ?? "any number of"} values`, { layout }]);
   if (layouts[0] && layouts[0].names.length > 0) variants.push(["values without names", { unnamed: true }]);
   if (specs.some(({ required }) => !required))
-    variants.push(["the pictures that have to be there alone", { requiredAlone: true }]);
-  if (specs.some(({ anySize }) => anySize)) variants.push(["pictures of another size", { size: OTHER_SIZE }]);
+    variants.push(["only the required images", { requiredAlone: true }]);
+  if (specs.some(({ anySize }) => anySize)) variants.push(["images of another size", { size: OTHER_SIZE }]);
   if (language?.need === InputNeed.OPTIONAL || language?.need === InputNeed.IGNORED)
     variants.push(["no instruction", { wordless: true }]);
   if (goalImage?.need === InputNeed.OPTIONAL) variants.push(["a goal", { withGoal: true }]);
@@ -123,7 +126,7 @@ async function takesLargePictures(
     fixed.has(frame.camera) ? frame : create(FrameSchema, { camera: frame.camera, data }),
   );
   await ask(create(ObservationSchema, { ...here, frames }), { aside: true });
-  return `pictures of 1280 by 720 (${Math.round(data.length / 1000)} kB) were taken`;
+  return `images of 1280 by 720 (${Math.round(data.length / 1000)} kB) were accepted`;
 }
 
 /** What a server makes of an observation without a picture, of a robot that it doesn't know. */
@@ -132,11 +135,11 @@ async function refusesNonsense(ask: (options: QuestionOptions) => Promise<string
     await ask({ aside: true });
   } catch (thrown) {
     if (thrown instanceof UpstreamFailure && HARMLESS.has(thrown.failure))
-      return "an observation that makes no sense was refused";
-    if (thrown instanceof Refusal) return "an observation that makes no sense never reaches it";
+      return "an invalid observation was rejected";
+    if (thrown instanceof Refusal) return "an invalid observation never reaches the server";
     throw thrown;
   }
-  throw new ProbeFault("an observation that makes no sense was answered as if it did");
+  throw new ProbeFault("an invalid observation was accepted");
 }
 
 /** Credentials and figures, once it is known what an answer looks like. */
@@ -151,8 +154,8 @@ async function figures(run: ProbeRun, ask: (options: QuestionOptions) => Promise
           () => true,
           () => false,
         );
-        if (answered) throw new ProbeFault("it answers calls with a wrong secret");
-        return "a wrong secret is refused";
+        if (answered) throw new ProbeFault("the server accepts calls with a wrong secret");
+        return "a wrong secret is rejected";
       },
       false,
     );
@@ -193,7 +196,7 @@ export function chunkAsker(run: ProbeRun, maxHorizon = run.probed.offering.maxHo
   const limits = (shown: Observation) => bounds && [{ bounds, pose: poseOf(space, [shown], dim) }];
   return async (observation, options = {}) => {
     const speaks = wire.act?.bind(wire);
-    if (!speaks) throw new Error(`the wire ${wire.id} does not speak act`);
+    if (!speaks) throw new Error(`the wire ${wire.id} does not support act`);
     const { variant } = options;
     const observations = run.moments(observation, variant);
     const goal = await run.goal(variant);
@@ -237,7 +240,7 @@ export async function probeAct(run: ProbeRun, maxHorizon: number): Promise<void>
   });
   await run.check("steady", async () => {
     for (let i = 0; i < WARM_CALLS; i++) await ask(here);
-    return `${WARM_CALLS} more calls answered`;
+    return `${WARM_CALLS} more calls succeeded`;
   });
   if (offering.parameters.includes("seed")) {
     await run.check("seed_repeatable", async () => {
@@ -252,7 +255,7 @@ export async function probeAct(run: ProbeRun, maxHorizon: number): Promise<void>
       "longest_horizon",
       async () => {
         await ask(here, { horizon: longest, aside: true });
-        if (run.chunkSteps === undefined) return `${longest} steps in one answer`;
+        if (run.chunkSteps === undefined) return `${longest} steps in one response`;
         return `${Math.min(longest, run.chunkSteps)} steps in one answer, of chunks of ${run.chunkSteps}`;
       },
       false,
@@ -263,7 +266,7 @@ export async function probeAct(run: ProbeRun, maxHorizon: number): Promise<void>
 
 const PROBE_FRAMES = 2;
 
-/** Asks for so many frames; answers their bytes, or throws a fault where they are not what was asked for. */
+/** Requests frames and returns their bytes. Throws a fault if the response differs from the request. */
 export function frameAsker(
   run: ProbeRun,
   horizon: number,
@@ -271,7 +274,7 @@ export function frameAsker(
   const { target, wire } = run.probed;
   return async (observations, options = {}) => {
     const speaks = wire.predict?.bind(wire);
-    if (!speaks) throw new Error(`the wire ${wire.id} does not speak predict`);
+    if (!speaks) throw new Error(`the wire ${wire.id} does not support predict`);
     const input = {
       observations,
       instruction: run.instruction(options.variant),
@@ -331,7 +334,7 @@ export function placeAsker(
   const { target, wire } = run.probed;
   return async (observation, options = {}) => {
     const speaks = wire.ground?.bind(wire);
-    if (!speaks) throw new Error(`the wire ${wire.id} does not speak ground`);
+    if (!speaks) throw new Error(`the wire ${wire.id} does not support ground`);
     const input = {
       observations: [observation] as const,
       instruction: "the red square",
@@ -369,7 +372,7 @@ export async function probeGround(run: ProbeRun): Promise<void> {
   });
   await run.check("steady", async () => {
     for (let i = 0; i < WARM_CALLS; i++) await ask(here);
-    return `${WARM_CALLS} more calls answered`;
+    return `${WARM_CALLS} more calls succeeded`;
   });
   await commonChecks(run, async (observation, options) => placesIn(await ask(observation, options)), here);
 }

@@ -78,7 +78,7 @@ export async function verify(
   const { known, publish } = await described(deps, declared, liveOffering(declared, undefined, deps).target);
   const { offering, target, bounds } = liveOffering(known, undefined, deps);
   const wire = deps.upstream.wireOf(known.runtime);
-  if (!wire) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, `the runtime ${known.runtime} is not spoken here any more`);
+  if (!wire) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, `the runtime ${known.runtime} is no longer supported`);
   const isAway = (): boolean => wire.isHere?.(target) === false;
   // A server that dials was refused until its provider was registered, and retries from time to time.
   for (let waitedMs = 0; asker.owner && isAway() && waitedMs < DIAL_MS; waitedMs += LOOK_MS) await sleep(LOOK_MS);
@@ -96,7 +96,7 @@ export async function verify(
   // A server without time for a probe is neither withdrawn from calls nor rejected.
   if (busy && !report.passed && asker.owner) {
     await setOfferingStatus(deps.sql, known.id, { from: ["verifying"], to: "pending" });
-    const text = "the server was busy with calls, so that nothing was found out; verify it again when it is free";
+    const text = "the server was busy with calls, so the probe is inconclusive; verify again when it is idle";
     throw refuse(Reason.OFFERING_NOT_VERIFIABLE, text);
   }
   const failures = report.passed ? 0 : known.probeFailures + 1;
@@ -167,8 +167,8 @@ interface Finding {
 }
 
 /**
- * Runs every check of an offering, in order; a check that cannot run because an earlier one failed is left out. `tell` hears of the
- * report as far as it came: at the beginning, and after each check.
+ * Runs every check of an offering in order; checks that depend on a failed one are skipped. `tell` receives the report so far: at the
+ * start, and after each check.
  */
 export async function probe(
   deps: ProbeDeps,
@@ -207,9 +207,9 @@ export async function probe(
 /** Checks that the offering declares a region in which its provider runs models. */
 async function region({ record }: Probed): Promise<string> {
   const { region, providerRegions } = record;
-  if (region === "") throw new ProbeFault("no region is declared, so that requests which name one never reach it");
+  if (region === "") throw new ProbeFault("no region is declared, so requests that name one never reach the offering");
   if (providerRegions.length > 0 && !providerRegions.includes(region))
-    throw new ProbeFault(`${region} is none of the provider's regions (${providerRegions.join(", ")})`);
+    throw new ProbeFault(`${region} is not one of the provider's regions (${providerRegions.join(", ")})`);
   return region;
 }
 
@@ -246,8 +246,8 @@ interface Description {
 }
 
 /**
- * Asks the server of an offering that was never live for what its declaration left out. Where it is not asked, answers nothing, or says
- * nothing of this model, the offering stays as it is: the probe says what is wrong with its server.
+ * Requests a server's description for an offering that was never live, to complete its declaration. If the server is not asked, does not
+ * respond or does not describe this model, the offering stays unchanged: the probe reports the server's problems.
  */
 async function described(
   { sql, upstream }: SupplyDeps,
@@ -334,7 +334,7 @@ export async function probeDue(deps: SupplyDeps, warn: (text: string) => void): 
     const known = await takeProbe(deps.sql, LEASE_S);
     if (!known) return count;
     await verify(deps, known, { actor: "system", owner: false }).catch(async () => {
-      warn(`offering ${known.id} could not be probed`);
+      warn(`failed to probe offering ${known.id}`);
       await putOffProbe(deps.sql, known.id, PUT_OFF_S);
     });
   }

@@ -276,7 +276,7 @@ interface Routable {
   readonly routed: Map<Contract | undefined, RoutedOffering | undefined>;
 }
 
-/** How a listing sums a model up: as a whole, and as each alias stands for it, in the order of `ALIASES`. */
+/** A listing's summary of a model: in total, and for each alias, in the order of `ALIASES`. */
 interface RoutedOffering {
   readonly whole: ModelSummary;
   readonly byAlias: readonly (ModelSummary | undefined)[];

@@ -186,8 +186,9 @@ export function itemsIn(values: readonly unknown[], into: JsonItem[] = [], depth
 }
 
 /**
- * Whether a model's sentence says that what it was asked for isn't there. Such a sentence is a correct, empty answer; every other sentence is none.
- * A false "nothing" would be a wrong answer about what a robot sees, so that doubt, refusals and hedges are never absence. English alone.
+ * Whether a model's sentence states that the requested thing is absent. Such a sentence is a correct, empty response; no other sentence is.
+ * A false "nothing" would be a wrong response about what a robot sees, so doubts, refusals and hedged sentences never count as absence.
+ * English only.
  */
 
 /** All of an answer, without its punctuation. */

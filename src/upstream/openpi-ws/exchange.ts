@@ -49,8 +49,8 @@ interface Greeting<T> {
 /** One request, until its connection is there. */
 interface OpenpiRequest<T = Metadata> {
   /**
-   * Writes the request as the server's metadata want it, into the connection's own buffer; before it may stand what is not answered.
-   * `isFirst` says that nothing was asked on this connection before, or not in this episode.
+   * Writes the request as the server's metadata require, into the connection's own buffer, preceded by messages that get no response.
+   * `isFirst`: nothing was sent on this connection before, or not in this episode.
    */
   readonly encode: (told: T, room: MsgpackBudget, isFirst: boolean) => Promise<Buffer | readonly Buffer[]>;
   /** Asks what has to be asked before the request; each question is answered by one frame. `isFirst` as above. */
@@ -418,8 +418,8 @@ const refusedAt = (at: URL, statusCode: number): UpstreamFailure =>
   Object.assign(upgradeFailure({ statusCode }), { address: at.origin + at.pathname });
 
 /**
- * Resolves when the server answers for its health, which one of openpi can't while it infers; rejects with an UpstreamFailure. A server behind
- * a path is asked there first, and at the root where it has nothing there.
+ * Resolves when the server's health check passes, which an openpi server cannot answer during inference. Rejects with an UpstreamFailure.
+ * For a server behind a path, that path is tried first, then the root.
  */
 export async function askHealth(
   { url, lookup, authorization }: Address,

@@ -69,8 +69,8 @@ const lawful = ({ multiple, least }: Lengths, pictures: number): number =>
   Math.ceil((Math.max(pictures, least) - 1) / multiple) * multiple + 1;
 
 /**
- * The lengths that servers of world models make. A server is asked for the next lawful length, and what is too much is cut. Where the offering
- * declares no rule, it is learned from videos that are too short and from refusals, once for each server.
+ * The lengths that world-model servers support. The next supported length is requested, and the surplus is cut. If the offering declares no
+ * rule, it is learned from short videos and refusals, once per server.
  */
 export class VideoLengths {
   readonly #byServer = new Map<string, Lengths>();
@@ -140,7 +140,7 @@ async function beginsWith(video: Buffer, { bytes }: EncodedFrame, signal: Signal
 
 const noteOf = (known: Lengths, { asked, horizon }: { asked: number; horizon: number }): string =>
   asked > horizon + 1
-    ? `the server makes videos of ${lengthsOf(known)} pictures: ${asked} were asked for, and ${horizon} are given`
+    ? `the server makes videos of ${lengthsOf(known)} images: ${asked} requested, ${horizon} returned`
     : "";
 
 /** What a video says of its server's lengths; undefined where it says nothing new. */

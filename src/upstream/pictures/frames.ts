@@ -218,7 +218,8 @@ export class FrameSet {
   rgb(index: number, size: FrameSize): Promise<RgbPixels> {
     const source = this.#source(index);
     return this.#inTime(source.path, async (leaving) => {
-      // Fetched by this set, whoever shares the pixels: where one leaves, its fetches end. What came as pixels is never packed for it.
+      // Fetched by this set even if others share the pixels: if the caller disconnects, its fetches end. Images that came as pixels are not
+      // encoded for this.
       const from = source.sha256 ? await this.bytes(index) : (pixelsFor(source) ?? (await this.bytes(index)));
       this.#pixels ??= new KeptPixels();
       const name = `${index} ${size.width}x${size.height} ${size.fit}`;

@@ -186,9 +186,9 @@ const MOST_SLOW_NAMES = 1_000;
 const LOOKUP_MS = 5_000;
 
 /**
- * The system's resolver holds a thread of the process's few for as long as a name server is silent, and pictures are decoded on the same
- * threads. So a name is looked up once for all callers, few names at a time, and names that were slow before wait for one another: however
- * often they are asked for, they hold one thread together.
+ * The system resolver occupies one of the process's few threads as long as a name server is silent, and images are decoded on the same
+ * threads. Therefore a name is looked up once for all callers, few names at a time, and names that were slow before are queued: together
+ * they occupy one thread.
  */
 export function oneAtATime(resolve: Resolve): Resolve {
   const asked = new Map<string, Promise<readonly LookupAnswer[]>>();

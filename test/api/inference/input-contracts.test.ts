@@ -317,7 +317,7 @@ describe("the probe", () => {
     const check = report.checks.find(({ name }: { name: string }) => name === "input_contract");
     expect(check).toMatchObject({ passed: true, required: true });
     expect(check.detail).toContain(
-      "values without names, the pictures that have to be there alone, pictures of another size",
+      "values without names, only the required images, images of another size",
     );
     const acts = model.acts.slice(before);
     for (const { observations, instruction } of acts.filter(({ instruction }) => instruction !== "")) {
@@ -340,8 +340,8 @@ describe("the probe", () => {
     expect(offering.status).toBe("rejected");
     expect(report.checks.find(({ name }: { name: string }) => name === "input_contract")).toMatchObject({
       passed: false,
-      detail: "it says that it reads this, and rejects it: the pictures that have to be there alone",
-      next_step: "answer all that the declared contract admits, or declare a narrower one",
+      detail: "the server rejects input that it declares to accept: only the required images",
+      next_step: "accept all input that the declared contract allows, or declare a narrower one",
     });
   });
 });

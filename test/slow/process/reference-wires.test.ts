@@ -238,7 +238,7 @@ describe("the process", () => {
     await eventually(() => expect(mortal.pid).not.toBe(pid));
     expect([mortal.grpc, mortal.openpi]).toEqual([grpc, openpi]);
     await native.health(targetAt(grpc), callWith());
-    expect(log).toEqual(["the reference provider died; it is started again"]);
+    expect(log).toEqual(["the reference provider exited and is being restarted"]);
     await mortal.stop();
     expect(() => process.kill(mortal.pid!, 0)).toThrow("ESRCH");
   });
@@ -258,6 +258,6 @@ describe("the process", () => {
 
   it("says so when it can't listen", async () => {
     const port = Number(new URL(reference.grpc).port);
-    await expect(startReference({ grpcPort: port })).rejects.toThrow("it ended before it listened");
+    await expect(startReference({ grpcPort: port })).rejects.toThrow("it exited before listening");
   });
 });
