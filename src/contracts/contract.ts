@@ -416,5 +416,10 @@ const MOST_ECHOED = 64;
 export function knownActionSpace(name: string, path = "action_space"): string {
   if (actionSpaceOf(name)) return name;
   const known = ACTION_SPACES.map((space) => space.name);
-  throw violation(path, `${JSON.stringify(name.slice(0, MOST_ECHOED))} is not one of ${known.join(", ")}`, "enum", known);
+  throw violation(
+    path,
+    `${JSON.stringify(name.slice(0, MOST_ECHOED))} is not one of ${known.join(", ")}`,
+    "enum",
+    known,
+  );
 }

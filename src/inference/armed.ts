@@ -184,7 +184,9 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
     this.#requestId = call.requestId;
     this.#opener = opener;
     this.#gone = gone;
-    this.#forgetOpen = after(OPEN_WITHIN_MS, () => this.cut(refuse(Reason.REQUEST_TIMEOUT, "no `open` message arrived in time")));
+    this.#forgetOpen = after(OPEN_WITHIN_MS, () =>
+      this.cut(refuse(Reason.REQUEST_TIMEOUT, "no `open` message arrived in time")),
+    );
   }
 
   /** Its name in notifications. */
@@ -242,7 +244,8 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
   #begin(open: AttendOpen): void {
     if (this.#open !== undefined) throw violation("open", "must be sent only once, as the first message", "unexpected");
     const robotId = open.robotId ?? this.#key.robotId;
-    if (robotId === undefined) throw violation("open.robot_id", "is required because this key is not bound to a robot", "missing");
+    if (robotId === undefined)
+      throw violation("open.robot_id", "is required because this key is not bound to a robot", "missing");
     if (this.#key.robotId !== undefined && robotId !== this.#key.robotId)
       throw refuse(Reason.SCOPE_DENIED, "this key is bound to another robot", { needed: [robotId] });
     assertBounds(open.bounds, undefined, "open.bounds");

@@ -378,7 +378,8 @@ const METADATA_LETTERS = 512;
 export function refuseLargeMetadata(metadata: ActRequest["metadata"]): void {
   if (metadata === undefined) return;
   const entries = Object.entries(metadata);
-  if (entries.length > METADATA_KEYS) throw violation("metadata", `must have at most ${METADATA_KEYS} keys, got ${entries.length}`, "too_long");
+  if (entries.length > METADATA_KEYS)
+    throw violation("metadata", `must have at most ${METADATA_KEYS} keys, got ${entries.length}`, "too_long");
   for (const [key, value] of entries) {
     const long = key.length > METADATA_LETTERS || lettersOf(value) > METADATA_LETTERS;
     if (long)

@@ -193,7 +193,7 @@ function withPreset<D extends DescMessage>(
     if (field.localName === "models" && (request.provider?.models.length ?? 0) > 0) continue;
     whole[field.localName] = preset;
   }
-  if (named) whole.provider = { ...config.provider, ...setCallFields(provider) };
+  if (named) whole.provider = { ...config.provider, ...callFieldsOf(provider) };
   else if (provider !== undefined)
     whole.provider = withSignatures(withinTrust(provider, config.provider?.trust), config.provider);
   return whole as MessageShape<D>; // the fields of one name are of one type in both messages; a test holds that
@@ -215,7 +215,7 @@ const hasOnlyCallFields = (provider: ProviderPreferences): boolean =>
     ({ localName }) => CALL_FIELDS.has(localName) || isUnset(provider[localName as keyof ProviderPreferences]),
   );
 
-const setCallFields = ({ sessionId, deadlineMs }: ProviderPreferences) => ({
+const callFieldsOf = ({ sessionId, deadlineMs }: ProviderPreferences) => ({
   ...(sessionId !== undefined && { sessionId }),
   ...(deadlineMs !== undefined && { deadlineMs }),
 });

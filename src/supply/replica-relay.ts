@@ -197,7 +197,10 @@ export class ReplicaRelay {
 
   /** Requests that were never sent fail at once. */
   #lose(batch: readonly RelayMessage[]): void {
-    const failure = new UpstreamFailure(AttemptFailure.UNREACHABLE, "the replica that holds the stream cannot be reached");
+    const failure = new UpstreamFailure(
+      AttemptFailure.UNREACHABLE,
+      "the replica that holds the stream cannot be reached",
+    );
     for (const { kind, line, body } of batch) if (kind === "ask") this.#lines.get(line)?.fail(callIdOf(body), failure);
   }
 

@@ -92,7 +92,8 @@ export function readPrediction(body: Buffer, id: string): Buffer[] {
   const prediction = readJson(body);
   if (!isObject(prediction)) throw malformed("the prediction is not an object");
   const { status, output, error } = prediction;
-  if (typeof prediction.id === "string" && prediction.id !== id) throw malformed("the response is for another prediction");
+  if (typeof prediction.id === "string" && prediction.id !== id)
+    throw malformed("the response is for another prediction");
   if (status === "canceled") throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, "the prediction was canceled");
   if (status !== "succeeded")
     throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, ownerText(String(error ?? status ?? "")));

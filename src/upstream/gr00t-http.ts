@@ -18,7 +18,10 @@ export const gr00tHttp = (reach: ServerReach): Wire =>
     layout: ({ profile }) => PROFILES.layout(profile),
     faultOf(profile, contracts) {
       if (!contracts.includes(Contract.ACT) || PROFILES.of(profile).actionKeys.length > 0) return undefined;
-      return { field: "action_keys", text: "is required: list the parts of the response that form the action, in order" };
+      return {
+        field: "action_keys",
+        text: "is required: list the parts of the response that form the action, in order",
+      };
     },
     act: {
       path: "/act",

@@ -50,7 +50,10 @@ export function gr00tZmq(reach: ServerReach): Wire {
     dialects: [ServerDialect.GR00T_N1_5, ServerDialect.GR00T_N1_6, ServerDialect.GR00T_N1_7],
     faultOf(profile, contracts) {
       if (!contracts.includes(Contract.ACT) || PROFILES.of(profile).actionKeys.length > 0) return undefined;
-      return { field: "action_keys", text: "is required: list the parts of the response that form the action, in order" };
+      return {
+        field: "action_keys",
+        text: "is required: list the parts of the response that form the action, in order",
+      };
     },
     probes: probesOf(channels),
     async act(target, input, frames, { signal }) {
@@ -131,7 +134,9 @@ function probesOf(channels: Servers<ZmqChannel>): readonly WireProbe[] {
         const call = encodeCall("get_modality_config", undefined, `not-${target.auth.secret.length}-it`);
         const failure = await failureIn(channels.of(target).exchange(call, signal));
         if (failure?.failure === AttemptFailure.UPSTREAM_AUTH) return "a wrong token is rejected";
-        throw new Error("the server accepts a wrong token: configure the declared token on the server, or declare none");
+        throw new Error(
+          "the server accepts a wrong token: configure the declared token on the server, or declare none",
+        );
       },
     },
     {

@@ -50,8 +50,7 @@ export function lerobotAsync(reach: ServerReach, leases: ServerLeases): Wire {
           field: "constants",
           text: "must name `policy_type` and `pretrained_name_or_path`, which the server loads",
         };
-      if (proprio.length === 0)
-        return { field: "proprio", text: "is required: one entry per motor, under its name" };
+      if (proprio.length === 0) return { field: "proprio", text: "is required: one entry per motor, under its name" };
       const wide = proprio.findIndex(({ start, end }) => end !== start + 1);
       return wide < 0 ? undefined : { field: `proprio.${wide}.end`, text: "must be start + 1: a motor has one number" };
     },
@@ -128,7 +127,10 @@ class Leased implements UpstreamServer {
         const chunk = readActions(await this.#ask("GetActions", encodeNothing(), call));
         if (chunk.length > 0) return { answer: { chunk, timestep }, setup: `${digest} ${episode}` };
       }
-      throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the server returned no actions; check its log for a policy failure");
+      throw new UpstreamFailure(
+        AttemptFailure.EMPTY_ANSWER,
+        "the server returned no actions; check its log for a policy failure",
+      );
     });
   }
 

@@ -90,7 +90,9 @@ export function lerobotRemote(reach: ServerReach): Wire {
           if (odd) throw new Error(`the server requires ${odd.name} as ${odd.dtype}; this wire supports only floats`);
           const [dim] = action.shape;
           if (target.actionDim !== undefined && target.actionDim !== dim)
-            throw new Error(`the server declares actions of ${dim} numbers, but the offering declares ${target.actionDim}`);
+            throw new Error(
+              `the server declares actions of ${dim} numbers, but the offering declares ${target.actionDim}`,
+            );
           const names = features.map(({ name }) => name.slice(0, 64)).join(", ");
           const of = `${deployment.slice(0, 64)} serves ${artifact.slice(0, 80)}`;
           return `${of}: ${names}; ${steps} steps of ${dim} numbers, ${Math.round(1_000 * interval)} ms apart`;
@@ -321,8 +323,10 @@ function readAction({ request, body }: RemoteMessage, server: RemoteServer, hori
   if (!isNamed || (body.get("sequence") ?? server.sequence) !== server.sequence)
     throw malformed("the actions are for another observation");
   const actions = body.get("canonical_actions");
-  if (!(actions instanceof NdArray) || actions.shape.length !== 2) throw malformed("the response contains no action tensor");
-  if (body.get("execution_steps") !== actions.shape[0]) throw malformed("the number of rows differs from the number of steps to execute");
+  if (!(actions instanceof NdArray) || actions.shape.length !== 2)
+    throw malformed("the response contains no action tensor");
+  if (body.get("execution_steps") !== actions.shape[0])
+    throw malformed("the number of rows differs from the number of steps to execute");
   return chunkOf(tableOf(actions), horizon, { dtMs: Math.round(1_000 * server.interval) });
 }
 

@@ -62,7 +62,8 @@ export function limberOutbound(hub: OutboundHub): Wire {
         }),
         {
           take(reply) {
-            if (reply.case !== "predict") return parts.end(malformed("the response to a prediction has the wrong type"));
+            if (reply.case !== "predict")
+              return parts.end(malformed("the response to a prediction has the wrong type"));
             const { body } = reply.value;
             if (body.case === "part") return parts.add(body.value);
             return parts.end(body.case === "error" ? failureOfCall(body.value) : undefined);
@@ -82,7 +83,12 @@ export function limberOutbound(hub: OutboundHub): Wire {
             take(reply) {
               const body = reply.case === "ground" ? reply.value.body : undefined;
               if (body?.case === "answer") resolve(groundAnswerOf(body.value));
-              else reject(body?.case === "error" ? failureOfCall(body.value) : malformed("the response contains no points or boxes"));
+              else
+                reject(
+                  body?.case === "error"
+                    ? failureOfCall(body.value)
+                    : malformed("the response contains no points or boxes"),
+                );
               return true;
             },
             fail: reject,

@@ -142,7 +142,8 @@ function headIn(bytes: Uint8Array): TensorMetadata {
     },
     3: (reader, type) => packed(reader, type, () => push(shape, Number(reader.int64()), MAX_RANK)),
   });
-  if (!shape.every((size) => Number.isSafeInteger(size) && size >= -1)) throw malformed("a tensor has an invalid shape");
+  if (!shape.every((size) => Number.isSafeInteger(size) && size >= -1))
+    throw malformed("a tensor has an invalid shape");
   return { name, datatype, shape };
 }
 

@@ -137,7 +137,8 @@ function headOf(tensor: unknown): TensorMetadata {
     throw malformed("a tensor has no name, datatype or shape");
   // Some servers write sizes as texts, as protobuf's JSON has 64-bit integers.
   const sizes = shape.map(Number);
-  if (!sizes.every((size) => Number.isSafeInteger(size) && size >= -1)) throw malformed("a tensor has an invalid shape");
+  if (!sizes.every((size) => Number.isSafeInteger(size) && size >= -1))
+    throw malformed("a tensor has an invalid shape");
   return { name, datatype, shape: sizes };
 }
 

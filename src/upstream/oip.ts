@@ -120,8 +120,7 @@ export function oipWire(id: string, schemes: readonly string[], transport: OipTr
     ],
     async act(target, input, frames, call) {
       const { profile, names, answered } = await infer(target, input, frames, call, ({ actionKeys }) => actionKeys);
-      if (names.length === 0)
-        throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the model has no float output");
+      if (names.length === 0) throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the model has no float output");
       const tables = names.map((name) => tableOf(numbersOf(outputOf(answered, name))));
       return chunkOf(sideBySide(tables, { dims: profile.actionDims, dim: target.actionDim }), input.horizon);
     },

@@ -109,14 +109,23 @@ function readAction(body: Buffer, { profile, parts, input, target }: HttpAct): A
   }
   // A server that misses its own deadline answers with the rows of an earlier call, or with zeros.
   if (field("deadline_exceeded") === true)
-    throw new UpstreamFailure(AttemptFailure.TIMEOUT, "the server missed its own deadline and returned earlier actions");
+    throw new UpstreamFailure(
+      AttemptFailure.TIMEOUT,
+      "the server missed its own deadline and returned earlier actions",
+    );
   // Its guard replaces numbers that aren't finite by zeros.
   const violations = field("guard_violations");
   if (Array.isArray(violations) && violations.some((text) => String(text).includes("non_finite")))
-    throw new UpstreamFailure(AttemptFailure.NON_FINITE_ACTION, "the server's guard replaced numbers that were not finite");
+    throw new UpstreamFailure(
+      AttemptFailure.NON_FINITE_ACTION,
+      "the server's guard replaced numbers that were not finite",
+    );
   const isSeeing = parts.some(({ kind }) => kind === "frame");
   if (isSeeing && field("vlm_conditioning") === "dummy")
-    throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, "the server acted without images: its vision model did not run");
+    throw new UpstreamFailure(
+      AttemptFailure.UPSTREAM_ERROR,
+      "the server acted without images: its vision model did not run",
+    );
   const ms = field("amortized_latency_ms") ?? field("latency_ms");
   const gpuSeconds = typeof ms === "number" ? ms / 1_000 : 0;
   return jsonActionIn(answer, profile, input.horizon, { gpuSeconds, dim: target.actionDim });

@@ -110,9 +110,7 @@ describe.each(TRANSPORTS)("%s", (id, start) => {
       "no inputs named camera_0",
     );
     const lazy = target(server.endpoint, { frames: [{ key: "front_image", width: 8, height: 8 }] });
-    await expect(look("model_metadata", lazy)).rejects.toThrow(
-      "does not map the inputs wrist_jpeg, joints, gripper",
-    );
+    await expect(look("model_metadata", lazy)).rejects.toThrow("does not map the inputs wrist_jpeg, joints, gripper");
     const blind = target(server.endpoint, { actionKeys: ["arm"] });
     await expect(look("model_metadata", blind)).rejects.toThrow("no outputs named arm");
   });

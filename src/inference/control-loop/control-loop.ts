@@ -397,7 +397,8 @@ class ControlLoop implements Carried {
   tidy(): void {
     const now = steadyNow();
     this.#writer.tidy();
-    if (this.#writer.unreadMs(now) >= PATIENCE_MS) this.#end(refuse(Reason.REQUEST_TIMEOUT, "the client stopped reading chunks"));
+    if (this.#writer.unreadMs(now) >= PATIENCE_MS)
+      this.#end(refuse(Reason.REQUEST_TIMEOUT, "the client stopped reading chunks"));
     else if (now - this.#heardAt >= SILENCE_MS)
       this.#end(refuse(Reason.REQUEST_TIMEOUT, "no observation arrived for 15 minutes"));
     else if (!this.#loop.busy && this.#sending === undefined) this.#billing.tidy();
@@ -672,7 +673,9 @@ class ActStreamHandler implements StreamHandler<ActStreamRequest> {
   readonly #forgetOpen: () => void;
 
   constructor(deps: InferenceDeps, speaker: StreamWriter<ActStreamResponse>, call: Call) {
-    this.#forgetOpen = after(OPEN_WITHIN_MS, () => speaker.end(refuse(Reason.REQUEST_TIMEOUT, "no `open` message arrived in time")));
+    this.#forgetOpen = after(OPEN_WITHIN_MS, () =>
+      speaker.end(refuse(Reason.REQUEST_TIMEOUT, "no `open` message arrived in time")),
+    );
     this.#deps = deps;
     this.#speaker = speaker;
     this.#call = call;
@@ -734,6 +737,7 @@ class ActStreamHandler implements StreamHandler<ActStreamRequest> {
   #tell(what: (robot: ControlLoop) => void): void {
     if (this.#robot) what(this.#robot);
     else if (this.#waiting && this.#waiting.length < MOST_WAITING) this.#waiting.push(() => this.#tell(what));
-    else throw refuse(Reason.RATE_LIMIT_EXCEEDED, "wait for `opened` before sending more messages", {}, { retryAfter: 1 });
+    else
+      throw refuse(Reason.RATE_LIMIT_EXCEEDED, "wait for `opened` before sending more messages", {}, { retryAfter: 1 });
   }
 }

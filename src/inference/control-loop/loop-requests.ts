@@ -105,7 +105,10 @@ export class PendingRequests implements RequestOwner {
     const { channels, happen, end } = this.#options;
     try {
       if (channels.exceeds(step, view.payload, answer))
-        this.#failed(attempt, new UpstreamFailure(AttemptFailure.UNSAFE_ACTION, "the action exceeds the safety bounds"));
+        this.#failed(
+          attempt,
+          new UpstreamFailure(AttemptFailure.UNSAFE_ACTION, "the action exceeds the safety bounds"),
+        );
       else happen({ kind: "answered", at: steadyNow(), attempt, answer });
     } catch (thrown) {
       // The connection that carried the response also carries those of other loops.

@@ -161,7 +161,9 @@ function unread(tries: readonly Try[], route: Route, reads: Reads | undefined): 
   const models = new Set(tries.map(({ step }) => `/v1/models/${step.offering.model}`));
   const found = [...needed].map((each) => `${each}; `).join("");
   // Declared inputs were checked before the call. If they match, the model cannot serve the content of the input.
-  const why = isMet ? ", which satisfy its declared inputs; it might not find the instruction's object in the images" : "";
+  const why = isMet
+    ? ", which satisfy its declared inputs; it might not find the instruction's object in the images"
+    : "";
   const text = `every attempted offering rejected the observations or the instruction${why}: ${found}${[...models].join(", ")} lists the accepted inputs`;
   return refuse(Reason.INPUT_CONTRACT, text, { needed: [...needed] }, { route });
 }

@@ -326,7 +326,9 @@ export const CONSTRAINTS: readonly Constraint[] = [
     test: (ask) => (ask.strictOrder ? undefined : atMost(ask.health.restsUntil, ask.now)),
     detail: (ask, row) => {
       const wait = ask.health.restsUntil[row]! - ask.now;
-      return Number.isFinite(wait) ? `breaker open after failures; closes in ${ms(wait)} at the earliest` : "disabled by an operator";
+      return Number.isFinite(wait)
+        ? `breaker open after failures; closes in ${ms(wait)} at the earliest`
+        : "disabled by an operator";
     },
   },
   {

@@ -305,8 +305,7 @@ function assertUnrestricted({ scope, intent }: PlanArgs, by: AnsweredBy): void {
     reach < Reach.COMMUNITY || requireSigned || settings?.zdr === true || settings?.allowedRegions !== undefined;
   const isPlaceholder = by.simulated && (environment === "hardware" || intent.provider?.allowSimulated !== true);
   if (!isRestricted && !isPlaceholder) return;
-  const text =
-    "the offering of the first call no longer exists, so a restricted key cannot receive its response again";
+  const text = "the offering of the first call no longer exists, so a restricted key cannot receive its response again";
   throw refuse(Reason.NO_LIVE_DEPLOYMENT, text, {}, { param: "model" });
 }
 

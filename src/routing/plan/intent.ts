@@ -355,7 +355,8 @@ function hasSupply(ask: Ask, target: RoutingTarget): boolean {
 export function withoutSupply(ask: Ask): Refusal | undefined {
   if (ask.targets.some((target) => hasSupply(ask, target))) return undefined;
   const names = ask.targets.map((target) => target.name).join(", ");
-  const hint = ask.scope.environment === "hardware" ? "" : "; set `provider.allow_simulated` to allow placeholder output";
+  const hint =
+    ask.scope.environment === "hardware" ? "" : "; set `provider.allow_simulated` to allow placeholder output";
   return refuse(Reason.NO_LIVE_DEPLOYMENT, `no live offering serves ${names}${hint}`, {}, { param: "model" });
 }
 

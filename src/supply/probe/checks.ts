@@ -102,8 +102,7 @@ function variantsOf(
     .slice(1, 1 + MOST_LAYOUTS)
     .map((layout) => [`${dimensionOfLayout(layout) ?? "any number of"} values`, { layout }]);
   if (layouts[0] && layouts[0].names.length > 0) variants.push(["values without names", { unnamed: true }]);
-  if (specs.some(({ required }) => !required))
-    variants.push(["only the required images", { requiredAlone: true }]);
+  if (specs.some(({ required }) => !required)) variants.push(["only the required images", { requiredAlone: true }]);
   if (specs.some(({ anySize }) => anySize)) variants.push(["images of another size", { size: OTHER_SIZE }]);
   if (language?.need === InputNeed.OPTIONAL || language?.need === InputNeed.IGNORED)
     variants.push(["no instruction", { wordless: true }]);
@@ -134,8 +133,7 @@ async function refusesNonsense(ask: (options: QuestionOptions) => Promise<string
   try {
     await ask({ aside: true });
   } catch (thrown) {
-    if (thrown instanceof UpstreamFailure && HARMLESS.has(thrown.failure))
-      return "an invalid observation was rejected";
+    if (thrown instanceof UpstreamFailure && HARMLESS.has(thrown.failure)) return "an invalid observation was rejected";
     if (thrown instanceof Refusal) return "an invalid observation never reaches the server";
     throw thrown;
   }

@@ -82,7 +82,8 @@ export async function verify(
   const isAway = (): boolean => wire.isHere?.(target) === false;
   // A server that dials was refused until its provider was registered, and retries from time to time.
   for (let waitedMs = 0; asker.owner && isAway() && waitedMs < DIAL_MS; waitedMs += LOOK_MS) await sleep(LOOK_MS);
-  if (!asker.owner && isAway()) throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "the server is not connected to the gateway");
+  if (!asker.owner && isAway())
+    throw new UpstreamFailure(AttemptFailure.UNREACHABLE, "the server is not connected to the gateway");
   const { report, busy } = await probe(
     { ...deps, native: deps.upstream.native, addressOf: deps.upstream.addressOf },
     { offering, target, wire, bounds, record: known },

@@ -192,7 +192,8 @@ export function actAnswerOf({ body }: ActResponse): ActAnswer {
       ownerText(body.value.message),
     );
   }
-  if (body.case === undefined) throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the response contains neither a chunk nor an error");
+  if (body.case === undefined)
+    throw new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the response contains neither a chunk nor an error");
   const { steps, dtMs, note, prediction, gpuSeconds } = body.value;
   return { steps, dtMs, note: lineOf(note), prediction: prediction.map(tidied), gpuSeconds };
 }

@@ -109,8 +109,7 @@ const SENTENCES = {
   frame_too_large:
     "the frame is larger than 16 MiB, 64 megapixels, 25 megapixels where its EXIF orientation turns it, or 4K where its encoding isn't row by row",
   frame_not_an_image: "the frame is not a valid PNG, JPEG or WebP image",
-  frame_is_depth:
-    "the frame is a 16-bit grayscale (depth) image, but the model reads color; send it in `depth`",
+  frame_is_depth: "the frame is a 16-bit grayscale (depth) image, but the model reads color; send it in `depth`",
   frame_truncated: "the frame's image is truncated",
   frame_hash_mismatch: "the frame's bytes do not match the SHA-256 in the request",
   frames_too_many_pixels: "the frames of the request would take more than 64 MiB in the sizes that the model reads",

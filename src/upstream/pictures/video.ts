@@ -158,7 +158,9 @@ function run(file: string, count: number, signal: Signal): Promise<Buffer> {
       if (length > MAX_OUTPUT_BYTES)
         end(new UpstreamFailure(AttemptFailure.ANSWER_TOO_LARGE, "the video is too large"));
     });
-    child.once("error", (error) => end(unreadable("cannot decode a video: ffmpeg is not installed on the gateway", error)));
+    child.once("error", (error) =>
+      end(unreadable("cannot decode a video: ffmpeg is not installed on the gateway", error)),
+    );
     child.once("close", (code) => {
       signal.removeEventListener("abort", leave);
       if (failure === undefined && code !== 0) failure = unreadable("the video cannot be decoded");
@@ -175,8 +177,7 @@ const unreadable = (message: string, cause?: unknown): UpstreamFailure =>
 function picturesIn(stream: Buffer): DecodedPicture[] {
   const pictures: DecodedPicture[] = [];
   for (let at = 0; at < stream.length; ) {
-    if (!stream.subarray(at, at + 8).equals(PNG_START))
-      throw malformed("the decoder did not return images");
+    if (!stream.subarray(at, at + 8).equals(PNG_START)) throw malformed("the decoder did not return images");
     const end = endOfPng(stream, at);
     const png = stream.subarray(at, end);
     const header = readImageHeader(png);

@@ -125,7 +125,8 @@ function uncompressed(message: Buffer, compressed: boolean): Buffer {
 const severalMessages = (): UpstreamFailure => malformed("the server sent more than one message");
 
 /** The failure of a unary call whose answer has no message. */
-const noMessage = (): UpstreamFailure => new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the stream ended without a message");
+const noMessage = (): UpstreamFailure =>
+  new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the stream ended without a message");
 
 /** The failure of a call beyond `MOST_CALLS`. */
 const tooManyCalls = (): UpstreamFailure =>

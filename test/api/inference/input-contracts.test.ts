@@ -316,9 +316,7 @@ describe("the probe", () => {
     expect([offering.status, report]).toMatchObject(["live", { input: READS, actions: MEANS }]);
     const check = report.checks.find(({ name }: { name: string }) => name === "input_contract");
     expect(check).toMatchObject({ passed: true, required: true });
-    expect(check.detail).toContain(
-      "values without names, only the required images, images of another size",
-    );
+    expect(check.detail).toContain("values without names, only the required images, images of another size");
     const acts = model.acts.slice(before);
     for (const { observations, instruction } of acts.filter(({ instruction }) => instruction !== "")) {
       const [seen] = observations;
