@@ -24,26 +24,26 @@ export const PARAMETERS = [
   "num_samples",
 ] as const;
 
-/** Parameters that no wire carries: they are dropped, and no offering counts as honoring them, whatever it declares. */
+/** Parameters that no wire carries: they are dropped, and no offering counts as honoring them. */
 export const DROPPED_PARAMETERS: ReadonlySet<string> = new Set<Parameter>(["num_samples"]);
 
 /** One of them. */
 export type Parameter = (typeof PARAMETERS)[number];
 
-/** Stage 1 of the pipeline: what the caller wants, free of the transport that it came in by. */
+/** Stage 1 of the pipeline: the request, independent of its transport. */
 export interface Intent {
   contract: Contract;
-  /** As the caller wrote it: a slug or an alias, perhaps with a suffix. */
+  /** As the caller wrote it: a slug or an alias, possibly with a suffix. */
   model: string;
-  /** The fallback chain, `models` of the request or of its `provider` block. */
+  /** The fallback chain: `models` of the request or of its `provider` block. */
   models: readonly string[];
   preference: Preference | undefined;
   provider: ProviderPreferences | undefined;
-  /** The action space of the answer (act), else undefined. */
+  /** The action space of the response (act), else undefined. */
   actionSpace: string | undefined;
-  /** The body that it is for, where the caller says so. */
+  /** The target body, if the caller names one. */
   embodiment: Embodiment | undefined;
-  /** What the caller would have repeated: the order of a balanced plan is drawn by it. */
+  /** Seed for repeatable results: it determines the order of a balanced plan. */
   seed: number | undefined;
   /** Number of requested units: steps or frames; for ground the maximum number of tokens expected. */
   units: number;
@@ -52,32 +52,32 @@ export interface Intent {
    * and an offering whose answers have no length of their own gives as many as a request that names none.
    */
   extent?: "wish" | "chunk" | undefined;
-  /** The optional parameters that the request sets. */
+  /** Optional parameters that the request sets. */
   parameters: readonly Parameter[];
-  /** What offerings' contracts are held against; absent where no observation is known yet. */
+  /** The input that offerings' contracts are checked against; absent if no observation is known yet. */
   given?: GivenInput | undefined;
 }
 
-/** What the request of any contract hands to a model. Pictures are reached through the request's frame set, not here. */
+/** The input of any contract for a model. Images are accessed through the request's frame set. */
 export interface ModelInput {
   observations: readonly Observation[];
   instruction: string;
   seed: number | undefined;
   temperature: number | undefined;
-  /** Names the caller's session among those of all callers. */
+  /** The session's name, unique among all callers. */
   sessionId: string | undefined;
 }
 
-/** An act call as an upstream gets it. */
+/** An act call as a provider receives it. */
 export interface ActInput extends ModelInput {
-  /** Name of the episode, of letters, digits, `_` and `-`; absent where a session is one episode, or a call one of its own. */
+  /** The episode's name of letters, digits, `_` and `-`; absent if a session is one episode, or if the call is its own. */
   episode?: string | undefined;
   actionSpace: string;
   horizon: number;
   returnPrediction: boolean;
-  /** Real-time chunking: what is left of the chunk before, for servers that take it. */
+  /** Real-time chunking: the remainder of the previous chunk, for servers that accept it. */
   leftOver?: readonly ActionStep[];
-  /** Real-time chunking: control steps that pass until the answer is executed. */
+  /** Real-time chunking: number of control steps until the response is executed. */
   inferenceDelay?: number | undefined;
 }
 
@@ -88,7 +88,7 @@ export const episodeOf = ({ episode, sessionId }: Pick<ActInput, "episode" | "se
 /** The name of a session's episode of this number: the first one is called as the session is, in which other calls may have begun it. */
 export const episodeName = (session: string, number = 1): string => (number === 1 ? session : `${session}-${number}`);
 
-/** A predict call as an upstream gets it. */
+/** A predict call as a provider receives it. */
 export interface PredictInput extends ModelInput {
   horizon: number;
   actions: readonly ActionStep[];
@@ -97,7 +97,7 @@ export interface PredictInput extends ModelInput {
   resolution: string | undefined;
 }
 
-/** A ground call as an upstream gets it: one observation. */
+/** A ground call as a provider receives it: one observation. */
 export interface GroundInput extends ModelInput {
   observations: readonly [Observation];
 }
@@ -109,7 +109,7 @@ export interface Piece {
   readonly to: number;
 }
 
-/** From where to where bytes stand in others. */
+/** Start and end of bytes within others. */
 export interface Span {
   readonly from: number;
   readonly to: number;
@@ -140,7 +140,7 @@ export interface PackedObservations extends Piece {
 /** Steps as a server sent them: all of one length, all numbers finite. */
 export interface PackedSteps {
   readonly count: number;
-  /** Numbers in each. */
+  /** Number of values in each. */
   readonly dim: number;
   /** Where one `limber.v1.ActionStep` stands after the other, each behind a tag of one byte and its length. */
   readonly source: Buffer;
@@ -148,7 +148,7 @@ export interface PackedSteps {
   readonly to: number;
 }
 
-/** What an upstream answers to act, before it is checked. */
+/** A provider's response to act, before it is checked. */
 export interface ActAnswer {
   /** The steps in their encoded form, where they were checked and not decoded; reading `steps` decodes them. */
   readonly packed?: PackedSteps;
@@ -156,26 +156,26 @@ export interface ActAnswer {
   readonly steps: ActionStep[];
   /** Steps of the server's full chunk, of which `steps` are the first; absent if it returns the requested number. */
   readonly chunk?: number;
-  /** Time between steps in milliseconds; 0 when the server did not say. */
+  /** Milliseconds between steps; 0 if the server did not report it. */
   dtMs: number;
   note: string;
   prediction: PredictedFrame[];
   gpuSeconds: number;
 }
 
-/** What an upstream answers to predict: frames as they come, then one summary. */
+/** A provider's response to predict: frames as they arrive, then one summary. */
 export type PredictAnswerPart =
   | { kind: "frame"; frame: PredictedFrame }
   | { kind: "summary"; gpuSeconds: number; note: string };
 
-/** A whole answer to predict: every frame in order, then the summary. */
+/** A complete response to predict: every frame in order, then the summary. */
 export interface PredictAnswer {
   frames: PredictedFrame[];
   gpuSeconds: number;
   note: string;
 }
 
-/** What an upstream answers to ground. */
+/** A provider's response to ground. */
 export interface GroundAnswer {
   points: GroundedPoint[];
   boxes: GroundedBox[];
@@ -184,7 +184,7 @@ export interface GroundAnswer {
   outputTokens: number;
 }
 
-/** The word for one unit of a contract in bills and usage rows. */
+/** The unit name of a contract in bills and usage records. */
 export const UNIT: Readonly<Record<Exclude<Contract, typeof Contract.UNSPECIFIED>, string>> = {
   [Contract.ACT]: "action_step",
   [Contract.PREDICT]: "frame",
@@ -192,7 +192,7 @@ export const UNIT: Readonly<Record<Exclude<Contract, typeof Contract.UNSPECIFIED
   [Contract.EVALUATE]: "episode",
 };
 
-/** The contracts' words, as the store and the logs write them. */
+/** Contract names in the store and the logs. */
 export const CONTRACT_WORDS = {
   act: Contract.ACT,
   predict: Contract.PREDICT,
@@ -202,23 +202,23 @@ export const CONTRACT_WORDS = {
 
 const wordOf = new Map(Object.entries(CONTRACT_WORDS).map(([word, contract]) => [contract as Contract, word]));
 
-/** The word of a contract. */
+/** The name of a contract. */
 export function wordOfContract(contract: Contract): keyof typeof CONTRACT_WORDS {
   const word = wordOf.get(contract);
   if (word === undefined) throw new Error(`contract ${contract} is not in the schema`);
   return word as keyof typeof CONTRACT_WORDS; // a key of the table that it was read from
 }
 
-/** What an action space promises about every step. */
+/** The properties that an action space guarantees for every step. */
 interface ActionSpace {
   name: string;
-  /** Numbers per step; undefined where each offering declares its own. */
+  /** Values per step; undefined if each offering declares its own. */
   dim: number | undefined;
-  /** What the numbers are. */
+  /** The meaning of the values. */
   meaning: string;
 }
 
-/** The action space of an act request that names none. */
+/** The default action space of act requests. */
 export const DEFAULT_ACTION_SPACE = "ee_delta_6d_grip";
 
 /** The dimensions that dimension checks go by. Source: specification, "Action spaces with live supply". */
@@ -239,13 +239,13 @@ const byName = new Map(ACTION_SPACES.map((space) => [space.name, space]));
 /** The action space with this name; undefined if the specification does not define it. */
 export const actionSpaceOf = (name: string): ActionSpace | undefined => byName.get(name);
 
-/** Numbers per step that an offering owes in this space: the space's own, else what the offering declares. */
+/** Values per step that an offering must return in this space: the space's own number, else the declared one. */
 export const dimensionOf = (name: string, declared: number | undefined): number | undefined =>
   byName.get(name)?.dim ?? declared;
 
 export { Embodiment };
 
-/** The words of the bodies, as the store and the catalog write them. */
+/** Names of the bodies in the store and the catalog. */
 export const EMBODIMENTS = {
   arm: Embodiment.ARM,
   humanoid: Embodiment.HUMANOID,
@@ -259,31 +259,31 @@ export const EMBODIMENTS = {
 
 const embodimentWords = new Map(Object.entries(EMBODIMENTS).map(([word, body]) => [body as Embodiment, word]));
 
-/** The word of a body. */
+/** The name of a body. */
 export const wordOfEmbodiment = (body: Embodiment): string => embodimentWords.get(body) ?? "another body";
 
 export { AttemptFailure };
 
-/** The word of a failure as callers read it, such as `input_rejected`; undefined where there was none. */
+/** The name of a failure for callers, such as `input_rejected`; undefined if there was none. */
 export const failureWord = (failure: AttemptFailure | undefined): string | undefined =>
   failure === undefined
     ? undefined
     : AttemptFailureSchema.value[failure]?.name.slice("ATTEMPT_FAILURE_".length).toLowerCase();
 
-/** The failure that a word stands for; undefined for a word of another version. */
+/** The failure with this name; undefined for a name of another version. */
 export const failureOf = (word: string): AttemptFailure | undefined =>
   AttemptFailureSchema.values.find(({ number }) => failureWord(number as AttemptFailure) === word)?.number as // its own values
     | AttemptFailure
     | undefined;
 
-/** An attempt that failed. `message` is for the log and for the provider's owner; callers see only `failure` and `lack`. */
+/** A failed attempt. `message` is for the log and the provider's owner; callers see only `failure` and `lack`. */
 export class UpstreamFailure extends Error {
   readonly failure: AttemptFailure;
-  /** What the gateway itself found the input to lack; undefined where it was the upstream that found something. */
+  /** What the gateway found missing in the input; undefined if the provider reported the failure. */
   readonly lack: string | undefined;
   /** The called address without its query, for the log and the provider's owner; undefined if it is the endpoint. */
   address: string | undefined;
-  /** How long the server asked to be left alone, in milliseconds. */
+  /** The server's requested retry delay, in milliseconds. */
   retryAfterMs: number | undefined;
 
   constructor(failure: AttemptFailure, message: string, cause?: unknown, lack?: string) {
@@ -312,13 +312,13 @@ export const mostMicroOf = (units: number, nanoPerUnit: number): number => {
   return micro * 1000 < units * nanoPerUnit ? micro + 1 : micro;
 };
 
-/** What the gateway asks for an episode of an evaluation, in micro-dollars. */
+/** The gateway's fee for an episode of an evaluation, in micro-dollars. */
 export const EPISODE_MICRO = 10_000;
 
-/** What the gateway asks for a call with the caller's own provider key, in hundredths of the list price. */
+/** The gateway's fee for a call with the caller's own provider key, in percent of the list price. */
 const OWN_KEY_PERCENT = 5;
 
-/** The price of a unit for a call with the caller's own provider key, in whole nano-dollars, the rest let go. */
+/** The unit price of a call with the caller's own provider key, in nano-dollars, rounded down. */
 export const ownKeyNano = (nanoPerUnit: number): number => Math.floor((nanoPerUnit * OWN_KEY_PERCENT) / 100);
 
 /** Which numbers a provider's answer may carry, whatever its wire. Each test is false for NaN, infinities, and values that no server can mean. */
@@ -327,48 +327,48 @@ const MAX_GPU_SECONDS = 86_400;
 const MAX_STEP_MS = 60_000;
 const MAX_TOKENS = 10_000_000;
 const MAX_SIDE = 16_384;
-/** Frames of the longest prediction, each a minute after the one before. */
+/** Frames of the longest prediction, one minute apart. */
 const MAX_FRAME_MS = 256 * MAX_STEP_MS;
 /** Robots and model servers read actions as 32-bit floats, which hold no number from here on. */
 const ACTION_LIMIT = 2 ** 128;
 
-/** Accelerator time of one answer, in seconds; 0 where the server did not measure it. */
+/** Accelerator time of one response in seconds; 0 if the server did not measure it. */
 export const isGpuSeconds = (value: number): boolean => value >= 0 && value <= MAX_GPU_SECONDS;
 
-/** Time between steps in whole milliseconds; 0 where the server did not say. */
+/** Time between steps in whole milliseconds; 0 if the server did not report it. */
 export const isStepMs = (value: number): boolean => Number.isInteger(value) && value >= 0 && value <= MAX_STEP_MS;
 
-/** One number of an action, in any unit. */
+/** One value of an action, in any unit. */
 export const isActionValue = (value: number): boolean => value > -ACTION_LIMIT && value < ACTION_LIMIT;
 
-/** When a predicted frame is, in milliseconds after the last observation. */
+/** Time of a predicted frame, in milliseconds after the last observation. */
 export const isFrameMs = (value: number): boolean => value >= 0 && value <= MAX_FRAME_MS;
 
-/** A side of a picture, in pixels. */
+/** A side of an image, in pixels. */
 export const isSide = (value: number): boolean => Number.isInteger(value) && value >= 1 && value <= MAX_SIDE;
 
 /** Tokens that a model read or wrote. */
 export const isTokenCount = (value: number): boolean => Number.isInteger(value) && value >= 0 && value <= MAX_TOKENS;
 
-/** A coordinate in shares of a picture, a confidence, a probability. */
+/** A coordinate as a share of an image, a confidence, or a probability. */
 export const isShare = (value: number): boolean => value >= 0 && value <= 1;
 
-/** The place of an entry in a list of `length`. */
+/** The index of an entry in a list of `length`. */
 export const isIndex = (value: number, length: number): boolean =>
   Number.isInteger(value) && value >= 0 && value < length;
 
-/** How many frames or steps of one answer are meant when a request does not say. */
+/** Default number of frames or steps of one response. */
 export const DEFAULT_HORIZON = 16;
-/** The most of them. */
+/** The maximum number of them. */
 export const LONGEST_HORIZON = 256;
 
-/** The refusal of one field: `validation_failed` with its path, its sentence and the rule that it breaks. */
+/** The refusal of one field: `validation_failed` with its path, sentence and violated rule. */
 export function violation(path: string, message: string, type: string, near: readonly string[] = []): Refusal {
   const violations = [{ $typeName: "limber.v1.Violation" as const, path, message, type }];
   return refuse(Reason.VALIDATION_FAILED, `${path}: ${message}`, { violations, near: [...near] }, { param: path });
 }
 
-/** The fallback chain, which may stand at the top or in `provider`; both and different is refused. */
+/** The fallback chain, which may be at the top level or in `provider`; refuses two that differ. */
 export function chainOf(models: readonly string[], provider: ProviderPreferences | undefined): readonly string[] {
   const inner = provider?.models ?? [];
   if (inner.length === 0) return models;
@@ -382,7 +382,7 @@ export function chainOf(models: readonly string[], provider: ProviderPreferences
   );
 }
 
-/** Refuses preferences that exclude each other, and an objective that weighs nothing. */
+/** Refuses preferences that exclude each other, and an objective without weight. */
 export function refuseConflicts(provider: ProviderPreferences | undefined): void {
   if (!provider) return;
   const weights = Object.values(provider.objective);
@@ -409,7 +409,7 @@ export function seedOf(seed: number | undefined): number | undefined {
 
 const SEEDS = 2 ** 32;
 
-/** Of a name that is not known, as much is sent back. */
+/** Maximum length of an unknown name in a refusal. */
 const MOST_ECHOED = 64;
 
 /** The name of a known action space; any other is refused with the names that are known. `path` is the field that gives it. */

@@ -84,6 +84,6 @@ it("an array that claims more than its bytes is none, whichever its order", () =
         ],
       ]),
     });
-    expect(() => readPicture(readObservation(pickle), "front")).toThrow("no picture front");
+    expect(() => readPicture(readObservation(pickle), "front")).toThrow("no image front");
   }
 });

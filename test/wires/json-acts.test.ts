@@ -150,7 +150,7 @@ describe("openvla-act", () => {
     expect(nameOf(await failureIn(wireOf("openvla-act").health(target(), callWith())))).toBe("UPSTREAM_BUSY");
     const [probe] = wireOf("openvla-act").probes;
     asked = { body: '"error"' };
-    await expect(probe?.look(target(), callWith())).resolves.toContain("refused");
+    await expect(probe?.look(target(), callWith())).resolves.toContain("rejected");
     asked = { body: JSON.stringify(f8([1, 2])) };
     await expect(probe?.look(target(), callWith())).rejects.toThrow("instead of an error");
   });

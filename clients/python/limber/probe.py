@@ -390,7 +390,7 @@ def probe(server: Server, address: str, runtime: str, *, action_space: str, acti
         except InputRefused:
             return "an invalid observation was rejected"
         except Fault as fault:
-            raise Fault(f"an observation that makes no sense was not refused as such: {fault}") from None
+            raise Fault(f"an invalid observation was not rejected: {fault}") from None
         raise Fault("an invalid observation was accepted")
 
     try:

@@ -1,4 +1,4 @@
-/** How things that go wrong between us and a model server become an `UpstreamFailure`. */
+/** Converts errors between the gateway and a model server to `UpstreamFailure`s. */
 import { constants } from "node:http2";
 import type { Signal } from "../../cancellation.ts";
 import { CodecError } from "../../codecs/error.ts";
@@ -28,28 +28,28 @@ export function toldFailure(text: string): UpstreamFailure {
   return new UpstreamFailure(failure, said);
 }
 
-/** The last line of a traceback: the exception's name, and what it says. */
+/** The last line of a traceback: the exception's name and message. */
 const INVALID_INPUT = /^(?:\w+\.){0,16}InvalidInput(?:Error)?(?::|$)/;
 
-/** The failure of an aborted call: the signal's own reason, or that its time ran out. */
+/** The failure of an aborted call: the signal's own reason, or a timeout. */
 export function calledOff(signal: Signal): UpstreamFailure {
   const reason: unknown = signal.reason;
   return reason instanceof UpstreamFailure ? reason : new UpstreamFailure(AttemptFailure.TIMEOUT, "canceled", reason);
 }
 
-/** A connection that broke before the answer was whole. */
+/** A connection that broke before the response was complete. */
 export const lost = (message: string, cause?: unknown): UpstreamFailure =>
   new UpstreamFailure(AttemptFailure.CONNECTION_LOST, message, cause);
 
-/** A server that can't be reached. */
+/** A server that cannot be reached. */
 export const unreachable = (message: string, cause?: unknown): UpstreamFailure =>
   new UpstreamFailure(AttemptFailure.UNREACHABLE, message, cause);
 
-/** An answer that the protocol doesn't allow. */
+/** A response that violates the protocol. */
 export const malformed = (message: string, cause?: unknown): UpstreamFailure =>
   new UpstreamFailure(AttemptFailure.MALFORMED_ANSWER, message, cause);
 
-/** Any error of a socket, of HTTP/2 or of a codec as a failure. A refusal of the caller's own input stays what it is: it's thrown. */
+/** Converts any error of a socket, of HTTP/2 or of a codec. A refusal of the caller's own input is rethrown. */
 export function failureOf(error: unknown): UpstreamFailure {
   if (error instanceof UpstreamFailure) return error;
   if (error instanceof Refusal) throw error;
@@ -61,7 +61,7 @@ export function failureOf(error: unknown): UpstreamFailure {
       error,
     );
   const code = codeOf(error);
-  // The error of a stream whose session could not be opened; the reason is its cause.
+  // The error of a stream whose session could not be opened; its cause is the reason.
   if (code === "ERR_HTTP2_STREAM_CANCEL" && error instanceof Error && error.cause) return failureOf(error.cause);
   return new UpstreamFailure(BY_CODE[code] ?? byPhase(error, code), `the exchange failed: ${code}`, error);
 }
@@ -74,7 +74,7 @@ const codecFailure = ({ reason }: CodecError): AttemptFailure => {
 const codeOf = (error: unknown): string =>
   error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : "unknown";
 
-/** Errors by Node's code for them. */
+/** Errors by Node's code. */
 const BY_CODE: Readonly<Record<string, AttemptFailure>> = {
   ECONNREFUSED: AttemptFailure.UNREACHABLE,
   EHOSTUNREACH: AttemptFailure.UNREACHABLE,
@@ -87,7 +87,7 @@ const BY_CODE: Readonly<Record<string, AttemptFailure>> = {
   UND_ERR_HEADERS_OVERFLOW: AttemptFailure.MALFORMED_ANSWER,
   // What isn't HTTP/2, or breaks its rules.
   ERR_HTTP2_ERROR: AttemptFailure.MALFORMED_ANSWER,
-  // The session of a new stream takes no more of them.
+  // The session accepts no more new streams.
   ERR_HTTP2_GOAWAY_SESSION: AttemptFailure.UPSTREAM_BUSY,
   // A client of WebSocket gets these for frames that break the rules.
   WS_ERR_UNSUPPORTED_MESSAGE_LENGTH: AttemptFailure.ANSWER_TOO_LARGE,
@@ -216,7 +216,7 @@ function meantBy(said: string): AttemptFailure | undefined {
 /** Statuses that are nothing but their own meaning. */
 const PLAIN_HTTP: ReadonlySet<number> = new Set([401, 403, 404, 408, 502, 504]);
 
-/** The failure that a status of HTTP means. `said` is for the owner, cut down by `ownerText`. */
+/** The failure for an HTTP status. `said` is for the owner, shortened by `ownerText`. */
 export function failureOfStatus(status: number, said = ""): UpstreamFailure {
   const meant = PLAIN_HTTP.has(status) ? undefined : meantBy(said);
   const failure = meant ?? BY_HTTP_STATUS[status] ?? AttemptFailure.UPSTREAM_ERROR;
@@ -226,18 +226,18 @@ export function failureOfStatus(status: number, said = ""): UpstreamFailure {
 /** Statuses of gRPC that say why only in words: UNKNOWN, RESOURCE_EXHAUSTED, OUT_OF_RANGE, INTERNAL, UNAVAILABLE. */
 const LOOSE_GRPC: ReadonlySet<number> = new Set([2, 8, 11, 13, 14]);
 
-/** The failure that a status of gRPC means. */
+/** The failure for a gRPC status. */
 export function failureOfGrpc(status: number, message: string, said: string): UpstreamFailure {
   const meant = LOOSE_GRPC.has(status) ? (meantBy(message) ?? busyUnavailable(status, message)) : undefined;
   const failure = meant ?? BY_GRPC_STATUS[status] ?? AttemptFailure.UPSTREAM_ERROR;
   return new UpstreamFailure(failure, advised(meant, said));
 }
 
-/** Triton refuses what its queue has no room for as unavailable. */
+/** Triton reports a full queue as unavailable. */
 const busyUnavailable = (status: number, message: string): AttemptFailure | undefined =>
   status === 14 && BUSY.test(message) ? AttemptFailure.UPSTREAM_BUSY : undefined;
 
-/** The failure that a close code of WebSocket means. */
+/** The failure for a WebSocket close code. */
 export function failureOfClose(code: number): UpstreamFailure {
   const http =
     code >= HTTP_IN_CLOSE_CODES.from && code <= HTTP_IN_CLOSE_CODES.to ? BY_HTTP_STATUS[code - 4_000] : undefined;
@@ -248,7 +248,7 @@ const SIZES = /(\d{6,12})\D{1,12}(\d{6,12})/;
 const LIMIT = /(?:limit|max(?:imum)?|size)\D{0,12}(\d{6,12})/i;
 const inMiB = (bytes: number): string => `${Math.round((bytes / 2 ** 20) * 10) / 10} MiB`;
 
-/** What the owner of a server reads that takes no message of this size. */
+/** The owner's message for a request that is too large for the server. */
 function advised(meant: AttemptFailure | undefined, said: string): string {
   if (meant !== AttemptFailure.INPUT_REJECTED) return said;
   const sizes = SIZES.exec(said)?.slice(1).map(Number) ?? [];

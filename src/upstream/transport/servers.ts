@@ -5,7 +5,7 @@ import type { UpstreamTarget } from "../wire.ts";
 import { failureOf } from "./failures.ts";
 import { checkUrl, type GuardOptions } from "./guard.ts";
 
-/** Where the wires may go, and how they find it. */
+/** Where the wires may connect, and how they resolve names. */
 export interface ServerReach extends GuardOptions {
   /**
    * Model servers that this process runs itself, by scheme, host and port, such as `grpc://127.0.0.1:50051`: the wires reach them at any
@@ -14,15 +14,15 @@ export interface ServerReach extends GuardOptions {
   readonly own?: ReadonlySet<string> | undefined;
   /** From guardedLookup, with the same options. */
   readonly lookup: LookupFunction;
-  /** Where calls of each endpoint go, as HTTP servers answered; shared by the wires of one gateway. */
+  /** The addresses of each endpoint's calls, as HTTP servers accepted them; shared by the wires of one gateway. */
   readonly found?: FoundAddresses;
 }
 
-/** The address that took the last call of each endpoint, where it isn't the endpoint itself. */
+/** The address of each endpoint's last call, if it differs from the endpoint. */
 export class FoundAddresses {
   readonly #byEndpoint = new Map<string, string>();
 
-  /** Notes an address, without its query. */
+  /** Stores an address without its query. */
   note(endpoint: string, address: string): void {
     if (this.#byEndpoint.size >= MAX_SERVERS) this.#byEndpoint.clear();
     this.#byEndpoint.set(endpoint, address);
@@ -34,35 +34,37 @@ export class FoundAddresses {
   }
 }
 
-/** No valid message of any wire is larger, to a server or from one. */
+/** Maximum size of any wire's message, to or from a server. */
 export const MAX_MESSAGE_BYTES = 64 * 2 ** 20;
 
-/** How one server is reached, after its address was found to be allowed. */
+/** How to reach one server, after its address was allowed. */
 export interface Address {
   /** Its scheme is the one of the protocol beneath, such as `http:` for `grpc:`. */
   readonly url: URL;
-  /** Finds the host; refuses addresses that aren't allowed. */
+  /** Resolves the host; refuses addresses that are not allowed. */
   readonly lookup: LookupFunction;
-  /** The value of the `authorization` header, or undefined where no credentials are due. */
+  /** The value of the `authorization` header; undefined without credentials. */
   readonly authorization: string | undefined;
-  /** Further headers of every call, in small letters. */
+  /** Other headers of every call, in lower case. */
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** What a wire keeps for one server. */
+/** A wire's state for one server. */
 export interface UpstreamServer {
-  /** Nothing is open, and nothing is remembered that a new one wouldn't know. */
+  /** Whether nothing is open and no state would be lost. */
   readonly idle: boolean;
-  /** Ends every connection at once; calls under way fail. */
+  /** Closes every connection at once; running calls fail. */
   close(): void;
 }
 
-/** More servers and credentials at one time are more than one replica should hold connections for. */
+/** Maximum number of servers and credentials with connections on one replica. */
 const MAX_SERVERS = 1_024;
 
 const AUTH_SCHEMES = { bearer: "Bearer", api_key: "Api-Key" } as const;
 
-/** How a target is reached; `schemes` as Servers takes them. Throws an UpstreamFailure: `UNREACHABLE` for an address that isn't allowed. */
+/**
+ * Returns how to reach a target; `schemes` as in `Servers`. Throws an UpstreamFailure: `UNREACHABLE` for an address that is not allowed.
+ */
 export function addressOf(
   { endpoint, auth }: UpstreamTarget,
   schemes: Schemes,
@@ -79,22 +81,22 @@ export function addressOf(
   }
 }
 
-/** Scheme, host and port of an address; empty for what is none. */
+/** Scheme, host and port of an address; empty if it is invalid. */
 function placeOf(endpoint: string): string {
   const url = URL.parse(endpoint);
   return url === null ? "" : `${url.protocol}//${url.host}`;
 }
 
-/** The schemes of a wire's addresses, each with that of the protocol beneath, as URL.protocol writes them. */
+/** The schemes of a wire's addresses, each with that of the underlying protocol, in the form of URL.protocol. */
 export type Schemes = Readonly<Record<string, string>>;
 
-/** The servers of one wire. Idle ones are forgotten when there are too many. */
+/** The servers of one wire. Idle ones are dropped if there are too many. */
 export class Servers<S extends UpstreamServer> {
   readonly #reach: ServerReach;
   readonly #schemes: Schemes;
   readonly #open: (address: Address) => S;
   readonly #servers = new Map<string, S>();
-  /** The same by the target that asked, as loops ask with one target thousands of times. */
+  /** The same by target object, because loops use one target thousands of times. */
   #known = new WeakMap<UpstreamTarget, S>();
 
   constructor(reach: ServerReach, schemes: Schemes, open: (address: Address) => S) {
@@ -103,7 +105,7 @@ export class Servers<S extends UpstreamServer> {
     this.#open = open;
   }
 
-  /** The server of a target, made on first use. Throws an UpstreamFailure: `UNREACHABLE` for an address that isn't allowed. */
+  /** The server of a target, created on first use. Throws an UpstreamFailure: `UNREACHABLE` for an address that is not allowed. */
   of(target: UpstreamTarget): S {
     const known = this.#known.get(target);
     if (known !== undefined) return known;
@@ -112,12 +114,12 @@ export class Servers<S extends UpstreamServer> {
     return server;
   }
 
-  /** How a target is reached. Throws as `of` does. */
+  /** Returns how to reach a target. Throws as `of` does. */
   addressOf(target: UpstreamTarget): Address {
     return addressOf(target, this.#schemes, this.#reach);
   }
 
-  /** Closes and forgets all of them. */
+  /** Closes and drops all of them. */
   close(): void {
     for (const server of this.#servers.values()) server.close();
     this.#servers.clear();

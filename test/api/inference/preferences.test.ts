@@ -217,7 +217,7 @@ it("names near providers if all admitted ones are unknown", async () => {
   for (const provider of [{ only: [`${named.acme}e`] }, { order: [`${named.acme}e`], allow_fallbacks: false }]) {
     const { status, details, text } = await refused({ provider });
     expect([status, details.near]).toEqual([409, expect.arrayContaining([named.acme])]);
-    expect(text).toContain(`there is no provider \\"${named.acme}e\\"`);
+    expect(text).toContain(`provider \\"${named.acme}e\\" not found`);
   }
   const { details } = await refused({ provider: { only: [named.acme], max_cost_usd: 0 } });
   expect(details.near).toBeUndefined();
