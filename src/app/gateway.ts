@@ -20,7 +20,7 @@ import { KeyCache, SessionCache } from "../store/account/caches.ts";
 import { findKey } from "../store/account/keys.ts";
 import { takeRates } from "../store/account/rates.ts";
 import { endOf, findSession } from "../store/account/sessions.ts";
-import { isDamaged } from "../store/database/client.ts";
+import { isDamaged } from "../store/database/unavailable.ts";
 import { type AppContext, Closers, type ClusterMember } from "./context.ts";
 import { openGate } from "./gate.ts";
 import type { Subsystems } from "./services.ts";

@@ -8,8 +8,8 @@ import { addMember, findMemberByName } from "../store/account/members.ts";
 import { addCredits, createOrg } from "../store/account/orgs.ts";
 import { hashSecret } from "../store/account/secret.ts";
 import { addLink } from "../store/account/sessions.ts";
-import { StoreUnavailable } from "../store/database/client.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
+import { StoreUnavailable } from "../store/database/unavailable.ts";
 
 /** The secrets of one data directory. */
 export interface DevelopmentSecrets {

@@ -16,7 +16,7 @@ import {
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { sleep } from "../clock.ts";
-import { StoreUnavailable } from "../store/database/client.ts";
+import { StoreUnavailable } from "../store/database/unavailable.ts";
 import { accountFor } from "./postgres/account.ts";
 import { findBinaries, libraryEnvironment } from "./postgres/binaries.ts";
 import { claim } from "./postgres/claim.ts";

@@ -3,9 +3,9 @@ import type { KeyPrincipal } from "../call.ts";
 import { nowSeconds, sleep } from "../clock.ts";
 import { Reason, Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
-import { isOutage } from "../store/database/client.ts";
 import type { Notifications } from "../store/database/notifications.ts";
 import type { Sql } from "../store/database/tx.ts";
+import { isOutage } from "../store/database/unavailable.ts";
 import { type NewStop, type StopRecord, type StopScope, standingStops, stopIn } from "../store/robots.ts";
 
 /** The key, session and robot names of a caller that is about to move a robot. */

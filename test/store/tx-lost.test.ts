@@ -2,9 +2,9 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { isOutage } from "../../src/store/database/client.ts";
 import { listen } from "../../src/store/database/notifications.ts";
 import { connect, databaseReachable, type Tx, tx } from "../../src/store/database/tx.ts";
+import { isOutage } from "../../src/store/database/unavailable.ts";
 import { databaseUrl } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { begin, count, database, end, endEach, insert, sql, withOneLane } from "./kept.ts";

@@ -4,8 +4,8 @@ import { runInNewContext } from "node:vm";
 import postgres from "postgres";
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { ioClock } from "../../src/clock.ts";
-import { isOutage } from "../../src/store/database/client.ts";
 import { connect, type Sql, type Tx, tx } from "../../src/store/database/tx.ts";
+import { isOutage } from "../../src/store/database/unavailable.ts";
 import { eventually } from "../support/eventually.ts";
 import { begin, count, database, end, endEach, insert, sql, withOneLane } from "./kept.ts";
 

@@ -10,7 +10,7 @@ import { ERROR_DOMAIN } from "../../brand.ts";
 import type { Signal } from "../../cancellation.ts";
 import { asRefusal, factsOf, Reason, type ReasonFacts, Refusal, type RefusalDetails, refuse } from "../../errors.ts";
 import { overCapIn } from "../../store/account/org-caps.ts";
-import { isOutage, isStarting, isUnstorableText } from "../../store/database/client.ts";
+import { isOutage, isStarting, isUnstorableText } from "../../store/database/unavailable.ts";
 import { encoderOf } from "./json.ts";
 import { wordsOf } from "./json-text.ts";
 

@@ -4,7 +4,7 @@
 import { type ChildProcess, type SpawnOptions, spawn } from "node:child_process";
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import { StoreUnavailable } from "../../store/database/client.ts";
+import { StoreUnavailable } from "../../store/database/unavailable.ts";
 
 /** A user and group of this machine. */
 export interface Account {

@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
 import { createRequire } from "node:module";
 import { basename, dirname, join } from "node:path";
-import { StoreUnavailable } from "../../store/database/client.ts";
+import { StoreUnavailable } from "../../store/database/unavailable.ts";
 
 /** The programs of the platform's package. */
 export interface Binaries {

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { StoreUnavailable } from "../../store/database/client.ts";
+import { StoreUnavailable } from "../../store/database/unavailable.ts";
 
 const SQLITE_BUSY = 5;
 

@@ -16,7 +16,7 @@ import {
 import { rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { text } from "node:stream/consumers";
-import { StoreUnavailable } from "../../store/database/client.ts";
+import { StoreUnavailable } from "../../store/database/unavailable.ts";
 import { type Account, launch } from "./account.ts";
 import type { Binaries } from "./binaries.ts";
 

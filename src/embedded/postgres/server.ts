@@ -4,7 +4,7 @@ import { existsSync, readFileSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { createInterface } from "node:readline";
 import { after, sleep, steadyNow } from "../../clock.ts";
-import { StoreUnavailable } from "../../store/database/client.ts";
+import { StoreUnavailable } from "../../store/database/unavailable.ts";
 import { type Account, launch } from "./account.ts";
 import type { Binaries } from "./binaries.ts";
 import { explain } from "./cluster.ts";

@@ -1,8 +1,8 @@
 /** Caches of keys, sessions and settings, so that warm calls need no database query. */
 import { inTime, ioClock, steadyNow } from "../../clock.ts";
-import { isOutage } from "../database/client.ts";
 import type { NotificationChannel, Notifications } from "../database/notifications.ts";
 import type { Sql } from "../database/tx.ts";
+import { isOutage } from "../database/unavailable.ts";
 import { findKeyByHash, type KeyRecord } from "./keys.ts";
 import { hashName, isSecret } from "./secret.ts";
 import { findSessionKey, isSessionSecret, noteSeen } from "./sessions.ts";

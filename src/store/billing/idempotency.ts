@@ -6,8 +6,8 @@
 import { sleep, steadyNow } from "../../clock.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 import { breathe } from "../../slices.ts";
-import { isOutage } from "../database/client.ts";
 import type { Sql } from "../database/tx.ts";
+import { isOutage } from "../database/unavailable.ts";
 
 /** A call with an idempotency key. */
 export interface Claimant {

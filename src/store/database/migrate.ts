@@ -3,9 +3,9 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { isOutage, StoreUnavailable } from "./client.ts";
 import { Lock } from "./locks.ts";
 import { type Sql, type Tx, tx } from "./tx.ts";
+import { isOutage, StoreUnavailable } from "./unavailable.ts";
 
 /** SQL that is applied once, in its own transaction. */
 interface Migration {

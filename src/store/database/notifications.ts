@@ -2,7 +2,8 @@
 
 import { inTime, ioClock, sleep } from "../../clock.ts";
 import { databaseAddress, passOver, serverNow } from "./address.ts";
-import { type Client, openClient, type Pulse, type Queryable, StoreUnavailable } from "./client.ts";
+import { type Client, openClient, type Pulse, type Queryable } from "./client.ts";
+import { StoreUnavailable } from "./unavailable.ts";
 
 const CHANNELS = [
   "lease_wanted",

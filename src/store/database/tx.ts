@@ -12,8 +12,8 @@ import {
   POOLED_LIMITS,
   type Pulse,
   type Queryable,
-  StoreUnavailable,
 } from "./client.ts";
+import { StoreUnavailable } from "./unavailable.ts";
 
 export type { Queryable } from "./client.ts";
 

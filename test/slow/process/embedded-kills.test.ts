@@ -4,8 +4,8 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { startPostgres } from "../../../src/embedded/postgres.ts";
-import { isOutage } from "../../../src/store/database/client.ts";
 import { connect, tx } from "../../../src/store/database/tx.ts";
+import { isOutage } from "../../../src/store/database/unavailable.ts";
 import { eventually } from "../../support/eventually.ts";
 import {
   cleanUp,

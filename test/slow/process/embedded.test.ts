@@ -3,8 +3,8 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import { startPostgres } from "../../../src/embedded/postgres.ts";
-import { isOutage } from "../../../src/store/database/client.ts";
 import { databaseReachable, type Queryable, tx } from "../../../src/store/database/tx.ts";
+import { isOutage } from "../../../src/store/database/unavailable.ts";
 import {
   CHECKOUT,
   cleanUp,
