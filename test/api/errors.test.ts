@@ -59,7 +59,7 @@ it("errors list the known events", async () => {
     events: ["batch.complete"],
   });
   expect(param).toBe("events.0");
-  expect(message).toContain('"batch.complete" is no event');
+  expect(message).toContain('"batch.complete" is not an event');
   expect(message).toContain("offering.rejected");
   expect(details.near).toContain("batch.completed");
 });

@@ -279,7 +279,7 @@ export function refusalOfConnect(error: ConnectError): Refusal {
   const reason = CONNECT_REASONS[error.code];
   if (reason !== undefined) return refuse(reason, error.rawMessage);
   // Connect reports unreadable bytes as an internal error, which is wrong.
-  return refuse(Reason.MALFORMED_BODY, "the message cannot be read", {}, { cause: error });
+  return refuse(Reason.MALFORMED_BODY, "the message cannot be decoded", {}, { cause: error });
 }
 
 /** Adds a refusal's details to Connect's own error; corrects a code that blames the server. */

@@ -417,7 +417,7 @@ export function refusalOf(ask: Ask): Refusal {
   const unread = unreadOf(ask, drops, details);
   if (unread) return unread;
   const strangers = strangersOf(ask);
-  const text = `${considered}, none satisfies the constraints${decisiveOf(ask, drops)}${strangers.length === 0 ? "" : `; there is no provider ${strangers.map((name) => JSON.stringify(name)).join(", ")}`}`;
+  const text = `${considered}, none satisfies the constraints${decisiveOf(ask, drops)}${strangers.length === 0 ? "" : `; provider ${strangers.map((name) => JSON.stringify(name)).join(", ")} not found`}`;
   const near = strangers.flatMap((name) => nearNames(name, ask.snapshot.providers.names));
   return refuse(Reason.NO_ROUTE_AVAILABLE, text, { ...details, ...(near.length > 0 && { near }) });
 }

@@ -256,7 +256,7 @@ describe("what ends a run, and with it the arming where a person or a stop ended
     const own = await made({});
     const second = await waiting(freshRobot(), { key: own.key });
     await app.sql`update key set disabled = true where id = ${own.id}`;
-    expect(String(await second.ended)).toContain("not valid here");
+    expect(String(await second.ended)).toContain("invalid API key");
   });
 
   it("a disconnect of the robot or of the waiting agent ends the run", async () => {

@@ -301,11 +301,11 @@ describe("a test of mail", () => {
     const browser = await signedIn(app, caller.org, admin.userId);
     expect((await browser.call("/v1/mail")).body).toMatchObject({ enabled: true, from: "Limber <limber@example.com>" });
     expect((await browser.call("/v1/mail/test", {})).body).toEqual({ to: admin.email });
-    await arrived(admin.email, /test/);
+    await arrived(admin.email, /Test mail/);
     expect((await browser.call("/v1/mail/test", { to: "victim@example.com" })).status).toBe(403);
     expect((await app.call("/v1/mail/test", {}, { key: caller.key })).status).toBe(403);
     expect((await app.admin("/v1/mail/test", { to: "operator@example.com" })).to).toBe("operator@example.com");
-    await arrived("operator@example.com", /test/);
+    await arrived("operator@example.com", /Test mail/);
     server.refuse(550, 1);
     const refused = await app.call("/v1/mail/test", { to: "operator@example.com" }, { admin: ADMIN_TOKEN });
     expect([refused.status, refused.body.error.code]).toEqual([502, "mail_failed"]);

@@ -110,7 +110,7 @@ it("refuses the 10,001st stop of a robot, but never one of a workspace or organi
     insert into robot_stop (id, org_id, scope, subject, reason, created_by)
     select ${newId("stop")} || n, ${org}, 'robot', 'many-' || n, '', 'admin' from generate_series(1, 10000) n`;
   await expect(writeStop(app.sql, orderOf({ orgId: org, subject: "one more" }))).rejects.toThrow(
-    "10000 emergency stops",
+    "10000 active emergency stops",
   );
   // The same stop again is none more.
   await expect(writeStop(app.sql, orderOf({ orgId: org, subject: "many-7" }))).resolves.toMatchObject({
