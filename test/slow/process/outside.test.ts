@@ -74,7 +74,7 @@ it("does not start with another master key than the one that the database's secr
   expect([code, stdout, stderr.trim().split("\n")]).toEqual([
     1,
     "",
-    [expect.stringMatching(/^limber: LIMBER_MASTER_KEY /)],
+    [expect.stringMatching(/^limber: neither LIMBER_MASTER_KEY nor /)],
   ]);
 
   // A rotation as the documents tell it, and its first half undone too early.
@@ -153,8 +153,8 @@ it("names the setting where an address, a port or a folder can't be used", async
   const taken = String((server.address() as AddressInfo).port);
   const cases: readonly [Record<string, string>, RegExp][] = [
     [{ PORT: taken }, /^limber: cannot listen on PORT \d+ of 127\.0\.0\.1: the port is already in use$/],
-    [{ LIMBER_OPERATIONS_PORT: taken }, /^limber: LIMBER_OPERATIONS_PORT \d+ on 127/],
-    [{ LIMBER_GR00T_PORT: taken }, /^limber: LIMBER_GR00T_PORT \d+ on 127/],
+    [{ LIMBER_OPERATIONS_PORT: taken }, /^limber: cannot listen on LIMBER_OPERATIONS_PORT \d+ of 127/],
+    [{ LIMBER_GR00T_PORT: taken }, /^limber: cannot listen on LIMBER_GR00T_PORT \d+ of 127/],
     [{ HOST: "192.0.2.1" }, /^limber: cannot listen on HOST 192\.0\.2\.1: this machine does not have the address$/],
     [{ HOST: "nowhere.invalid" }, /^limber: cannot listen on HOST nowhere\.invalid: /],
     [{ LIMBER_SCENARIO_PACKS: "/nowhere/at/all" }, /^limber: LIMBER_SCENARIO_PACKS names a folder/],

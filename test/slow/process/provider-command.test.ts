@@ -94,7 +94,7 @@ describe("register", () => {
     expect([code, text]).toEqual([
       1,
       expect.stringMatching(
-        /FAILED {2}action_shape.*3 numbers per step.*what to do:.*action_shape: answer exactly.*was rejected/s,
+        /FAILED {2}action_shape.*3 numbers per step.*what to do:.*action_shape: return exactly.*was rejected/s,
       ),
     ]);
     const nobody = await provider([
