@@ -75,7 +75,10 @@ describe("two replicas", () => {
       entered(Array.from({ length: many }, (_, i) => () => (i % 2 ? one : two).limits.enter("key_c", few, pool)));
     const calls = await ask("calls", 40);
     expect(calls.inside.length).toBe(8);
-    expect(calls.refused[0]).toMatchObject({ retryAfter: 1, message: expect.stringContaining("8 concurrent requests") });
+    expect(calls.refused[0]).toMatchObject({
+      retryAfter: 1,
+      message: expect.stringContaining("8 concurrent requests"),
+    });
     const streams = await ask("streams", 10);
     expect(streams.inside.length).toBe(2);
     expect(streams.refused[0]?.message).toContain("2 open streams");

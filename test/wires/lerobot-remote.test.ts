@@ -180,7 +180,9 @@ describe("the descriptor", () => {
     await expect(probe?.look(target({ actionDim: 2 }), callWith())).resolves.toBe(
       "arm serves sha256:1: observation.state; 2 steps of 2 numbers, 50 ms apart",
     );
-    await expect(probe?.look(target({ actionDim: 7 }), callWith())).rejects.toThrow("2 numbers, but the offering declares 7");
+    await expect(probe?.look(target({ actionDim: 7 }), callWith())).rejects.toThrow(
+      "2 numbers, but the offering declares 7",
+    );
     await server.close();
     await serve({ capabilities: { features: [feature("counts", [2], { dtype: "int64" })] } });
     await expect(probe?.look(target(), callWith())).rejects.toThrow("the server requires counts as int64");
