@@ -360,7 +360,7 @@ export class Primary implements ClusterMember {
     }
     this.#isEnding = true;
     this.#run?.ending();
-    // They accept connections until the delay is over: a load balancer may still send some.
+    // They accept connections until the delay has passed: a load balancer may still send some.
     for (const child of this.#children) this.#drain(child, delayMs);
     if (this.#children.size === 0) this.#exitCode.resolve(0);
   }

@@ -36,6 +36,12 @@ export function scratchDir(): { path: string; remove(): void } {
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
 }
 
+/** Gateways that run. A test that fails before it ends one must not leave it behind. */
+const gateways = new Set<ChildProcess>();
+process.once("exit", () => {
+  for (const child of gateways) child.kill("SIGKILL");
+});
+
 /** Nothing of the environment of the tests reaches the process but what finds its programs. */
 function launch(
   env: Readonly<Record<string, string>>,
@@ -67,6 +73,8 @@ function launch(
   const stderr: string[] = [];
   child.stdout!.setEncoding("utf8").on("data", (text: string) => stdout.push(text));
   child.stderr!.setEncoding("utf8").on("data", (text: string) => stderr.push(text));
+  gateways.add(child);
+  child.once("exit", () => gateways.delete(child));
   const ended = new Promise<Ended>((resolve) =>
     child.once("close", (code, signal) => resolve({ code, signal, stdout: stdout.join(""), stderr: stderr.join("") })),
   );

@@ -102,6 +102,12 @@ def test_a_policy_of_this_package_passes_the_probe(capsys: pytest.CaptureFixture
         assert "| action_shape | passed |" in capsys.readouterr().out
 
 
+def test_a_policy_with_shorter_chunks_passes_the_probe_with_its_chunk_length(capsys: pytest.CaptureFixture[str]) -> None:
+    with PolicyServer(lambda asked: np.tile([asked.state[0], 0.1], (8, 1)), SERVED) as server:
+        code, checks = probed(capsys, server.address, "--action-space", "base_twist_2d")
+    assert code == 0 and checks["longest_horizon"]["detail"] == "8 steps in one answer, of chunks of 8"
+
+
 @pytest.mark.parametrize(
     ("broken", "check"),
     [

@@ -226,7 +226,7 @@ const itemSize = (dtype: DType): number => Number(dtype[2]);
 
 const MAGIC = Buffer.from("934e554d5059", "hex");
 const ALIGNMENT = 64;
-/** numpy itself reads no longer header without being told to. */
+/** numpy reads longer headers only if the caller raises `max_header_size`. */
 const MAX_HEADER = 10_000;
 
 /** The bytes of `np.save`, version 1.0, to the byte. */

@@ -172,30 +172,30 @@ export function createGate(deps: GateDeps): Gate {
       if (context.idempotencyKey !== undefined) throw streamReplay();
       let rest = nothing;
       let isOver = false;
-      const told = new EndReportingWriter(speaker, () => {
+      const writer = new EndReportingWriter(speaker, () => {
         isOver = true;
         rest();
       });
       admission.work?.end();
       const call = { ...callOf(admission, context, undefined), steps: admission.steps };
-      const listener = ruleOf(method).serve(told, call) as StreamHandler<Message>;
-      if (!isOver) rest = recheckWhileOpen(admission, listener, context.signal);
+      const handler = ruleOf(method).serve(writer, call) as StreamHandler<Message>;
+      if (!isOver) rest = recheckWhileOpen(admission, handler, context.signal);
       return {
         hear: (message, sound) => {
           // The first message identifies the stream's subject.
           if (context.trail && context.trail.request === undefined) noteAsked(context.trail, message, context);
           try {
             if (!sound) assertValid(method.input, message);
-            listener.hear(message);
+            handler.hear(message);
           } catch (thrown) {
             if (!(thrown instanceof Refusal)) throw thrown;
             // A started stream is completed, with the final messages that the schema guarantees.
-            listener.cut(thrown);
+            handler.cut(thrown);
           }
         },
-        room: () => listener.room(),
-        close: () => listener.close(),
-        cut: (refusal) => listener.cut(refusal),
+        room: () => handler.room(),
+        close: () => handler.close(),
+        cut: (refusal) => handler.cut(refusal),
       };
     },
   };

@@ -283,9 +283,9 @@ export class Schemas {
   #object(desc: DescMessage): Keywords {
     const asked = this.#requests.has(desc.typeName);
     const demanded = asked ? demandedOf(desc) : alwaysThere(desc);
-    // A property of the name `$ref` is a reference to every reader of such documents, so it goes untold.
-    const told = desc.fields.filter((field) => nameOf(field) !== "$ref");
-    const properties = told.map((field) => {
+    // A property of the name `$ref` is a reference to every reader of such documents, so it is left out.
+    const shown = desc.fields.filter((field) => nameOf(field) !== "$ref");
+    const properties = shown.map((field) => {
       const schema = asked ? this.asked(field) : this.field(field);
       const mayBeNull = getOption(field, nullable) || (asked && !demanded.includes(field.name));
       return [nameOf(field), mayBeNull ? orNull(schema) : schema];

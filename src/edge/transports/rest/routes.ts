@@ -209,8 +209,9 @@ export const native: Dialect = {
 /** The scheme and host of a request, as far as it and a proxy before us tell; empty where they make no address. */
 export function originOf(request: HttpRequest): string {
   const host = request.headers[":authority"] ?? request.headers.host;
-  const told = headerOf(request, "x-forwarded-proto");
-  const scheme = told === "https" || told === "http" ? told : "encrypted" in request.socket ? "https" : "http";
+  const forwarded = headerOf(request, "x-forwarded-proto");
+  const scheme =
+    forwarded === "https" || forwarded === "http" ? forwarded : "encrypted" in request.socket ? "https" : "http";
   const origin = `${scheme}://${host}`;
   return URL.canParse(origin) ? new URL(origin).origin : "";
 }
@@ -332,9 +333,9 @@ const scim: Dialect = {
     const given = await readJson(request, { bounds: route.bounds }, limits, { type: TYPE, named: NAMED });
     const desc = route.body === "*" ? route.method.input : route.body.message;
     if (desc === undefined) return given;
-    const told = toNative(desc, given);
+    const native = toNative(desc, given);
     // A body that says nothing is none: a resource must not be emptied by a slip.
-    return route.body !== "*" && isEmpty(told) ? null : told;
+    return route.body !== "*" && isEmpty(native) ? null : native;
   },
   ignoresUnknown: true,
   parameterOf: (field) => field.jsonName,
@@ -420,15 +421,15 @@ function toField(field: DescField, given: unknown): unknown {
 /** JSON by the schema's names as identity providers read it; addresses that begin with a slash get `origin` before it. */
 function fromNative(desc: DescMessage, value: unknown, origin: string): unknown {
   if (isFree(desc) || !isObject(value)) return value;
-  const told: ScimFields = {};
+  const fields: ScimFields = {};
   for (const field of desc.fields) {
     const given = value[field.name];
     if (given === undefined || given === null) continue;
     if (Array.isArray(given) && given.length === 0 && !getOption(field, kept)) continue;
     const spelled = inside(field, given, (of, inner) => fromNative(of, inner, origin));
-    told[field.jsonName] = isAddress(field, spelled) ? origin + spelled : spelled;
+    fields[field.jsonName] = isAddress(field, spelled) ? origin + spelled : spelled;
   }
-  return told;
+  return fields;
 }
 
 const isAddress = (field: DescField, value: unknown): value is string =>
