@@ -180,7 +180,9 @@ const TABLE: readonly ServiceRow[] = [
   row(FleetService, ({ storage: { sql }, supply: { supply }, inference: { sessions } }) =>
     fleetService({ sql, inference: { supply, sessions } }),
   ),
-  row(LoopService, ({ storage: { sql }, inference: { liveLoops } }) => loopService({ sql, live: liveLoops })),
+  row(LoopService, ({ storage: { sql }, billing: { leaser }, inference: { liveLoops } }) =>
+    loopService({ sql, live: liveLoops, caughtUp: () => leaser.caughtUp() }),
+  ),
   row(ArmingService, ({ storage: { sql }, inference: { stops, robots } }) => armingService({ sql, stops, robots })),
   row(SupplyService, (subsystems) => supplyService(supplyDeps(subsystems))),
   row(CheckpointService, (subsystems) => checkpointService(supplyDeps(subsystems))),

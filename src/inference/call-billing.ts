@@ -334,6 +334,7 @@ export class CallBilling {
       gpu_seconds: gpuSeconds || undefined,
       fallback_used: route?.fallbackUsed || undefined,
       holds: stretch?.holds,
+      ages: stretch?.ages,
       plan: this.#plan.logged?.id,
       ranks: this.#plan.logged?.ranks || undefined,
       attempts:
@@ -368,6 +369,8 @@ function losersOf(paid: readonly PaidLoser[]): LoserRecord[] {
 export interface LoopStretch {
   /** Number of holds, by reason. */
   readonly holds?: Readonly<Record<string, number>> | undefined;
+  /** Number of chunks, by the bucket of their observation's age. */
+  readonly ages?: Readonly<Record<number, number>> | undefined;
   /** Attempts, grouped by equal outcome: how many, and their mean latency. */
   readonly attempts?:
     | readonly {

@@ -29,6 +29,7 @@ export {
 export {
   type AttemptCounts,
   BUCKETS,
+  bucketOf,
   copyOf,
   type Hearsay,
   quantileOf,

@@ -24,6 +24,7 @@ import type { PlanDigest } from "../routing/index.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { type ActLog, type CallLog, findDigest, type LogFilter, listActs, listCalls } from "../store/history/logs.ts";
 import { readPage } from "./pages.ts";
+import { quantilesOf } from "./quantiles.ts";
 import { confinedTo, workspaceFor } from "./reach.ts";
 
 const DEFAULT_PAGE = 100;
@@ -163,6 +164,13 @@ const KINDS: Readonly<Record<string, LogKind>> = {
   preview: LogKind.PREVIEW,
 };
 
+/** The chunks of a segment and the ages of their observations; nothing for other calls. */
+function agesOf(ages: Readonly<Record<string, number>> | undefined) {
+  if (ages === undefined) return {};
+  const { count, p50, p99 } = quantilesOf(Object.entries(ages));
+  return { chunks: count, ...present({ ageP50Ms: p50, ageP99Ms: p99 }) };
+}
+
 function recordOfCall(orgId: string, call: CallLog): LogRecord {
   const log = call.log ?? {};
   const attempts = log.attempts ?? [];
@@ -195,6 +203,7 @@ function recordOfCall(orgId: string, call: CallLog): LogRecord {
     deadlineMissed: call.errorCode === "deadline_exceeded" || isOver,
     preview: call.contract === "preview",
     holds: log.holds ?? {},
+    ...agesOf(log.ages),
     traceId: log.trace_id ?? traceOf(undefined, call.requestId).traceId,
     ...present({
       model: call.model || undefined,

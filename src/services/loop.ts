@@ -1,27 +1,39 @@
 /** Running control loops: lists and live views. */
 import { create } from "@bufbuild/protobuf";
-import type { RunningLoop } from "../../gen/limber/v1/loop_pb.ts";
+import {
+  type RobotHistory,
+  RobotHistorySchema,
+  type RobotMinute,
+  RobotMinuteSchema,
+  type RunningLoop,
+} from "../../gen/limber/v1/loop_pb.ts";
 import {
   ListLoopsResponseSchema,
   type LoopService,
   LoopsChangeSchema,
   LoopsSnapshotSchema,
+  QueryLoopHistoryResponseSchema,
   type WatchLoopsResponse,
   WatchLoopsResponseSchema,
 } from "../../gen/limber/v1/loop_service_pb.ts";
+import { toUsd } from "../billing/price.ts";
 import { type Call, type Implementation, shared } from "../call.ts";
-import { steadyNow } from "../clock.ts";
+import { nowSeconds, steadyNow } from "../clock.ts";
 import { violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import type { LiveLoops, LoopWatch } from "../inference/control-loop/live-loops.ts";
 import type { Sql } from "../store/database/tx.ts";
+import { type RobotMinuteRow, readRobotMinutes } from "../store/history/series.ts";
 import { readPage } from "./pages.ts";
+import { quantilesOf } from "./quantiles.ts";
 import { assertReachable, confinedTo } from "./reach.ts";
 
 /** Dependencies of the loop RPCs. */
 export interface LoopDeps {
   sql: Sql;
   live: LiveLoops;
+  /** Resolves once the calls that this replica finished so far are recorded. */
+  caughtUp(): Promise<unknown>;
 }
 
 /** Timeout for other replicas' responses, in milliseconds. */
@@ -30,6 +42,8 @@ const SETTLE_MS = 1_000;
 const QUIET_MS = 10_000;
 const DEFAULT_LISTED = 100;
 const DEFAULT_WATCHED = 500;
+const MINUTE_S = 60;
+const DEFAULT_MINUTES = 60;
 
 /** The filters of a request for loops. */
 interface Wanted {
@@ -39,7 +53,7 @@ interface Wanted {
 }
 
 /** The loop RPCs. */
-export function loopService({ sql, live }: LoopDeps): Implementation<typeof LoopService> {
+export function loopService({ sql, live, caughtUp }: LoopDeps): Implementation<typeof LoopService> {
   const open = async (wanted: Wanted, call: Call) => {
     const orgId = await orgOf(sql, wanted.orgId, call);
     return { isWanted: filterOf(wanted, call), watch: live.watch(orgId) };
@@ -87,7 +101,41 @@ export function loopService({ sql, live }: LoopDeps): Implementation<typeof Loop
         watch.close();
       }
     },
+
+    async queryLoopHistory({ minutes = DEFAULT_MINUTES, limit = DEFAULT_WATCHED, ...wanted }, call) {
+      const orgId = await orgOf(sql, wanted.orgId, call);
+      const workspaceId = workspaceOf(wanted, call);
+      const until = (Math.floor(nowSeconds() / MINUTE_S) + 1) * MINUTE_S;
+      const since = until - minutes * MINUTE_S;
+      await caughtUp();
+      const rows = await readRobotMinutes(sql, orgId, { since, until, workspaceId, robotId: wanted.robotId, limit });
+      const robots = historiesOf(rows);
+      const more = Math.max(0, (rows[0]?.robots ?? 0) - robots.length);
+      return create(QueryLoopHistoryResponseSchema, { object: "loop_history", since, until, robots, more });
+    },
   };
+}
+
+/** The histories of rows, which are sorted by robot and time. */
+const historiesOf = (rows: readonly RobotMinuteRow[]): RobotHistory[] =>
+  [...Map.groupBy(rows, ({ robot, workspaceId }) => JSON.stringify([robot, workspaceId])).values()].map((of) => {
+    const { robot, workspaceId } = of[0]!; // a group has a row
+    const minutes = of.map(minuteOf);
+    return create(RobotHistorySchema, { robotId: robot, ...(workspaceId !== null && { workspaceId }), minutes });
+  });
+
+function minuteOf({ at, costMicro, parts }: RobotMinuteRow): RobotMinute {
+  const named = (prefix: string): [string, number][] =>
+    Object.entries(parts).flatMap(([part, count]) => (part.startsWith(prefix) ? [[part.slice(2), count]] : []));
+  const { count, p50, p99 } = quantilesOf(named("a:"));
+  return create(RobotMinuteSchema, {
+    at,
+    chunks: count,
+    holds: Object.fromEntries(named("h:")),
+    ...(p50 !== undefined && { ageP50Ms: p50 }),
+    ...(p99 !== undefined && { ageP99Ms: p99 }),
+    costUsd: toUsd(costMicro),
+  });
 }
 
 /** A change, shared by all watchers that saw the same earlier tick. */
@@ -176,11 +224,16 @@ const loopsOf = ({ loops }: LoopWatch, isWanted: (loop: RunningLoop) => boolean)
     .filter(isWanted)
     .sort((a, b) => (a.id < b.id ? -1 : 1));
 
-function filterOf({ workspaceId, robotId }: Wanted, call: Call): (loop: RunningLoop) => boolean {
+/** The workspace of a request: a workspace key can only request its own. */
+function workspaceOf({ workspaceId }: Wanted, call: Call): string | undefined {
   const own = confinedTo(call);
   if (own !== undefined && (workspaceId ?? own) !== own)
     throw refuse(Reason.SCOPE_DENIED, "workspace keys can access only their own workspace's control loops");
-  const wanted = workspaceId ?? own;
+  return workspaceId ?? own;
+}
+
+function filterOf({ robotId, ...wantedOf }: Wanted, call: Call): (loop: RunningLoop) => boolean {
+  const wanted = workspaceOf(wantedOf, call);
   return (loop) =>
     (wanted === undefined || loop.workspaceId === wanted) && (robotId === undefined || loop.robotId === robotId);
 }

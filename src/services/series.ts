@@ -17,9 +17,9 @@ import { toUsd } from "../billing/price.ts";
 import { type Implementation, keyOf } from "../call.ts";
 import { nowSeconds } from "../clock.ts";
 import { violation } from "../contracts/contract.ts";
-import { BUCKETS, quantileOf } from "../routing/index.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { MINUTES_KEPT_S, readSeries, type SeriesBy, type SeriesRow } from "../store/history/series.ts";
+import { quantilesOf } from "./quantiles.ts";
 import { workspaceFor } from "./reach.ts";
 
 /** Dependencies of the series. */
@@ -117,7 +117,7 @@ function seriesOf(rows: readonly SeriesRow[]): Series[] {
 function figuresOf(rows: readonly SeriesRow[]): SeriesFigures {
   const failures: Record<string, number> = {};
   const holds: Record<string, number> = {};
-  const latency = new Float64Array(BUCKETS);
+  const latency: [string, number][] = [];
   let [calls, failed, costMicro] = [0, 0, 0];
   for (const row of rows) {
     calls += row.calls;
@@ -127,20 +127,18 @@ function figuresOf(rows: readonly SeriesRow[]): SeriesFigures {
       const word = part.slice(2);
       if (part.startsWith("f:")) failures[word] = (failures[word] ?? 0) + count;
       else if (part.startsWith("h:")) holds[word] = (holds[word] ?? 0) + count;
-      else latency[Number(word)]! += count;
+      else if (part.startsWith("l:")) latency.push([word, count]);
     }
   }
-  const [p50, p95, p99] = [0.5, 0.95, 0.99].map((q) => quantileOf(latency, q));
+  const { p50, p95, p99 } = quantilesOf(latency);
   return create(SeriesFiguresSchema, {
     calls,
     failed,
     failures,
     holds,
     costUsd: toUsd(costMicro),
-    ...(p50 !== undefined && { latencyP50Ms: rounded(p50) }),
-    ...(p95 !== undefined && { latencyP95Ms: rounded(p95) }),
-    ...(p99 !== undefined && { latencyP99Ms: rounded(p99) }),
+    ...(p50 !== undefined && { latencyP50Ms: p50 }),
+    ...(p95 !== undefined && { latencyP95Ms: p95 }),
+    ...(p99 !== undefined && { latencyP99Ms: p99 }),
   });
 }
-
-const rounded = (ms: number): number => Math.round(ms * 1000) / 1000;

@@ -73,7 +73,12 @@ describe("figures", () => {
       { offering_id: "off_1", status: "ok", latency_ms: 20, count: 30 },
       { offering_id: "off_1", status: "error", reason: "timeout", latency_ms: 500, count: 2 },
     ];
-    await record(130, { latency_ms: 1_000, robot_id: "arm" }, { stream_id: "req_x", holds: { late: 2 }, attempts });
+    const ages = { [bucketOf(25)]: 29, [bucketOf(90)]: 1 };
+    await record(
+      130,
+      { latency_ms: 1_000, robot_id: "arm" },
+      { stream_id: "req_x", holds: { late: 2 }, attempts, ages },
+    );
     await record(
       131,
       { latency_ms: 1_000, robot_id: "arm" },
@@ -93,7 +98,13 @@ describe("figures", () => {
       views.push(await read());
     }
     for (const view of views) expect(view).toEqual(views[0]);
-    expect(views[0]?.[2]?.parts).toEqual({ "h:late": 3, "h:no_provider": 1, [`l:${bucketOf(20)}`]: 30 });
+    expect(views[0]?.[2]?.parts).toEqual({
+      "h:late": 3,
+      "h:no_provider": 1,
+      [`l:${bucketOf(20)}`]: 30,
+      [`a:${bucketOf(25)}`]: 29,
+      [`a:${bucketOf(90)}`]: 1,
+    });
     expect(views[0]?.[1]?.parts).toEqual({ "f:no_route_available": 1, [`l:${bucketOf(10)}`]: 1 });
     await addUpSeries(sql);
     await addUpSeries(sql);

@@ -12,7 +12,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/loop.proto.
  */
 export const file_limber_v1_loop: GenFile = /*@__PURE__*/
-  fileDesc("ChRsaW1iZXIvdjEvbG9vcC5wcm90bxIJbGltYmVyLnYxIvsHCgtSdW5uaW5nTG9vcBIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSDgoGb3JnX2lkGAMgASgJEhkKDHdvcmtzcGFjZV9pZBgEIAEoCUgAiAEBEg4KBmtleV9pZBgFIAEoCRIVCghyb2JvdF9pZBgGIAEoCUgBiAEBEhcKCnNlc3Npb25faWQYByABKAlIAogBARIXCg9tb2RlbF9yZXF1ZXN0ZWQYCCABKAkSEgoFbW9kZWwYCSABKAlIA4gBARIVCghwcm92aWRlchgKIAEoCUgEiAEBEhgKC29mZmVyaW5nX2lkGAsgASgJSAWIAQESFgoJcHJlY2lzaW9uGAwgASgJSAaIAQESEwoGcmVnaW9uGA0gASgJSAeIAQESFAoMYWN0aW9uX3NwYWNlGA4gASgJEhMKC2RlYWRsaW5lX21zGA8gASgBEhIKBWR0X21zGBAgASgNSAiIAQESDQoFc2luY2UYESABKA0SIwoFc3RhdGUYEiABKA4yFC5saW1iZXIudjEuTG9vcFN0YXRlEi0KCWxhc3RfaG9sZBgTIAEoDjIVLmxpbWJlci52MS5Ib2xkUmVhc29uSAmIAQESDwoHcmF0ZV9oehgUIAEoARISCgphdmVyYWdlX2h6GBUgASgBEhUKCHdvcnN0X2h6GBYgASgBSAqIAQESFQoIYXNrZWRfaHoYFyABKAFIC4gBARIXCgphZ2VfcDUwX21zGBggASgBSAyIAQESFwoKYWdlX3A5OV9tcxgZIAEoAUgNiAEBEg4KBmNodW5rcxgaIAEoDRIwCgVob2xkcxgbIAMoCzIhLmxpbWJlci52MS5SdW5uaW5nTG9vcC5Ib2xkc0VudHJ5EhEKCWZhaWxvdmVycxgcIAEoDRIOCgZoZWRnZXMYHSABKA0SHAoUZHJvcHBlZF9vYnNlcnZhdGlvbnMYHiABKA0SEAoIY29zdF91c2QYHyABKAESDwoHZXBpc29kZRggIAEoDRIVCghyZXZpc2lvbhghIAEoCUgOiAEBGiwKCkhvbGRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgNOgI4AUIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEINCgtfc2Vzc2lvbl9pZEIICgZfbW9kZWxCCwoJX3Byb3ZpZGVyQg4KDF9vZmZlcmluZ19pZEIMCgpfcHJlY2lzaW9uQgkKB19yZWdpb25CCAoGX2R0X21zQgwKCl9sYXN0X2hvbGRCCwoJX3dvcnN0X2h6QgsKCV9hc2tlZF9oekINCgtfYWdlX3A1MF9tc0INCgtfYWdlX3A5OV9tc0ILCglfcmV2aXNpb24qbwoJTG9vcFN0YXRlEhoKFkxPT1BfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJMT09QX1NUQVRFX1JVTk5JTkcQARIWChJMT09QX1NUQVRFX0hPTERJTkcQAhIWChJMT09QX1NUQVRFX1dBSVRJTkcQA2IGcHJvdG8z", [file_limber_v1_control_loop]);
+  fileDesc("ChRsaW1iZXIvdjEvbG9vcC5wcm90bxIJbGltYmVyLnYxIvsHCgtSdW5uaW5nTG9vcBIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSDgoGb3JnX2lkGAMgASgJEhkKDHdvcmtzcGFjZV9pZBgEIAEoCUgAiAEBEg4KBmtleV9pZBgFIAEoCRIVCghyb2JvdF9pZBgGIAEoCUgBiAEBEhcKCnNlc3Npb25faWQYByABKAlIAogBARIXCg9tb2RlbF9yZXF1ZXN0ZWQYCCABKAkSEgoFbW9kZWwYCSABKAlIA4gBARIVCghwcm92aWRlchgKIAEoCUgEiAEBEhgKC29mZmVyaW5nX2lkGAsgASgJSAWIAQESFgoJcHJlY2lzaW9uGAwgASgJSAaIAQESEwoGcmVnaW9uGA0gASgJSAeIAQESFAoMYWN0aW9uX3NwYWNlGA4gASgJEhMKC2RlYWRsaW5lX21zGA8gASgBEhIKBWR0X21zGBAgASgNSAiIAQESDQoFc2luY2UYESABKA0SIwoFc3RhdGUYEiABKA4yFC5saW1iZXIudjEuTG9vcFN0YXRlEi0KCWxhc3RfaG9sZBgTIAEoDjIVLmxpbWJlci52MS5Ib2xkUmVhc29uSAmIAQESDwoHcmF0ZV9oehgUIAEoARISCgphdmVyYWdlX2h6GBUgASgBEhUKCHdvcnN0X2h6GBYgASgBSAqIAQESFQoIYXNrZWRfaHoYFyABKAFIC4gBARIXCgphZ2VfcDUwX21zGBggASgBSAyIAQESFwoKYWdlX3A5OV9tcxgZIAEoAUgNiAEBEg4KBmNodW5rcxgaIAEoDRIwCgVob2xkcxgbIAMoCzIhLmxpbWJlci52MS5SdW5uaW5nTG9vcC5Ib2xkc0VudHJ5EhEKCWZhaWxvdmVycxgcIAEoDRIOCgZoZWRnZXMYHSABKA0SHAoUZHJvcHBlZF9vYnNlcnZhdGlvbnMYHiABKA0SEAoIY29zdF91c2QYHyABKAESDwoHZXBpc29kZRggIAEoDRIVCghyZXZpc2lvbhghIAEoCUgOiAEBGiwKCkhvbGRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgNOgI4AUIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEINCgtfc2Vzc2lvbl9pZEIICgZfbW9kZWxCCwoJX3Byb3ZpZGVyQg4KDF9vZmZlcmluZ19pZEIMCgpfcHJlY2lzaW9uQgkKB19yZWdpb25CCAoGX2R0X21zQgwKCl9sYXN0X2hvbGRCCwoJX3dvcnN0X2h6QgsKCV9hc2tlZF9oekINCgtfYWdlX3A1MF9tc0INCgtfYWdlX3A5OV9tc0ILCglfcmV2aXNpb24idQoMUm9ib3RIaXN0b3J5EhAKCHJvYm90X2lkGAEgASgJEhkKDHdvcmtzcGFjZV9pZBgCIAEoCUgAiAEBEicKB21pbnV0ZXMYAyADKAsyFi5saW1iZXIudjEuUm9ib3RNaW51dGVCDwoNX3dvcmtzcGFjZV9pZCLrAQoLUm9ib3RNaW51dGUSCgoCYXQYASABKA0SDgoGY2h1bmtzGAIgASgNEjAKBWhvbGRzGAMgAygLMiEubGltYmVyLnYxLlJvYm90TWludXRlLkhvbGRzRW50cnkSFwoKYWdlX3A1MF9tcxgEIAEoAUgAiAEBEhcKCmFnZV9wOTlfbXMYBSABKAFIAYgBARIQCghjb3N0X3VzZBgGIAEoARosCgpIb2xkc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAFCDQoLX2FnZV9wNTBfbXNCDQoLX2FnZV9wOTlfbXMqbwoJTG9vcFN0YXRlEhoKFkxPT1BfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJMT09QX1NUQVRFX1JVTk5JTkcQARIWChJMT09QX1NUQVRFX0hPTERJTkcQAhIWChJMT09QX1NUQVRFX1dBSVRJTkcQA2IGcHJvdG8z", [file_limber_v1_control_loop]);
 
 /**
  * A control loop that is open on any replica.
@@ -259,6 +259,97 @@ export type RunningLoop = Message<"limber.v1.RunningLoop"> & {
  */
 export const RunningLoopSchema: GenMessage<RunningLoop> = /*@__PURE__*/
   messageDesc(file_limber_v1_loop, 0);
+
+/**
+ * One robot's past, minute by minute. Derived from the segments of its control loops, so it covers all replicas and survives restarts.
+ *
+ * @generated from message limber.v1.RobotHistory
+ */
+export type RobotHistory = Message<"limber.v1.RobotHistory"> & {
+  /**
+   * Robot id of the key, or else the one given by the stream.
+   *
+   * @generated from field: string robot_id = 1;
+   */
+  robotId: string;
+
+  /**
+   * Workspace id of the keys; absent for organization keys.
+   *
+   * @generated from field: optional string workspace_id = 2;
+   */
+  workspaceId?: string | undefined;
+
+  /**
+   * Minutes in which a loop sent a chunk or a hold, earliest first; the current one is incomplete.
+   *
+   * @generated from field: repeated limber.v1.RobotMinute minutes = 3;
+   */
+  minutes: RobotMinute[];
+};
+
+/**
+ * Describes the message limber.v1.RobotHistory.
+ * Use `create(RobotHistorySchema)` to create a new message.
+ */
+export const RobotHistorySchema: GenMessage<RobotHistory> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop, 1);
+
+/**
+ * Figures of a robot's control loops in one minute.
+ *
+ * @generated from message limber.v1.RobotMinute
+ */
+export type RobotMinute = Message<"limber.v1.RobotMinute"> & {
+  /**
+   * Start of the minute, in Unix seconds.
+   *
+   * @generated from field: uint32 at = 1;
+   */
+  at: number;
+
+  /**
+   * Number of chunks sent.
+   *
+   * @generated from field: uint32 chunks = 2;
+   */
+  chunks: number;
+
+  /**
+   * Number of holds by reason.
+   *
+   * @generated from field: map<string, uint32> holds = 3;
+   */
+  holds: { [key: string]: number };
+
+  /**
+   * Median age of an observation when its chunk is sent, in milliseconds, with an error of at most 10 %; absent without chunks.
+   *
+   * @generated from field: optional double age_p50_ms = 4;
+   */
+  ageP50Ms?: number | undefined;
+
+  /**
+   * 99th percentile of the same age, with the same error.
+   *
+   * @generated from field: optional double age_p99_ms = 5;
+   */
+  ageP99Ms?: number | undefined;
+
+  /**
+   * Amount charged, in US dollars.
+   *
+   * @generated from field: double cost_usd = 6;
+   */
+  costUsd: number;
+};
+
+/**
+ * Describes the message limber.v1.RobotMinute.
+ * Use `create(RobotMinuteSchema)` to create a new message.
+ */
+export const RobotMinuteSchema: GenMessage<RobotMinute> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop, 2);
 
 /**
  * State of a control loop.

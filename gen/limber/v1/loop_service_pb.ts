@@ -7,7 +7,7 @@ import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.ts";
 import { file_limber_edge_v1_options } from "../edge/v1/options_pb.ts";
-import type { RunningLoop } from "./loop_pb.ts";
+import type { RobotHistory, RunningLoop } from "./loop_pb.ts";
 import { file_limber_v1_loop } from "./loop_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/loop_service.proto.
  */
 export const file_limber_v1_loop_service: GenFile = /*@__PURE__*/
-  fileDesc("ChxsaW1iZXIvdjEvbG9vcF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiiAIKEExpc3RMb29wc1JlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCgx3b3Jrc3BhY2VfaWQYAiABKAlCCbpIBnIEEAEYQEgBiAEBEiEKCHJvYm90X2lkGAMgASgJQgq6SAdyBRABGIABSAKIAQESHgoFbGltaXQYBCABKA1CCrpIByoFGOgHKAFIA4gBARItCgZjdXJzb3IYBSABKAlCGLpIFXITGEAyD15yZXFfWzAtOUEtWl0rJEgEiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0QgkKB19jdXJzb3IisAEKEUxpc3RMb29wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESEAoIcmVwbGljYXMYBSABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAYgASgNQg4KDF9uZXh0X2N1cnNvciLPAQoRV2F0Y2hMb29wc1JlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCgx3b3Jrc3BhY2VfaWQYAiABKAlCCbpIBnIEEAEYQEgBiAEBEiEKCHJvYm90X2lkGAMgASgJQgq6SAdyBRABGIABSAKIAQESHgoFbGltaXQYBCABKA1CCrpIByoFGNAPKAFIA4gBAUIJCgdfb3JnX2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3JvYm90X2lkQggKBl9saW1pdCJ1ChJXYXRjaExvb3BzUmVzcG9uc2USLAoIc25hcHNob3QYASABKAsyGC5saW1iZXIudjEuTG9vcHNTbmFwc2hvdEgAEigKBmNoYW5nZRgCIAEoCzIWLmxpbWJlci52MS5Mb29wc0NoYW5nZUgAQgcKBWV2ZW50Im8KDUxvb3BzU25hcHNob3QSJQoFbG9vcHMYASADKAsyFi5saW1iZXIudjEuUnVubmluZ0xvb3ASDAoEbW9yZRgCIAEoDRIQCghyZXBsaWNhcxgDIAEoDRIXCg9zaWxlbnRfcmVwbGljYXMYBCABKA0iUQoLTG9vcHNDaGFuZ2USJQoFbG9vcHMYASADKAsyFi5saW1iZXIudjEuUnVubmluZ0xvb3ASDQoFZW5kZWQYAiADKAkSDAoEbW9yZRgDIAEoDTL9AQoLTG9vcFNlcnZpY2UScQoJTGlzdExvb3BzEhsubGltYmVyLnYxLkxpc3RMb29wc1JlcXVlc3QaHC5saW1iZXIudjEuTGlzdExvb3BzUmVzcG9uc2UiKZACAaq7GBEIBBILcm9ib3RzLnJlYWRgAoLT5JMCCxIJL3YxL2xvb3BzEnsKCldhdGNoTG9vcHMSHC5saW1iZXIudjEuV2F0Y2hMb29wc1JlcXVlc3QaHS5saW1iZXIudjEuV2F0Y2hMb29wc1Jlc3BvbnNlIi6quxgTCAQSC3JvYm90cy5yZWFkKAFgAoLT5JMCERIPL3YxL2xvb3BzL3dhdGNoMAFiBnByb3RvMw", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_loop]);
+  fileDesc("ChxsaW1iZXIvdjEvbG9vcF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiiAIKEExpc3RMb29wc1JlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCgx3b3Jrc3BhY2VfaWQYAiABKAlCCbpIBnIEEAEYQEgBiAEBEiEKCHJvYm90X2lkGAMgASgJQgq6SAdyBRABGIABSAKIAQESHgoFbGltaXQYBCABKA1CCrpIByoFGOgHKAFIA4gBARItCgZjdXJzb3IYBSABKAlCGLpIFXITGEAyD15yZXFfWzAtOUEtWl0rJEgEiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0QgkKB19jdXJzb3IisAEKEUxpc3RMb29wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESEAoIcmVwbGljYXMYBSABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAYgASgNQg4KDF9uZXh0X2N1cnNvciKDAgoXUXVlcnlMb29wSGlzdG9yeVJlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCgx3b3Jrc3BhY2VfaWQYAiABKAlCCbpIBnIEEAEYQEgBiAEBEiEKCHJvYm90X2lkGAMgASgJQgq6SAdyBRABGIABSAKIAQESIAoHbWludXRlcxgEIAEoDUIKukgHKgUYtAEoAUgDiAEBEh4KBWxpbWl0GAUgASgNQgq6SAcqBRjQDygBSASIAQFCCQoHX29yZ19pZEIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEIKCghfbWludXRlc0IICgZfbGltaXQifwoYUXVlcnlMb29wSGlzdG9yeVJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRINCgVzaW5jZRgCIAEoDRINCgV1bnRpbBgDIAEoDRInCgZyb2JvdHMYBCADKAsyFy5saW1iZXIudjEuUm9ib3RIaXN0b3J5EgwKBG1vcmUYBSABKA0izwEKEVdhdGNoTG9vcHNSZXF1ZXN0Eh4KBm9yZ19pZBgBIAEoCUIJukgGcgQQARhASACIAQESJAoMd29ya3NwYWNlX2lkGAIgASgJQgm6SAZyBBABGEBIAYgBARIhCghyb2JvdF9pZBgDIAEoCUIKukgHcgUQARiAAUgCiAEBEh4KBWxpbWl0GAQgASgNQgq6SAcqBRjQDygBSAOIAQFCCQoHX29yZ19pZEIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEIICgZfbGltaXQidQoSV2F0Y2hMb29wc1Jlc3BvbnNlEiwKCHNuYXBzaG90GAEgASgLMhgubGltYmVyLnYxLkxvb3BzU25hcHNob3RIABIoCgZjaGFuZ2UYAiABKAsyFi5saW1iZXIudjEuTG9vcHNDaGFuZ2VIAEIHCgVldmVudCJvCg1Mb29wc1NuYXBzaG90EiUKBWxvb3BzGAEgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEgwKBG1vcmUYAiABKA0SEAoIcmVwbGljYXMYAyABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAQgASgNIlEKC0xvb3BzQ2hhbmdlEiUKBWxvb3BzGAEgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEg0KBWVuZGVkGAIgAygJEgwKBG1vcmUYAyABKA0yjgMKC0xvb3BTZXJ2aWNlEnEKCUxpc3RMb29wcxIbLmxpbWJlci52MS5MaXN0TG9vcHNSZXF1ZXN0GhwubGltYmVyLnYxLkxpc3RMb29wc1Jlc3BvbnNlIimQAgGquxgRCAQSC3JvYm90cy5yZWFkYAKC0+STAgsSCS92MS9sb29wcxJ7CgpXYXRjaExvb3BzEhwubGltYmVyLnYxLldhdGNoTG9vcHNSZXF1ZXN0Gh0ubGltYmVyLnYxLldhdGNoTG9vcHNSZXNwb25zZSIuqrsYEwgEEgtyb2JvdHMucmVhZCgBYAKC0+STAhESDy92MS9sb29wcy93YXRjaDABEo4BChBRdWVyeUxvb3BIaXN0b3J5EiIubGltYmVyLnYxLlF1ZXJ5TG9vcEhpc3RvcnlSZXF1ZXN0GiMubGltYmVyLnYxLlF1ZXJ5TG9vcEhpc3RvcnlSZXNwb25zZSIxkAIBqrsYEQgEEgtyb2JvdHMucmVhZGACgtPkkwITEhEvdjEvbG9vcHMvaGlzdG9yeWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_loop]);
 
 /**
  * Request to list open control loops; all given filters must match.
@@ -123,6 +123,104 @@ export const ListLoopsResponseSchema: GenMessage<ListLoopsResponse> = /*@__PURE_
   messageDesc(file_limber_v1_loop_service, 1);
 
 /**
+ * Request for the last minutes of robots; all given filters must match.
+ *
+ * @generated from message limber.v1.QueryLoopHistoryRequest
+ */
+export type QueryLoopHistoryRequest = Message<"limber.v1.QueryLoopHistoryRequest"> & {
+  /**
+   * Organization id; required for the operator, defaults to the key's organization.
+   *
+   * @generated from field: optional string org_id = 1;
+   */
+  orgId?: string | undefined;
+
+  /**
+   * Filters by the workspace of the key.
+   *
+   * @generated from field: optional string workspace_id = 2;
+   */
+  workspaceId?: string | undefined;
+
+  /**
+   * Filters by robot.
+   *
+   * @generated from field: optional string robot_id = 3;
+   */
+  robotId?: string | undefined;
+
+  /**
+   * Number of minutes, including the current one; 60 when absent.
+   *
+   * @generated from field: optional uint32 minutes = 4;
+   */
+  minutes?: number | undefined;
+
+  /**
+   * Maximum number of robots, by descending number of minutes; 500 when absent.
+   *
+   * @generated from field: optional uint32 limit = 5;
+   */
+  limit?: number | undefined;
+};
+
+/**
+ * Describes the message limber.v1.QueryLoopHistoryRequest.
+ * Use `create(QueryLoopHistoryRequestSchema)` to create a new message.
+ */
+export const QueryLoopHistoryRequestSchema: GenMessage<QueryLoopHistoryRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 2);
+
+/**
+ * The last minutes of robots.
+ *
+ * @generated from message limber.v1.QueryLoopHistoryResponse
+ */
+export type QueryLoopHistoryResponse = Message<"limber.v1.QueryLoopHistoryResponse"> & {
+  /**
+   * Always `loop_history`.
+   *
+   * @generated from field: string object = 1;
+   */
+  object: string;
+
+  /**
+   * Start of the first minute, in Unix seconds.
+   *
+   * @generated from field: uint32 since = 2;
+   */
+  since: number;
+
+  /**
+   * End of the current minute, in Unix seconds.
+   *
+   * @generated from field: uint32 until = 3;
+   */
+  until: number;
+
+  /**
+   * Robots by name.
+   *
+   * @generated from field: repeated limber.v1.RobotHistory robots = 4;
+   */
+  robots: RobotHistory[];
+
+  /**
+   * Number of matching robots beyond the limit.
+   *
+   * @generated from field: uint32 more = 5;
+   */
+  more: number;
+};
+
+/**
+ * Describes the message limber.v1.QueryLoopHistoryResponse.
+ * Use `create(QueryLoopHistoryResponseSchema)` to create a new message.
+ */
+export const QueryLoopHistoryResponseSchema: GenMessage<QueryLoopHistoryResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 3);
+
+/**
  * Request to watch open control loops; all given filters must match.
  *
  * @generated from message limber.v1.WatchLoopsRequest
@@ -162,7 +260,7 @@ export type WatchLoopsRequest = Message<"limber.v1.WatchLoopsRequest"> & {
  * Use `create(WatchLoopsRequestSchema)` to create a new message.
  */
 export const WatchLoopsRequestSchema: GenMessage<WatchLoopsRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_loop_service, 2);
+  messageDesc(file_limber_v1_loop_service, 4);
 
 /**
  * A message of the watch stream.
@@ -199,7 +297,7 @@ export type WatchLoopsResponse = Message<"limber.v1.WatchLoopsResponse"> & {
  * Use `create(WatchLoopsResponseSchema)` to create a new message.
  */
 export const WatchLoopsResponseSchema: GenMessage<WatchLoopsResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_loop_service, 3);
+  messageDesc(file_limber_v1_loop_service, 5);
 
 /**
  * The open control loops.
@@ -241,7 +339,7 @@ export type LoopsSnapshot = Message<"limber.v1.LoopsSnapshot"> & {
  * Use `create(LoopsSnapshotSchema)` to create a new message.
  */
 export const LoopsSnapshotSchema: GenMessage<LoopsSnapshot> = /*@__PURE__*/
-  messageDesc(file_limber_v1_loop_service, 4);
+  messageDesc(file_limber_v1_loop_service, 6);
 
 /**
  * Changes among the open control loops.
@@ -276,7 +374,7 @@ export type LoopsChange = Message<"limber.v1.LoopsChange"> & {
  * Use `create(LoopsChangeSchema)` to create a new message.
  */
 export const LoopsChangeSchema: GenMessage<LoopsChange> = /*@__PURE__*/
-  messageDesc(file_limber_v1_loop_service, 5);
+  messageDesc(file_limber_v1_loop_service, 7);
 
 /**
  * Lists and watches the control loops that are open on all replicas.
@@ -304,6 +402,16 @@ export const LoopService: GenService<{
     methodKind: "server_streaming";
     input: typeof WatchLoopsRequestSchema;
     output: typeof WatchLoopsResponseSchema;
+  },
+  /**
+   * Returns the last minutes of robots, also of those that no longer run. Control loops without a robot id are not included.
+   *
+   * @generated from rpc limber.v1.LoopService.QueryLoopHistory
+   */
+  queryLoopHistory: {
+    methodKind: "unary";
+    input: typeof QueryLoopHistoryRequestSchema;
+    output: typeof QueryLoopHistoryResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_limber_v1_loop_service, 0);

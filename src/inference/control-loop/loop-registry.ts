@@ -8,7 +8,7 @@ import type { KeyPrincipal } from "../../call.ts";
 import { every, sleep, steadyNow } from "../../clock.ts";
 import { failureWord } from "../../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
-import { LiveGauge, type LoopFigures, LoopGauge, type PlanStep, type Try } from "../../routing/index.ts";
+import { bucketOf, LiveGauge, type LoopFigures, LoopGauge, type PlanStep, type Try } from "../../routing/index.ts";
 import type { Charge, LoopStretch } from "../call-billing.ts";
 import type { ActiveStops, Mover } from "../stops.ts";
 
@@ -312,10 +312,15 @@ const MOST_KINDS = 32;
 export class StretchCounts {
   /** Undefined before the first hold. */
   #holds: Map<HoldReason, number> | undefined;
+  /** Number of chunks, by the bucket of their observation's age. */
+  #ages: Record<number, number> | undefined;
   #tries: AlikeTries[] = [];
 
-  /** Counts a chunk and its attempts. */
-  chunk(tries: readonly Try[]): void {
+  /** Counts a chunk for an observation of this age, and its attempts. */
+  chunk(tries: readonly Try[], ageMs: number): void {
+    this.#ages ??= {};
+    const bucket = bucketOf(ageMs);
+    this.#ages[bucket] = (this.#ages[bucket] ?? 0) + 1;
     for (const tried of tries) this.#add(tried);
   }
 
@@ -338,9 +343,11 @@ export class StretchCounts {
       latency_ms: Math.round((latencyMs / count) * 1000) / 1000,
       count,
     }));
+    const ages = this.#ages;
     this.#holds = undefined;
+    this.#ages = undefined;
     this.#tries = [];
-    return { attempts, ...(holds && { holds }) };
+    return { attempts, ...(holds && { holds }), ...(ages && { ages }) };
   }
 
   #add({ step, status, reason, latencyMs }: Try): void {

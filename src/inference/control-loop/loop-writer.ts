@@ -108,9 +108,10 @@ export class LoopWriter {
   /** Sends a chunk that was just charged, with `route` if it changed. */
   chunk(effect: DeliverEffect<ParsedObservation>, charge: Charge, at: number, route: Route | undefined): void {
     const { space, streamId, tally, stretch } = this.#options;
-    stretch.chunk(effect.tries);
+    const ageMs = effect.ageMs + at - effect.at;
+    stretch.chunk(effect.tries, ageMs);
     this.#route = route ?? this.#route;
-    tally.chunk(at, effect.ageMs + at - effect.at, charge, effect.answer.gpuSeconds);
+    tally.chunk(at, ageMs, charge, effect.answer.gpuSeconds);
     this.#lastAt = at;
     this.#name ??= nameOf(streamId);
     this.#last = chunkOf(effect, charge, { at, name: this.#name, space, route, episode: this.#episode });

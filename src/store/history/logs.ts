@@ -42,6 +42,8 @@ interface CallDetails {
   preference?: string;
   gpu_seconds?: number;
   holds?: Record<string, number>;
+  /** Ages of observations when their chunks were sent: counts by bucket. */
+  ages?: Record<string, number>;
   deadline_ms?: number;
   metadata?: object;
   preset?: string;

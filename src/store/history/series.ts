@@ -36,7 +36,7 @@ export interface SeriesRow {
   calls: number;
   failed: number;
   costMicro: number;
-  /** Counters: `f:` and a refusal reason, `h:` and a hold reason, `l:` and a latency bucket. */
+  /** Counters: `f:` and a refusal reason, `h:` and a hold reason, `l:` and a latency bucket, `a:` and an age bucket. */
   parts: Readonly<Record<string, number>>;
 }
 
@@ -90,6 +90,60 @@ export async function readSeries(sql: Sql, orgId: string, query: SeriesQuery): P
     select top.name, at, sum(calls)::bigint as calls, sum(failed)::bigint as failed, sum(cost_micro)::bigint as cost_micro,
       series_sum_of(parts) as parts
     from figure left join top using (name) group by top.name, at order by at`;
+}
+
+/** One minute of one robot's control loops. */
+export interface RobotMinuteRow {
+  robot: string;
+  workspaceId: string | null;
+  /** Unix seconds. */
+  at: number;
+  costMicro: number;
+  /** Counters: `h:` and a hold reason, `a:` and an age bucket, and others. */
+  parts: Readonly<Record<string, number>>;
+  /** Number of robots with such minutes. */
+  robots: number;
+}
+
+/**
+ * The minutes of robots in which their control loops sent anything, by robot and time, including calls that are not rolled up yet. Those with
+ * the most minutes if there are more than `limit`. `since` and `until` are Unix seconds and whole minutes.
+ */
+export async function readRobotMinutes(
+  sql: Sql,
+  orgId: string,
+  {
+    since,
+    until,
+    workspaceId,
+    robotId,
+    limit,
+  }: Pick<SeriesQuery, "since" | "until" | "workspaceId" | "robotId" | "limit">,
+): Promise<RobotMinuteRow[]> {
+  const [from, to] = [new Date(since * 1000), new Date(until * 1000)];
+  const day = (date: Date) => sql`(${date}::timestamptz at time zone 'UTC')::date`;
+  return sql<RobotMinuteRow[]>`
+    with figure as (
+      select l.key_id, l.robot, r.minute, r.cost_micro, r.parts
+      from series_line as l join series_minute as r on r.line = l.id and r.minute >= ${since / 60} and r.minute < ${until / 60}
+      where l.org_id = ${orgId} and l.day between ${day(from)} and ${day(to)} and l.contract = 'act'
+      union all
+      select key_id, robot, minute, cost_micro, parts
+      from series_between(greatest((select series_until.at from series_until), ${from}), ${to}, ${orgId}) where contract = 'act'
+    ), minutes as materialized (
+      select key.workspace_id, robot, minute, sum(cost_micro)::bigint as cost_micro, series_sum_of(parts) as parts
+      from figure join key on key.id = key_id
+      where robot <> '' ${robotId === undefined ? sql`` : sql`and robot = ${robotId}`}
+        ${workspaceId === undefined ? sql`` : sql`and key.workspace_id = ${workspaceId}`}
+      group by 1, 2, 3
+    ), moved as (
+      select * from minutes where exists (select from jsonb_object_keys(parts) as part where part like 'a:%' or part like 'h:%')
+    ), robot as (
+      select workspace_id, robot, count(*) over () as robots from moved group by 1, 2 order by count(*) desc, robot limit ${limit}
+    )
+    select robot.robot, robot.workspace_id, minute * 60::bigint as at, cost_micro, parts, robot.robots
+    from moved join robot on robot.robot = moved.robot and robot.workspace_id is not distinct from moved.workspace_id
+    order by 1, 2, 3`;
 }
 
 /** Deletes expired steps at `now` (unix milliseconds), and robot names along with their logs; returns the number of rows. */

@@ -22,7 +22,8 @@ create table series_minute (
   calls bigint not null,
   failed bigint not null,
   cost_micro bigint not null,
-  -- Counts by name: `f:` and the word of a refusal, `h:` and the word of a hold, `l:` and a bucket of latencies as routing's sketch has them.
+  -- Counts by name: `f:` and the word of a refusal, `h:` and the word of a hold, `l:` and a bucket of latencies as routing's sketch has them,
+  -- `a:` and a bucket of the ages of observations when their chunks were sent.
   parts jsonb not null,
   primary key (line, minute)
 );
@@ -91,6 +92,9 @@ create function series_between(p_from timestamptz, p_to timestamptz, p_org text)
     union all
     select org_id, minute, key_id, contract, model, provider, robot, 'h:' || hold.key, hold.value::bigint
     from call, json_each_text(log::json -> 'holds') as hold where is_stretch and log like '%"holds":%'
+    union all
+    select org_id, minute, key_id, contract, model, provider, robot, 'a:' || age.key, age.value::bigint
+    from call, json_each_text(log::json -> 'ages') as age where is_stretch and log like '%"ages":%'
     union all
     select org_id, minute, key_id, contract, model, provider, robot, 'l:' || series_bucket(latency_ms), 1
     from call where status = 'settled' and not is_stretch and latency_ms is not null

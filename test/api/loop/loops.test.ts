@@ -127,6 +127,58 @@ describe("GET /v1/loops", () => {
   });
 });
 
+describe("GET /v1/loops/history", () => {
+  const history = (app: App, key: string, query = "") => app.call(`/v1/loops/history${query}`, undefined, { key });
+
+  it("adds up each robot's chunks, ages, holds and cost by minute, from every replica and after the loops ended", async () => {
+    const caller = await one.caller(10);
+    const space = await one.call(`/v1/orgs/${caller.org}/workspaces`, { name: "lab" }, { key: caller.key });
+    const inside = await one.key(caller.org, { role: "viewer", workspace_id: space.body.id });
+    const inner = await one.key(caller.org, { role: "owner", workspace_id: space.body.id });
+    for (const [app, key, robotId] of [
+      [one, caller.key, "arm-1"],
+      [two, caller.key, "arm-1"],
+      [two, inner, "arm-2"],
+    ] as const) {
+      const { loop } = await start(app, key, { robotId, provider: { deadlineMs: 800 } });
+      model.script.act = () => {};
+      loop.observe(2);
+      await loop.expect("hold");
+      model.script.act = (call, answer) => answer(honestSteps(call, 2));
+      loop.halfClose();
+      await loop.rest();
+    }
+    // biome-ignore lint/suspicious/noExplicitAny: the test says what is inside
+    const sums = ({ robots }: any) =>
+      // biome-ignore lint/suspicious/noExplicitAny: the test says what is inside
+      robots.map(({ robot_id, workspace_id, minutes }: any) => ({
+        robot_id,
+        workspace_id,
+        // biome-ignore lint/suspicious/noExplicitAny: the test says what is inside
+        chunks: minutes.reduce((sum: number, { chunks }: any) => sum + chunks, 0),
+        // biome-ignore lint/suspicious/noExplicitAny: the test says what is inside
+        late: minutes.reduce((sum: number, { holds }: any) => sum + (holds.late ?? 0), 0),
+      }));
+    const lab = { robot_id: "arm-2", workspace_id: space.body.id, chunks: 1, late: 1 };
+    await eventually(async () => {
+      const { status, body } = await history(one, caller.key);
+      expect([status, sums(body)]).toEqual([200, [{ robot_id: "arm-1", chunks: 2, late: 2 }, lab]]);
+    });
+    const { body } = await history(two, caller.key, "?robot_id=arm-1&minutes=180&limit=1");
+    expect([body.object, body.until - body.since, body.more]).toEqual(["loop_history", 180 * 60, 0]);
+    for (const { at, age_p50_ms, age_p99_ms, cost_usd } of body.robots[0].minutes) {
+      expect([at % 60, age_p50_ms > 0, age_p99_ms >= age_p50_ms, cost_usd > 0]).toEqual([0, true, true, true]);
+    }
+    expect((await history(one, caller.key, "?limit=1")).body.more).toBe(1);
+    expect(sums((await history(one, inside)).body)).toEqual([lab]);
+    expect((await history(one, inside, "?workspace_id=ws_other")).body.error.code).toBe("scope_denied");
+    expect((await history(one, owner.key)).body.robots).toEqual([]);
+    const { body: log } = await one.call(`/v1/logs?robot_id=arm-2`, undefined, { key: caller.key });
+    expect(log.data[0]).toMatchObject({ chunks: 1, holds: { late: 1 } });
+    expect(log.data[0].age_p50_ms).toBeGreaterThan(0);
+  });
+});
+
 describe("GET /v1/loops/watch", () => {
   it("shows all loops first, then changes and ends on the other replica", async () => {
     const caller = await one.caller(10);

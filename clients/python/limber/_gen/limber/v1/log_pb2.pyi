@@ -32,7 +32,7 @@ LOG_KIND_BATCH: LogKind
 LOG_KIND_PREVIEW: LogKind
 
 class LogRecord(_message.Message):
-    __slots__ = ("id", "ts", "kind", "org_id", "workspace_id", "key_id", "session_id", "request_id", "model_requested", "model", "provider", "offering_id", "region", "precision", "status", "http_status", "error_code", "attempts", "fallback_used", "hedged", "hedge_cost_usd", "simulated", "byok", "latency_ms", "unit", "units", "cost_usd", "preset", "deadline_ms", "metadata", "stream_id", "action", "subject", "user_id", "robot_id", "trace_id", "queue_ms", "upstream_ms", "cold_start", "gpu_seconds", "preference", "input_bytes", "observation_age_ms", "deadline_missed", "preview", "contract", "batch_id", "holds", "plan")
+    __slots__ = ("id", "ts", "kind", "org_id", "workspace_id", "key_id", "session_id", "request_id", "model_requested", "model", "provider", "offering_id", "region", "precision", "status", "http_status", "error_code", "attempts", "fallback_used", "hedged", "hedge_cost_usd", "simulated", "byok", "latency_ms", "unit", "units", "cost_usd", "preset", "deadline_ms", "metadata", "stream_id", "action", "subject", "user_id", "robot_id", "trace_id", "queue_ms", "upstream_ms", "cold_start", "gpu_seconds", "preference", "input_bytes", "observation_age_ms", "deadline_missed", "preview", "contract", "batch_id", "holds", "plan", "chunks", "age_p50_ms", "age_p99_ms")
     class HoldsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +89,9 @@ class LogRecord(_message.Message):
     BATCH_ID_FIELD_NUMBER: _ClassVar[int]
     HOLDS_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
+    CHUNKS_FIELD_NUMBER: _ClassVar[int]
+    AGE_P50_MS_FIELD_NUMBER: _ClassVar[int]
+    AGE_P99_MS_FIELD_NUMBER: _ClassVar[int]
     id: str
     ts: int
     kind: LogKind
@@ -138,7 +141,10 @@ class LogRecord(_message.Message):
     batch_id: str
     holds: _containers.ScalarMap[str, int]
     plan: LoggedPlan
-    def __init__(self, id: _Optional[str] = ..., ts: _Optional[int] = ..., kind: _Optional[_Union[LogKind, str]] = ..., org_id: _Optional[str] = ..., workspace_id: _Optional[str] = ..., key_id: _Optional[str] = ..., session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., model_requested: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., offering_id: _Optional[str] = ..., region: _Optional[str] = ..., precision: _Optional[str] = ..., status: _Optional[str] = ..., http_status: _Optional[int] = ..., error_code: _Optional[str] = ..., attempts: _Optional[_Iterable[_Union[LogAttempt, _Mapping]]] = ..., fallback_used: _Optional[bool] = ..., hedged: _Optional[bool] = ..., hedge_cost_usd: _Optional[float] = ..., simulated: _Optional[bool] = ..., byok: _Optional[bool] = ..., latency_ms: _Optional[float] = ..., unit: _Optional[str] = ..., units: _Optional[int] = ..., cost_usd: _Optional[float] = ..., preset: _Optional[str] = ..., deadline_ms: _Optional[int] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., stream_id: _Optional[str] = ..., action: _Optional[str] = ..., subject: _Optional[str] = ..., user_id: _Optional[str] = ..., robot_id: _Optional[str] = ..., trace_id: _Optional[str] = ..., queue_ms: _Optional[float] = ..., upstream_ms: _Optional[float] = ..., cold_start: _Optional[bool] = ..., gpu_seconds: _Optional[float] = ..., preference: _Optional[str] = ..., input_bytes: _Optional[int] = ..., observation_age_ms: _Optional[float] = ..., deadline_missed: _Optional[bool] = ..., preview: _Optional[bool] = ..., contract: _Optional[str] = ..., batch_id: _Optional[str] = ..., holds: _Optional[_Mapping[str, int]] = ..., plan: _Optional[_Union[LoggedPlan, _Mapping]] = ...) -> None: ...
+    chunks: int
+    age_p50_ms: float
+    age_p99_ms: float
+    def __init__(self, id: _Optional[str] = ..., ts: _Optional[int] = ..., kind: _Optional[_Union[LogKind, str]] = ..., org_id: _Optional[str] = ..., workspace_id: _Optional[str] = ..., key_id: _Optional[str] = ..., session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., model_requested: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., offering_id: _Optional[str] = ..., region: _Optional[str] = ..., precision: _Optional[str] = ..., status: _Optional[str] = ..., http_status: _Optional[int] = ..., error_code: _Optional[str] = ..., attempts: _Optional[_Iterable[_Union[LogAttempt, _Mapping]]] = ..., fallback_used: _Optional[bool] = ..., hedged: _Optional[bool] = ..., hedge_cost_usd: _Optional[float] = ..., simulated: _Optional[bool] = ..., byok: _Optional[bool] = ..., latency_ms: _Optional[float] = ..., unit: _Optional[str] = ..., units: _Optional[int] = ..., cost_usd: _Optional[float] = ..., preset: _Optional[str] = ..., deadline_ms: _Optional[int] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., stream_id: _Optional[str] = ..., action: _Optional[str] = ..., subject: _Optional[str] = ..., user_id: _Optional[str] = ..., robot_id: _Optional[str] = ..., trace_id: _Optional[str] = ..., queue_ms: _Optional[float] = ..., upstream_ms: _Optional[float] = ..., cold_start: _Optional[bool] = ..., gpu_seconds: _Optional[float] = ..., preference: _Optional[str] = ..., input_bytes: _Optional[int] = ..., observation_age_ms: _Optional[float] = ..., deadline_missed: _Optional[bool] = ..., preview: _Optional[bool] = ..., contract: _Optional[str] = ..., batch_id: _Optional[str] = ..., holds: _Optional[_Mapping[str, int]] = ..., plan: _Optional[_Union[LoggedPlan, _Mapping]] = ..., chunks: _Optional[int] = ..., age_p50_ms: _Optional[float] = ..., age_p99_ms: _Optional[float] = ...) -> None: ...
 
 class LoggedPlan(_message.Message):
     __slots__ = ("considered", "ranks", "drops", "dropped")

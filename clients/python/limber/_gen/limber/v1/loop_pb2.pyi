@@ -3,7 +3,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -95,3 +95,36 @@ class RunningLoop(_message.Message):
     episode: int
     revision: str
     def __init__(self, id: _Optional[str] = ..., object: _Optional[str] = ..., org_id: _Optional[str] = ..., workspace_id: _Optional[str] = ..., key_id: _Optional[str] = ..., robot_id: _Optional[str] = ..., session_id: _Optional[str] = ..., model_requested: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., offering_id: _Optional[str] = ..., precision: _Optional[str] = ..., region: _Optional[str] = ..., action_space: _Optional[str] = ..., deadline_ms: _Optional[float] = ..., dt_ms: _Optional[int] = ..., since: _Optional[int] = ..., state: _Optional[_Union[LoopState, str]] = ..., last_hold: _Optional[_Union[_control_loop_pb2.HoldReason, str]] = ..., rate_hz: _Optional[float] = ..., average_hz: _Optional[float] = ..., worst_hz: _Optional[float] = ..., asked_hz: _Optional[float] = ..., age_p50_ms: _Optional[float] = ..., age_p99_ms: _Optional[float] = ..., chunks: _Optional[int] = ..., holds: _Optional[_Mapping[str, int]] = ..., failovers: _Optional[int] = ..., hedges: _Optional[int] = ..., dropped_observations: _Optional[int] = ..., cost_usd: _Optional[float] = ..., episode: _Optional[int] = ..., revision: _Optional[str] = ...) -> None: ...
+
+class RobotHistory(_message.Message):
+    __slots__ = ("robot_id", "workspace_id", "minutes")
+    ROBOT_ID_FIELD_NUMBER: _ClassVar[int]
+    WORKSPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    MINUTES_FIELD_NUMBER: _ClassVar[int]
+    robot_id: str
+    workspace_id: str
+    minutes: _containers.RepeatedCompositeFieldContainer[RobotMinute]
+    def __init__(self, robot_id: _Optional[str] = ..., workspace_id: _Optional[str] = ..., minutes: _Optional[_Iterable[_Union[RobotMinute, _Mapping]]] = ...) -> None: ...
+
+class RobotMinute(_message.Message):
+    __slots__ = ("at", "chunks", "holds", "age_p50_ms", "age_p99_ms", "cost_usd")
+    class HoldsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    AT_FIELD_NUMBER: _ClassVar[int]
+    CHUNKS_FIELD_NUMBER: _ClassVar[int]
+    HOLDS_FIELD_NUMBER: _ClassVar[int]
+    AGE_P50_MS_FIELD_NUMBER: _ClassVar[int]
+    AGE_P99_MS_FIELD_NUMBER: _ClassVar[int]
+    COST_USD_FIELD_NUMBER: _ClassVar[int]
+    at: int
+    chunks: int
+    holds: _containers.ScalarMap[str, int]
+    age_p50_ms: float
+    age_p99_ms: float
+    cost_usd: float
+    def __init__(self, at: _Optional[int] = ..., chunks: _Optional[int] = ..., holds: _Optional[_Mapping[str, int]] = ..., age_p50_ms: _Optional[float] = ..., age_p99_ms: _Optional[float] = ..., cost_usd: _Optional[float] = ...) -> None: ...

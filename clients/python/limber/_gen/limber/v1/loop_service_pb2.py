@@ -16,7 +16,7 @@ _sym_db = _symbol_database.Default()
 from limber._gen.limber.v1 import loop_pb2 as limber_dot_v1_dot_loop__pb2
 
 
-DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x1climber/v1/loop_service.proto\x12\tlimber.v1\x1a\x14limber/v1/loop.proto\"\xf6\x01\n\x10ListLoopsRequest\x12\x1c\n\x06org_id\x18\x01 \x01(\tB\x00H\x00R\x05orgId\x88\x01\x01\x12(\n\x0cworkspace_id\x18\x02 \x01(\tB\x00H\x01R\x0bworkspaceId\x88\x01\x01\x12 \n\x08robot_id\x18\x03 \x01(\tB\x00H\x02R\x07robotId\x88\x01\x01\x12\x1b\n\x05limit\x18\x04 \x01(\rB\x00H\x03R\x05limit\x88\x01\x01\x12\x1d\n\x06\x63ursor\x18\x05 \x01(\tB\x00H\x04R\x06\x63ursor\x88\x01\x01\x42\t\n\x07_org_idB\x0f\n\r_workspace_idB\x0b\n\t_robot_idB\x08\n\x06_limitB\t\n\x07_cursor\"\xed\x01\n\x11ListLoopsResponse\x12\x16\n\x06object\x18\x01 \x01(\tR\x06object\x12*\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x16.limber.v1.RunningLoopR\x04\x64\x61ta\x12\x19\n\x08has_more\x18\x03 \x01(\x08R\x07hasMore\x12$\n\x0bnext_cursor\x18\x04 \x01(\tH\x00R\nnextCursor\x88\x01\x01\x12\x1a\n\x08replicas\x18\x05 \x01(\rR\x08replicas\x12\'\n\x0fsilent_replicas\x18\x06 \x01(\rR\x0esilentReplicasB\x0e\n\x0c_next_cursor\"\xcd\x01\n\x11WatchLoopsRequest\x12\x1c\n\x06org_id\x18\x01 \x01(\tB\x00H\x00R\x05orgId\x88\x01\x01\x12(\n\x0cworkspace_id\x18\x02 \x01(\tB\x00H\x01R\x0bworkspaceId\x88\x01\x01\x12 \n\x08robot_id\x18\x03 \x01(\tB\x00H\x02R\x07robotId\x88\x01\x01\x12\x1b\n\x05limit\x18\x04 \x01(\rB\x00H\x03R\x05limit\x88\x01\x01\x42\t\n\x07_org_idB\x0f\n\r_workspace_idB\x0b\n\t_robot_idB\x08\n\x06_limit\"\x87\x01\n\x12WatchLoopsResponse\x12\x36\n\x08snapshot\x18\x01 \x01(\x0b\x32\x18.limber.v1.LoopsSnapshotH\x00R\x08snapshot\x12\x30\n\x06\x63hange\x18\x02 \x01(\x0b\x32\x16.limber.v1.LoopsChangeH\x00R\x06\x63hangeB\x07\n\x05\x65vent\"\x96\x01\n\rLoopsSnapshot\x12,\n\x05loops\x18\x01 \x03(\x0b\x32\x16.limber.v1.RunningLoopR\x05loops\x12\x12\n\x04more\x18\x02 \x01(\rR\x04more\x12\x1a\n\x08replicas\x18\x03 \x01(\rR\x08replicas\x12\'\n\x0fsilent_replicas\x18\x04 \x01(\rR\x0esilentReplicas\"e\n\x0bLoopsChange\x12,\n\x05loops\x18\x01 \x03(\x0b\x32\x16.limber.v1.RunningLoopR\x05loops\x12\x14\n\x05\x65nded\x18\x02 \x03(\tR\x05\x65nded\x12\x12\n\x04more\x18\x03 \x01(\rR\x04more2\xa9\x01\n\x0bLoopService\x12K\n\tListLoops\x12\x1b.limber.v1.ListLoopsRequest\x1a\x1c.limber.v1.ListLoopsResponse\"\x03\x90\x02\x01\x12M\n\nWatchLoops\x12\x1c.limber.v1.WatchLoopsRequest\x1a\x1d.limber.v1.WatchLoopsResponse\"\x00\x30\x01\x62\x06proto3')
+DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x1climber/v1/loop_service.proto\x12\tlimber.v1\x1a\x14limber/v1/loop.proto\"\xf6\x01\n\x10ListLoopsRequest\x12\x1c\n\x06org_id\x18\x01 \x01(\tB\x00H\x00R\x05orgId\x88\x01\x01\x12(\n\x0cworkspace_id\x18\x02 \x01(\tB\x00H\x01R\x0bworkspaceId\x88\x01\x01\x12 \n\x08robot_id\x18\x03 \x01(\tB\x00H\x02R\x07robotId\x88\x01\x01\x12\x1b\n\x05limit\x18\x04 \x01(\rB\x00H\x03R\x05limit\x88\x01\x01\x12\x1d\n\x06\x63ursor\x18\x05 \x01(\tB\x00H\x04R\x06\x63ursor\x88\x01\x01\x42\t\n\x07_org_idB\x0f\n\r_workspace_idB\x0b\n\t_robot_idB\x08\n\x06_limitB\t\n\x07_cursor\"\xed\x01\n\x11ListLoopsResponse\x12\x16\n\x06object\x18\x01 \x01(\tR\x06object\x12*\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x16.limber.v1.RunningLoopR\x04\x64\x61ta\x12\x19\n\x08has_more\x18\x03 \x01(\x08R\x07hasMore\x12$\n\x0bnext_cursor\x18\x04 \x01(\tH\x00R\nnextCursor\x88\x01\x01\x12\x1a\n\x08replicas\x18\x05 \x01(\rR\x08replicas\x12\'\n\x0fsilent_replicas\x18\x06 \x01(\rR\x0esilentReplicasB\x0e\n\x0c_next_cursor\"\x80\x02\n\x17QueryLoopHistoryRequest\x12\x1c\n\x06org_id\x18\x01 \x01(\tB\x00H\x00R\x05orgId\x88\x01\x01\x12(\n\x0cworkspace_id\x18\x02 \x01(\tB\x00H\x01R\x0bworkspaceId\x88\x01\x01\x12 \n\x08robot_id\x18\x03 \x01(\tB\x00H\x02R\x07robotId\x88\x01\x01\x12\x1f\n\x07minutes\x18\x04 \x01(\rB\x00H\x03R\x07minutes\x88\x01\x01\x12\x1b\n\x05limit\x18\x05 \x01(\rB\x00H\x04R\x05limit\x88\x01\x01\x42\t\n\x07_org_idB\x0f\n\r_workspace_idB\x0b\n\t_robot_idB\n\n\x08_minutesB\x08\n\x06_limit\"\xa3\x01\n\x18QueryLoopHistoryResponse\x12\x16\n\x06object\x18\x01 \x01(\tR\x06object\x12\x14\n\x05since\x18\x02 \x01(\rR\x05since\x12\x14\n\x05until\x18\x03 \x01(\rR\x05until\x12/\n\x06robots\x18\x04 \x03(\x0b\x32\x17.limber.v1.RobotHistoryR\x06robots\x12\x12\n\x04more\x18\x05 \x01(\rR\x04more\"\xcd\x01\n\x11WatchLoopsRequest\x12\x1c\n\x06org_id\x18\x01 \x01(\tB\x00H\x00R\x05orgId\x88\x01\x01\x12(\n\x0cworkspace_id\x18\x02 \x01(\tB\x00H\x01R\x0bworkspaceId\x88\x01\x01\x12 \n\x08robot_id\x18\x03 \x01(\tB\x00H\x02R\x07robotId\x88\x01\x01\x12\x1b\n\x05limit\x18\x04 \x01(\rB\x00H\x03R\x05limit\x88\x01\x01\x42\t\n\x07_org_idB\x0f\n\r_workspace_idB\x0b\n\t_robot_idB\x08\n\x06_limit\"\x87\x01\n\x12WatchLoopsResponse\x12\x36\n\x08snapshot\x18\x01 \x01(\x0b\x32\x18.limber.v1.LoopsSnapshotH\x00R\x08snapshot\x12\x30\n\x06\x63hange\x18\x02 \x01(\x0b\x32\x16.limber.v1.LoopsChangeH\x00R\x06\x63hangeB\x07\n\x05\x65vent\"\x96\x01\n\rLoopsSnapshot\x12,\n\x05loops\x18\x01 \x03(\x0b\x32\x16.limber.v1.RunningLoopR\x05loops\x12\x12\n\x04more\x18\x02 \x01(\rR\x04more\x12\x1a\n\x08replicas\x18\x03 \x01(\rR\x08replicas\x12\'\n\x0fsilent_replicas\x18\x04 \x01(\rR\x0esilentReplicas\"e\n\x0bLoopsChange\x12,\n\x05loops\x18\x01 \x03(\x0b\x32\x16.limber.v1.RunningLoopR\x05loops\x12\x14\n\x05\x65nded\x18\x02 \x03(\tR\x05\x65nded\x12\x12\n\x04more\x18\x03 \x01(\rR\x04more2\x8b\x02\n\x0bLoopService\x12K\n\tListLoops\x12\x1b.limber.v1.ListLoopsRequest\x1a\x1c.limber.v1.ListLoopsResponse\"\x03\x90\x02\x01\x12M\n\nWatchLoops\x12\x1c.limber.v1.WatchLoopsRequest\x1a\x1d.limber.v1.WatchLoopsResponse\"\x00\x30\x01\x12`\n\x10QueryLoopHistory\x12\".limber.v1.QueryLoopHistoryRequest\x1a#.limber.v1.QueryLoopHistoryResponse\"\x03\x90\x02\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -25,18 +25,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LOOPSERVICE'].methods_by_name['ListLoops']._loaded_options = None
   _globals['_LOOPSERVICE'].methods_by_name['ListLoops']._serialized_options = b'\220\002\001'
+  _globals['_LOOPSERVICE'].methods_by_name['QueryLoopHistory']._loaded_options = None
+  _globals['_LOOPSERVICE'].methods_by_name['QueryLoopHistory']._serialized_options = b'\220\002\001'
   _globals['_LISTLOOPSREQUEST']._serialized_start=66
   _globals['_LISTLOOPSREQUEST']._serialized_end=312
   _globals['_LISTLOOPSRESPONSE']._serialized_start=315
   _globals['_LISTLOOPSRESPONSE']._serialized_end=552
-  _globals['_WATCHLOOPSREQUEST']._serialized_start=555
-  _globals['_WATCHLOOPSREQUEST']._serialized_end=760
-  _globals['_WATCHLOOPSRESPONSE']._serialized_start=763
-  _globals['_WATCHLOOPSRESPONSE']._serialized_end=898
-  _globals['_LOOPSSNAPSHOT']._serialized_start=901
-  _globals['_LOOPSSNAPSHOT']._serialized_end=1051
-  _globals['_LOOPSCHANGE']._serialized_start=1053
-  _globals['_LOOPSCHANGE']._serialized_end=1154
-  _globals['_LOOPSERVICE']._serialized_start=1157
-  _globals['_LOOPSERVICE']._serialized_end=1326
+  _globals['_QUERYLOOPHISTORYREQUEST']._serialized_start=555
+  _globals['_QUERYLOOPHISTORYREQUEST']._serialized_end=811
+  _globals['_QUERYLOOPHISTORYRESPONSE']._serialized_start=814
+  _globals['_QUERYLOOPHISTORYRESPONSE']._serialized_end=977
+  _globals['_WATCHLOOPSREQUEST']._serialized_start=980
+  _globals['_WATCHLOOPSREQUEST']._serialized_end=1185
+  _globals['_WATCHLOOPSRESPONSE']._serialized_start=1188
+  _globals['_WATCHLOOPSRESPONSE']._serialized_end=1323
+  _globals['_LOOPSSNAPSHOT']._serialized_start=1326
+  _globals['_LOOPSSNAPSHOT']._serialized_end=1476
+  _globals['_LOOPSCHANGE']._serialized_start=1478
+  _globals['_LOOPSCHANGE']._serialized_end=1579
+  _globals['_LOOPSERVICE']._serialized_start=1582
+  _globals['_LOOPSERVICE']._serialized_end=1849
 # @@protoc_insertion_point(module_scope)

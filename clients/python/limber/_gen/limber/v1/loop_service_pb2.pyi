@@ -37,6 +37,34 @@ class ListLoopsResponse(_message.Message):
     silent_replicas: int
     def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[_loop_pb2.RunningLoop, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_cursor: _Optional[str] = ..., replicas: _Optional[int] = ..., silent_replicas: _Optional[int] = ...) -> None: ...
 
+class QueryLoopHistoryRequest(_message.Message):
+    __slots__ = ("org_id", "workspace_id", "robot_id", "minutes", "limit")
+    ORG_ID_FIELD_NUMBER: _ClassVar[int]
+    WORKSPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    ROBOT_ID_FIELD_NUMBER: _ClassVar[int]
+    MINUTES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    org_id: str
+    workspace_id: str
+    robot_id: str
+    minutes: int
+    limit: int
+    def __init__(self, org_id: _Optional[str] = ..., workspace_id: _Optional[str] = ..., robot_id: _Optional[str] = ..., minutes: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class QueryLoopHistoryResponse(_message.Message):
+    __slots__ = ("object", "since", "until", "robots", "more")
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    ROBOTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    object: str
+    since: int
+    until: int
+    robots: _containers.RepeatedCompositeFieldContainer[_loop_pb2.RobotHistory]
+    more: int
+    def __init__(self, object: _Optional[str] = ..., since: _Optional[int] = ..., until: _Optional[int] = ..., robots: _Optional[_Iterable[_Union[_loop_pb2.RobotHistory, _Mapping]]] = ..., more: _Optional[int] = ...) -> None: ...
+
 class WatchLoopsRequest(_message.Message):
     __slots__ = ("org_id", "workspace_id", "robot_id", "limit")
     ORG_ID_FIELD_NUMBER: _ClassVar[int]

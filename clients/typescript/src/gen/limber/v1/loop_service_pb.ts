@@ -4,7 +4,7 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { RunningLoop } from "./loop_pb.ts";
+import type { RobotHistory, RunningLoop } from "./loop_pb.ts";
 import { file_limber_v1_loop } from "./loop_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/loop_service.proto.
  */
 export const file_limber_v1_loop_service: GenFile = /*@__PURE__*/
-  fileDesc("ChxsaW1iZXIvdjEvbG9vcF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiwAEKEExpc3RMb29wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARISCgVsaW1pdBgEIAEoDUgDiAEBEhMKBmN1cnNvchgFIAEoCUgEiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0QgkKB19jdXJzb3IisAEKEUxpc3RMb29wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESEAoIcmVwbGljYXMYBSABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAYgASgNQg4KDF9uZXh0X2N1cnNvciKhAQoRV2F0Y2hMb29wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARISCgVsaW1pdBgEIAEoDUgDiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0InUKEldhdGNoTG9vcHNSZXNwb25zZRIsCghzbmFwc2hvdBgBIAEoCzIYLmxpbWJlci52MS5Mb29wc1NuYXBzaG90SAASKAoGY2hhbmdlGAIgASgLMhYubGltYmVyLnYxLkxvb3BzQ2hhbmdlSABCBwoFZXZlbnQibwoNTG9vcHNTbmFwc2hvdBIlCgVsb29wcxgBIAMoCzIWLmxpbWJlci52MS5SdW5uaW5nTG9vcBIMCgRtb3JlGAIgASgNEhAKCHJlcGxpY2FzGAMgASgNEhcKD3NpbGVudF9yZXBsaWNhcxgEIAEoDSJRCgtMb29wc0NoYW5nZRIlCgVsb29wcxgBIAMoCzIWLmxpbWJlci52MS5SdW5uaW5nTG9vcBINCgVlbmRlZBgCIAMoCRIMCgRtb3JlGAMgASgNMqcBCgtMb29wU2VydmljZRJLCglMaXN0TG9vcHMSGy5saW1iZXIudjEuTGlzdExvb3BzUmVxdWVzdBocLmxpbWJlci52MS5MaXN0TG9vcHNSZXNwb25zZSIDkAIBEksKCldhdGNoTG9vcHMSHC5saW1iZXIudjEuV2F0Y2hMb29wc1JlcXVlc3QaHS5saW1iZXIudjEuV2F0Y2hMb29wc1Jlc3BvbnNlMAFiBnByb3RvMw", [file_limber_v1_loop]);
+  fileDesc("ChxsaW1iZXIvdjEvbG9vcF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiwAEKEExpc3RMb29wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARISCgVsaW1pdBgEIAEoDUgDiAEBEhMKBmN1cnNvchgFIAEoCUgEiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0QgkKB19jdXJzb3IisAEKEUxpc3RMb29wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESEAoIcmVwbGljYXMYBSABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAYgASgNQg4KDF9uZXh0X2N1cnNvciLJAQoXUXVlcnlMb29wSGlzdG9yeVJlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARIUCgdtaW51dGVzGAQgASgNSAOIAQESEgoFbGltaXQYBSABKA1IBIgBAUIJCgdfb3JnX2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3JvYm90X2lkQgoKCF9taW51dGVzQggKBl9saW1pdCJ/ChhRdWVyeUxvb3BIaXN0b3J5UmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEg0KBXNpbmNlGAIgASgNEg0KBXVudGlsGAMgASgNEicKBnJvYm90cxgEIAMoCzIXLmxpbWJlci52MS5Sb2JvdEhpc3RvcnkSDAoEbW9yZRgFIAEoDSKhAQoRV2F0Y2hMb29wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARISCgVsaW1pdBgEIAEoDUgDiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0InUKEldhdGNoTG9vcHNSZXNwb25zZRIsCghzbmFwc2hvdBgBIAEoCzIYLmxpbWJlci52MS5Mb29wc1NuYXBzaG90SAASKAoGY2hhbmdlGAIgASgLMhYubGltYmVyLnYxLkxvb3BzQ2hhbmdlSABCBwoFZXZlbnQibwoNTG9vcHNTbmFwc2hvdBIlCgVsb29wcxgBIAMoCzIWLmxpbWJlci52MS5SdW5uaW5nTG9vcBIMCgRtb3JlGAIgASgNEhAKCHJlcGxpY2FzGAMgASgNEhcKD3NpbGVudF9yZXBsaWNhcxgEIAEoDSJRCgtMb29wc0NoYW5nZRIlCgVsb29wcxgBIAMoCzIWLmxpbWJlci52MS5SdW5uaW5nTG9vcBINCgVlbmRlZBgCIAMoCRIMCgRtb3JlGAMgASgNMokCCgtMb29wU2VydmljZRJLCglMaXN0TG9vcHMSGy5saW1iZXIudjEuTGlzdExvb3BzUmVxdWVzdBocLmxpbWJlci52MS5MaXN0TG9vcHNSZXNwb25zZSIDkAIBEksKCldhdGNoTG9vcHMSHC5saW1iZXIudjEuV2F0Y2hMb29wc1JlcXVlc3QaHS5saW1iZXIudjEuV2F0Y2hMb29wc1Jlc3BvbnNlMAESYAoQUXVlcnlMb29wSGlzdG9yeRIiLmxpbWJlci52MS5RdWVyeUxvb3BIaXN0b3J5UmVxdWVzdBojLmxpbWJlci52MS5RdWVyeUxvb3BIaXN0b3J5UmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_limber_v1_loop]);
 
 /**
  * Request to list open control loops; all given filters must match.
@@ -120,6 +120,104 @@ export const ListLoopsResponseSchema: GenMessage<ListLoopsResponse> = /*@__PURE_
   messageDesc(file_limber_v1_loop_service, 1);
 
 /**
+ * Request for the last minutes of robots; all given filters must match.
+ *
+ * @generated from message limber.v1.QueryLoopHistoryRequest
+ */
+export type QueryLoopHistoryRequest = Message<"limber.v1.QueryLoopHistoryRequest"> & {
+  /**
+   * Organization id; required for the operator, defaults to the key's organization.
+   *
+   * @generated from field: optional string org_id = 1;
+   */
+  orgId?: string | undefined;
+
+  /**
+   * Filters by the workspace of the key.
+   *
+   * @generated from field: optional string workspace_id = 2;
+   */
+  workspaceId?: string | undefined;
+
+  /**
+   * Filters by robot.
+   *
+   * @generated from field: optional string robot_id = 3;
+   */
+  robotId?: string | undefined;
+
+  /**
+   * Number of minutes, including the current one; 60 when absent.
+   *
+   * @generated from field: optional uint32 minutes = 4;
+   */
+  minutes?: number | undefined;
+
+  /**
+   * Maximum number of robots, by descending number of minutes; 500 when absent.
+   *
+   * @generated from field: optional uint32 limit = 5;
+   */
+  limit?: number | undefined;
+};
+
+/**
+ * Describes the message limber.v1.QueryLoopHistoryRequest.
+ * Use `create(QueryLoopHistoryRequestSchema)` to create a new message.
+ */
+export const QueryLoopHistoryRequestSchema: GenMessage<QueryLoopHistoryRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 2);
+
+/**
+ * The last minutes of robots.
+ *
+ * @generated from message limber.v1.QueryLoopHistoryResponse
+ */
+export type QueryLoopHistoryResponse = Message<"limber.v1.QueryLoopHistoryResponse"> & {
+  /**
+   * Always `loop_history`.
+   *
+   * @generated from field: string object = 1;
+   */
+  object: string;
+
+  /**
+   * Start of the first minute, in Unix seconds.
+   *
+   * @generated from field: uint32 since = 2;
+   */
+  since: number;
+
+  /**
+   * End of the current minute, in Unix seconds.
+   *
+   * @generated from field: uint32 until = 3;
+   */
+  until: number;
+
+  /**
+   * Robots by name.
+   *
+   * @generated from field: repeated limber.v1.RobotHistory robots = 4;
+   */
+  robots: RobotHistory[];
+
+  /**
+   * Number of matching robots beyond the limit.
+   *
+   * @generated from field: uint32 more = 5;
+   */
+  more: number;
+};
+
+/**
+ * Describes the message limber.v1.QueryLoopHistoryResponse.
+ * Use `create(QueryLoopHistoryResponseSchema)` to create a new message.
+ */
+export const QueryLoopHistoryResponseSchema: GenMessage<QueryLoopHistoryResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 3);
+
+/**
  * Request to watch open control loops; all given filters must match.
  *
  * @generated from message limber.v1.WatchLoopsRequest
@@ -159,7 +257,7 @@ export type WatchLoopsRequest = Message<"limber.v1.WatchLoopsRequest"> & {
  * Use `create(WatchLoopsRequestSchema)` to create a new message.
  */
 export const WatchLoopsRequestSchema: GenMessage<WatchLoopsRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_loop_service, 2);
+  messageDesc(file_limber_v1_loop_service, 4);
 
 /**
  * A message of the watch stream.
@@ -196,7 +294,7 @@ export type WatchLoopsResponse = Message<"limber.v1.WatchLoopsResponse"> & {
  * Use `create(WatchLoopsResponseSchema)` to create a new message.
  */
 export const WatchLoopsResponseSchema: GenMessage<WatchLoopsResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_loop_service, 3);
+  messageDesc(file_limber_v1_loop_service, 5);
 
 /**
  * The open control loops.
@@ -238,7 +336,7 @@ export type LoopsSnapshot = Message<"limber.v1.LoopsSnapshot"> & {
  * Use `create(LoopsSnapshotSchema)` to create a new message.
  */
 export const LoopsSnapshotSchema: GenMessage<LoopsSnapshot> = /*@__PURE__*/
-  messageDesc(file_limber_v1_loop_service, 4);
+  messageDesc(file_limber_v1_loop_service, 6);
 
 /**
  * Changes among the open control loops.
@@ -273,7 +371,7 @@ export type LoopsChange = Message<"limber.v1.LoopsChange"> & {
  * Use `create(LoopsChangeSchema)` to create a new message.
  */
 export const LoopsChangeSchema: GenMessage<LoopsChange> = /*@__PURE__*/
-  messageDesc(file_limber_v1_loop_service, 5);
+  messageDesc(file_limber_v1_loop_service, 7);
 
 /**
  * Lists and watches the control loops that are open on all replicas.
@@ -301,6 +399,16 @@ export const LoopService: GenService<{
     methodKind: "server_streaming";
     input: typeof WatchLoopsRequestSchema;
     output: typeof WatchLoopsResponseSchema;
+  },
+  /**
+   * Returns the last minutes of robots, also of those that no longer run. Control loops without a robot id are not included.
+   *
+   * @generated from rpc limber.v1.LoopService.QueryLoopHistory
+   */
+  queryLoopHistory: {
+    methodKind: "unary";
+    input: typeof QueryLoopHistoryRequestSchema;
+    output: typeof QueryLoopHistoryResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_limber_v1_loop_service, 0);
