@@ -6,6 +6,8 @@ const FAST = [
   "test/*.test.ts",
   "test/{api,clients,edge,events,plans,sidecar,store,story,unit,upstream,wires,world}/**/*.test.ts",
 ];
+/** CI runs a failed test of processes, browsers or the heap once more and prints its name. A fast test has one try. */
+const AGAIN = process.env.CI === undefined ? 0 : 1;
 const MEMORY = ["test/slow/memory/*.test.ts"];
 
 export default defineConfig({
@@ -15,8 +17,6 @@ export default defineConfig({
     // These limits only end tests that hang. A busy machine may take ten times as long as a quiet one.
     testTimeout: 120_000,
     hookTimeout: 180_000,
-    // Until the regrouped suites have been green twenty times in a row, CI runs a failed test once more and prints its name.
-    retry: process.env.CI === undefined ? 0 : 1,
     expect: { poll: { timeout: 60_000 } },
     pool: "forks",
     maxWorkers: 2,
@@ -34,9 +34,12 @@ export default defineConfig({
     projects: [
       // Loading the gateway's modules takes half of a file's time, so these files share a few processes, one file after the other in each.
       { extends: true, test: { name: "fast", include: FAST, isolate: false } },
-      { extends: true, test: { name: "slow", include: ["test/slow/**/*.test.ts"], exclude: MEMORY, isolate: false } },
+      {
+        extends: true,
+        test: { name: "slow", include: ["test/slow/**/*.test.ts"], exclude: MEMORY, isolate: false, retry: AGAIN },
+      },
       // What these measure is the heap, so each has a process of its own.
-      { extends: true, test: { name: "slow-memory", include: MEMORY } },
+      { extends: true, test: { name: "slow-memory", include: MEMORY, retry: AGAIN } },
       { extends: true, test: { name: "nightly", include: ["test/nightly/**/*.test.ts"] } },
     ],
   },

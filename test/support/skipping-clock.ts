@@ -18,7 +18,7 @@ export class SkippingClock implements Clock {
   readonly #timers = new Set<Timer>();
 
   wall(): number {
-    return performance.timeOrigin + this.steady();
+    return Math.floor(performance.timeOrigin + this.steady());
   }
 
   steady(): number {
