@@ -83,8 +83,8 @@ async function signInAt(page: Page): Promise<void> {
 
 const asked = (page: Page) => page.getByRole("heading", { name: "Access for an application", level: 1 }).waitFor();
 
-describe.skipIf(!canBrowse)("the page of consent", () => {
-  it("signs a person in first, shows who asks for what, and gives a key of the limits that were set", async () => {
+describe.skipIf(!canBrowse)("the consent page", () => {
+  it("asks the user to sign in, shows which application asks for what, and issues a key with the chosen limits", async () => {
     const { app } = console;
     const config = await registered();
     const question = await asking(config);
@@ -123,7 +123,7 @@ describe.skipIf(!canBrowse)("the page of consent", () => {
     ).rejects.toMatchObject({ error: "invalid_grant" });
   });
 
-  it("tells the application that the person declined, and gives it nothing", async () => {
+  it("tells the application that the user declined, and issues nothing", async () => {
     const config = await registered();
     const { path, state, verifier } = await asking(config);
     const { page } = await console.open(path, signed);
@@ -151,7 +151,7 @@ describe.skipIf(!canBrowse)("the page of consent", () => {
     ["another response", { response_type: "token" }, "has to be code"],
     ["a scope that it does not have", { scope: "act keys.write" }, "cannot request the scope keys.write"],
     ["another server's key", { resource: "https://other.example/mcp" }, "does not identify this gateway"],
-  ] as const)("shows what is wrong with %s, and sends nobody anywhere", async (_, change, sentence) => {
+  ] as const)("shows what is wrong with %s, and redirects nowhere", async (_, change, sentence) => {
     const config = await registered();
     const bent = Object.fromEntries(
       Object.entries(change).map(([name, value]) => [name, value?.replace("CALLBACK", callback)]),
@@ -165,13 +165,13 @@ describe.skipIf(!canBrowse)("the page of consent", () => {
     expect([new URL(page.url()).origin, answers.length]).toEqual([console.app.url, came]);
   });
 
-  it("takes no parameter twice", async () => {
+  it("refuses duplicate parameters", async () => {
     const { path } = await asking(await registered());
     const { page } = await console.open(`${path}&redirect_uri=https%3A%2F%2Fevil.example%2F`, signed);
     await page.getByText("redirect_uri stands twice in the address.").waitFor();
   });
 
-  it("shows what an application calls itself as a text", async () => {
+  it("shows an application's own name as text", async () => {
     const { path } = await asking(await registered("<img src=x onerror=window.harmed=1>"));
     const { page, faults } = await console.open(path, signed);
     await page.getByText("<img src=x onerror=window.harmed=1>").waitFor();
@@ -180,7 +180,7 @@ describe.skipIf(!canBrowse)("the page of consent", () => {
     expect(faults).toEqual([]);
   });
 
-  it("stands in no other site's frame", async () => {
+  it("cannot be framed by another site", async () => {
     const { path } = await asking(await registered());
     const headers = (await fetch(console.app.url + path)).headers;
     expect(headers.get("x-frame-options")).toBe("DENY");
@@ -188,7 +188,7 @@ describe.skipIf(!canBrowse)("the page of consent", () => {
     expect(headers.get("referrer-policy")).toBe("no-referrer");
   });
 
-  it("has no fault that axe finds, light, dark and on a phone", async () => {
+  it("has no axe violation, light, dark and on a phone", async () => {
     const { path } = await asking(await registered());
     const options = { ...signed, reducedMotion: "reduce", viewport: { width: 360, height: 740 } } as const;
     const { page, faults } = await console.open(path, options);

@@ -29,7 +29,7 @@ afterAll(async () => {
 });
 
 describe.skipIf(!canBrowse)("a first visit", () => {
-  it("goes from the printed link over a call, its route, a loop, a stop and an evaluation to the day's spend", async () => {
+  it("leads from the printed link over a call, its route, a loop, a stop and an evaluation to the day's spend", async () => {
     const link = await eventually(async () => {
       const [found] = /http\S+\/sign-in#token=\S+/.exec(gateway.stdout()) ?? [];
       if (found === undefined) throw new Error("no link was printed");

@@ -18,8 +18,8 @@ const get = (path: string) => console.app.call(path, undefined, { key: console.c
 const put = (id: string, config: object) =>
   console.app.call(`/v1/robots/${id}`, config, { key: console.caller.key, method: "PUT" });
 
-describe.skipIf(!canBrowse)("the fleet", () => {
-  it("writes a robot down, changes it and keeps what was not asked for, and forgets it", async () => {
+describe.skipIf(!canBrowse)("the fleet page", () => {
+  it("creates a robot, changes it without losing other fields, and deletes it", async () => {
     const { page, faults } = await console.open("/console/fleet");
     await page.getByText("No robot is written down").waitFor();
     await page.getByRole("button", { name: "New robot" }).click();
@@ -67,7 +67,7 @@ describe.skipIf(!canBrowse)("the fleet", () => {
     expect(faults).toEqual([]);
   });
 
-  it("says what can drive a robot, and for each other offering the field that stands against it", async () => {
+  it("shows which offerings can drive a robot, and for each other offering the field that conflicts", async () => {
     const layout = { names: ["x", "y", "yaw", "goal_x", "goal_y", "goal_yaw"] };
     await put("base-2", { embodiment: "mobile-base", action_space: "base_twist_2d", proprio: layout });
     const { body: check } = await get("/v1/robots/base-2/check");
@@ -99,7 +99,7 @@ describe.skipIf(!canBrowse)("the fleet", () => {
 });
 
 describe.skipIf(!canBrowse)("armings", () => {
-  it("arm a robot for an agent within the bounds that were written down, count down, and end by a click", async () => {
+  it("arm a robot for an agent within the stored bounds, count down, and end by a click", async () => {
     const { app, caller } = console;
     await put("base-3", { action_space: "base_twist_2d", bounds: { lowest: [-0.5], highest: [0.5], max_change: 0.1 } });
     const made = await app.call(
@@ -142,7 +142,7 @@ describe.skipIf(!canBrowse)("armings", () => {
     expect(faults).toEqual([]);
   });
 
-  it("show the refusal of what the gateway does not arm", async () => {
+  it("show the refusal of an arming that the gateway rejects", async () => {
     const { page } = await console.open("/console/armings?new=base-9");
     const form = page.getByRole("dialog", { name: "Arm a robot" });
     const own = (await get("/v1/key")).body.id;

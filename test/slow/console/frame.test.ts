@@ -16,15 +16,15 @@ afterAll(async () => {
 const get = (path: string, headers: Record<string, string> = {}) =>
   fetch(console.app.url + path, { headers, redirect: "manual" });
 
-describe("the files of the console", () => {
-  it("sends browsers from the door to the console, and programs to the documents", async () => {
+describe("the console's files", () => {
+  it("redirect browsers from the root to the console, and programs to the documents", async () => {
     const browserAsks = await get("/", { accept: "text/html,application/xhtml+xml" });
     expect([browserAsks.status, browserAsks.headers.get("location")]).toEqual([302, "/console"]);
     expect(browserAsks.headers.get("vary")).toContain("accept");
     expect(await (await get("/", { accept: "*/*" })).json()).toMatchObject({ name: "limber", docs: "/docs" });
   });
 
-  it("lets nothing in from outside, no script that stands in the page, and no frame around it", async () => {
+  it("forbid external resources, inline scripts and frames", async () => {
     const response = await get("/console");
     const html = await response.text();
     const policy = response.headers.get("content-security-policy");
@@ -37,7 +37,7 @@ describe("the files of the console", () => {
     expect(html).not.toMatch(/<script>|<style|\son\w+=/);
   });
 
-  it("keeps files whose names are hashes of them for good, compressed, and asks for the page again by its tag", async () => {
+  it("are cached permanently and compressed if their names are hashes, while the page is revalidated by its tag", async () => {
     const page = await get("/console", { "accept-encoding": "br" });
     const [, script = ""] = /<script type="module"[^>]* src="([^"]+)"/.exec(await page.text()) ?? [];
     for (const coding of ["br", "gzip"]) {
@@ -54,7 +54,7 @@ describe("the files of the console", () => {
     expect(again.status).toBe(304);
   });
 
-  it("answers every address of a page with the page, and a file that is gone with 404", async () => {
+  it("include the page for every address of a page, and 404 for a missing file", async () => {
     for (const path of ["/console/calls", "/console/models/a/b", "/sign-in", "/oauth/authorize?client_id=x"])
       expect((await get(path)).headers.get("content-type")).toBe("text/html; charset=utf-8");
     expect((await get("/console/assets/gone-00000000.js")).status).toBe(404);
@@ -67,7 +67,7 @@ describe("the files of the console", () => {
     "/console/%2e%2e/%2e%2e/package.json",
     "/console//etc/passwd",
     "/console/assets/%00",
-  ])("reaches no file outside by %s", async (path) => {
+  ])("do not expose outside files by %s", async (path) => {
     // The path goes out as it is written: fetch would tidy it up.
     const { request } = await import("node:http");
     const text = await new Promise<string>((resolve, reject) => {
@@ -83,8 +83,8 @@ describe("the files of the console", () => {
   });
 });
 
-describe.skipIf(!canBrowse)("in a browser", () => {
-  it("lands on the robots, and goes to pages by keys", async () => {
+describe.skipIf(!canBrowse)("the console in a browser", () => {
+  it("opens on the robots, and reaches pages by keys", async () => {
     const { page, faults } = await console.open("/");
     await page.getByRole("heading", { name: "Robots", level: 1 }).waitFor();
     await page.keyboard.press("g");
@@ -101,7 +101,7 @@ describe.skipIf(!canBrowse)("in a browser", () => {
     expect(faults).toEqual([]);
   });
 
-  it("sorts a list by its heads, one way, the other way, and as it came", async () => {
+  it("sorts a list by its column heads, ascending, descending and unsorted", async () => {
     const { page } = await console.open("/console/models");
     const table = page.getByRole("table", { name: "models" });
     const first = (): Promise<string | null> => table.locator('[data-row="0"] [data-open]').textContent();

@@ -27,8 +27,8 @@ afterAll(async () => {
   await console?.close();
 });
 
-describe.skipIf(!canBrowse)("hostile texts", () => {
-  it.each(PLACES)("do nothing on $name, nor in what opens there", async ({ path, heading }) => {
+describe.skipIf(!canBrowse)("hostile texts in the console", () => {
+  it.each(PLACES)("do nothing on $name, nor in the views that it opens", async ({ path, heading }) => {
     const { page, faults } = await console.open(path);
     await page.getByRole("heading", { name: heading, level: 1 }).waitFor();
     await expect.poll(() => page.getByText("Loading…").count()).toBe(0);
@@ -48,7 +48,7 @@ describe.skipIf(!canBrowse)("hostile texts", () => {
     await page.context().close();
   });
 
-  it("are shown as the texts that they are", async () => {
+  it("are shown as plain text", async () => {
     const { page } = await console.open("/console/keys");
     for (const text of CORPUS) await page.getByText(`arm-07${text}`).first().waitFor();
   });

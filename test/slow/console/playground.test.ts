@@ -69,8 +69,8 @@ function psnr(one: Buffer, other: Buffer): number {
 }
 const rgb = (picture: Buffer) => sharp(picture).removeAlpha().raw().toBuffer();
 
-describe.skipIf(!canBrowse)("the form of the playground", () => {
-  it("has the numbers of the model's own layout with their units, and makes pictures what the model reads", async () => {
+describe.skipIf(!canBrowse)("the playground's form", () => {
+  it("shows the model's numbers with their units, and converts images to the model's format", async () => {
     const { page, faults } = await console.open("/console/playground?contract=act&model=acme/base&space=base_twist_2d");
     await page.getByLabel("x, m").waitFor();
     await page.getByLabel("yaw, rad").waitFor();
@@ -98,7 +98,7 @@ describe.skipIf(!canBrowse)("the form of the playground", () => {
     expect(faults).toEqual([]);
   });
 
-  it("offers every layout that a model reads, and keeps the values that both have", async () => {
+  it("offers every layout that a model reads, and keeps the values that two layouts share", async () => {
     const { page } = await console.open("/console/playground");
     await page.getByRole("button", { name: "Drive to a place" }).click();
     await page.getByLabel("goal_x", { exact: true }).fill("0.75");
@@ -114,7 +114,7 @@ describe.skipIf(!canBrowse)("the form of the playground", () => {
 });
 
 describe.skipIf(!canBrowse)("predicted frames", () => {
-  it("are held against what came, pixel by pixel, and against another model's, side by side", async () => {
+  it("are compared with the actual frames pixel by pixel, and with another model's side by side", async () => {
     const { page, faults } = await console.open("/console/playground");
     const frames = framesOf(page, "reference/block-flow");
     await page.getByRole("button", { name: "See what comes next" }).click();

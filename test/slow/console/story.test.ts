@@ -27,14 +27,14 @@ function answersOf(page: Page, method: string): object[] {
   return answers;
 }
 
-describe.skipIf(!canBrowse)("signing in", () => {
+describe.skipIf(!canBrowse)("signing in to the console", () => {
   const invited = async (role: string): Promise<string> => {
     const { app, caller } = console;
     const member = await app.admin(`/v1/orgs/${caller.org}/members`, { email: `${role}@example.com`, role });
     return new URL(member.sign_in_url).pathname + new URL(member.sign_in_url).hash;
   };
 
-  it("lets a link in once, shows what its role may, and nothing after signing out", async () => {
+  it("accepts a link once, shows what the role can do, and shows nothing after sign-out", async () => {
     const link = await invited("viewer");
     const { page, faults, context } = await console.open(link, { key: "" });
     await page.getByRole("button", { name: "Sign in" }).click();
@@ -60,7 +60,7 @@ describe.skipIf(!canBrowse)("signing in", () => {
   });
 
   it.each(["https://evil.example/", "//evil.example/console", "/console.evil.example", "javascript:alert(1)"])(
-    "goes to the console after a sign-in that was to end at %s",
+    "leads to the console after a sign-in that asks to end at %s",
     async (to) => {
       const link = await invited("developer").catch(() => undefined);
       const { app, caller } = console;
@@ -79,7 +79,7 @@ describe.skipIf(!canBrowse)("signing in", () => {
 });
 
 describe.skipIf(!canBrowse)("the playground", () => {
-  it("answers one click, and the numbers behind the plot are the answer's", async () => {
+  it("answers one click, and the plot shows the answer's numbers", async () => {
     const { page, faults } = await console.open("/console/playground");
     const answers = answersOf(page, "Act");
     await page.getByText("in the plan").waitFor();
@@ -95,7 +95,7 @@ describe.skipIf(!canBrowse)("the playground", () => {
     expect(faults).toEqual([]);
   });
 
-  it("names what a constraint drops, and takes the constraint back by a click", async () => {
+  it("names what a constraint drops, and removes the constraint by a click", async () => {
     const { page } = await console.open("/console/playground");
     await page.getByText("Constraints").click();
     await page.getByLabel("Longest p95, ms").fill("1");
@@ -106,7 +106,7 @@ describe.skipIf(!canBrowse)("the playground", () => {
     expect(await page.getByLabel("Longest p95, ms").inputValue()).toBe("");
   });
 
-  it("draws boxes over the picture, and plays predicted frames", async () => {
+  it("draws boxes over the image, and plays predicted frames", async () => {
     const { page, faults } = await console.open("/console/playground");
     await page.getByRole("button", { name: "Find the red square" }).click();
     await page.getByRole("button", { name: "Run", exact: true }).click();
@@ -121,8 +121,8 @@ describe.skipIf(!canBrowse)("the playground", () => {
   });
 });
 
-describe.skipIf(!canBrowse)("calls", () => {
-  it("filters by the address, opens a call by its id, and says what it was", async () => {
+describe.skipIf(!canBrowse)("the calls page", () => {
+  it("filters by its address, opens a call by its id, and shows its details", async () => {
     const { app, caller } = console;
     const body = { model: "nobody/nothing", observations: [{ proprio: [0] }], robot_id: "lost-1" };
     const { headers } = await app.call("/v1/act", body, { key: caller.key });
@@ -147,8 +147,8 @@ describe.skipIf(!canBrowse)("calls", () => {
   });
 });
 
-describe.skipIf(!canBrowse)("robots", () => {
-  it("are seen while they move, after a lost connection too, stopped by a held button, and released", async () => {
+describe.skipIf(!canBrowse)("robots in the console", () => {
+  it("are shown while they move, also after a lost connection, stopped by holding a button, and released", async () => {
     const { app, caller } = console;
     const robot = spawn(
       process.execPath,
@@ -216,7 +216,7 @@ describe.skipIf(!canBrowse)("robots", () => {
   });
 });
 
-describe.skipIf(!canBrowse)("the wizard of supply", () => {
+describe.skipIf(!canBrowse)("the supply wizard", () => {
   let model: Model;
   beforeAll(async () => {
     model = await startModel();

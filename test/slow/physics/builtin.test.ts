@@ -60,7 +60,7 @@ describe.each(cases)("%s", (_, scenario: Scenario, variant) => {
   const count = IS_LONG ? 10 : 3;
   const controls = IS_LONG ? 5 : 2;
 
-  it("is solved by its reference controller, and by nobody and chance it is not", async () => {
+  it("is solved by its reference controller, but not by zero or random actions", async () => {
     const arena = await arenaOf(variant);
     const solved = successes(await episodes(arena, reference(variant), count));
     expect(solved).toBeGreaterThanOrEqual(Math.round(count * (LEAST[scenario.id] ?? 0.95)));
@@ -68,7 +68,7 @@ describe.each(cases)("%s", (_, scenario: Scenario, variant) => {
     expect(successes(await episodes(arena, random(variant), controls))).toBe(0);
   });
 
-  it("gives the same trajectory for the same seed and the same actions, and another one for another seed", async () => {
+  it("repeats its trajectory for equal seeds and actions, and gives another for another seed", async () => {
     const [arena, other] = [await arenaOf(variant), await arenaOf(variant)];
     const [record] = await episodes(arena, reference(variant), 1);
     expect(other.replay(0, record!.actions)).toBe(record!.trajectorySha256);
@@ -129,7 +129,7 @@ describe("push-t", () => {
     };
   }
 
-  it("is mostly covered by planning in its own physics, and hardly by nobody and chance", async () => {
+  it("is mostly covered by planning in its own physics, and hardly by zero or random actions", async () => {
     const arena = await arenaOf(variant);
     const covered = async (policy: EpisodePolicy, count: number): Promise<number> => {
       const records = await episodes(arena, policy, count);
@@ -140,15 +140,15 @@ describe("push-t", () => {
     expect(await covered(random(variant), runs(2))).toBeLessThan(0.25);
   }, 300_000);
 
-  it("gives the same trajectory for the same seed and the same actions", async () => {
+  it("repeats its trajectory for equal seeds and actions", async () => {
     const [arena, other] = [await arenaOf(variant), await arenaOf(variant)];
     const [record] = await episodes(arena, random(variant), 1);
     expect(other.replay(0, record!.actions)).toBe(record!.trajectorySha256);
   });
 });
 
-describe("published figures", () => {
-  it("CartPole-v1: without a force the pole falls after about 37 steps", async () => {
+describe("a scenario with published figures", () => {
+  it("CartPole-v1 drops the pole after about 37 steps without a force", async () => {
     const [scenario] = BUILT_IN;
     const arena = await arenaOf(scenario!.variants[0]);
     const records = await episodes(arena, zero(scenario!.variants[0]), runs(10));
@@ -157,7 +157,7 @@ describe("published figures", () => {
     expect(mean).toBeLessThan(45);
   });
 
-  it("Pendulum-v1: without a torque about -1200, with energy pumping about -150", async () => {
+  it("Pendulum-v1 returns about -1200 without a torque, and about -150 with energy pumping", async () => {
     const scenario = BUILT_IN[1]!;
     const arena = await arenaOf(scenario.variants[0]);
     const mean = async (policy: EpisodePolicy): Promise<number> => {

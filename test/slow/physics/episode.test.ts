@@ -31,13 +31,13 @@ describe("an episode", () => {
       "policy_timeout",
       "in time",
     ],
-  ] as const)("ends as a fault on %s, with what was done until then", async (_, bad, termination, text) => {
+  ] as const)("ends as a fault on %s, with the steps done until then", async (_, bad, termination, text) => {
     const record = await run((call) => (call < 3 ? chunk([0]) : bad()));
     expect(record).toMatchObject({ termination, success: false, steps: 3 });
     expect(record.error).toContain(text);
   });
 
-  it("lets a bug of ours through, for it says nothing of the policy", async () => {
+  it("rethrows the gateway's own bugs, which do not count against the policy", async () => {
     await expect(
       run(() => {
         throw new Error("a bug");
@@ -45,7 +45,7 @@ describe("an episode", () => {
     ).rejects.toThrow("a bug");
   });
 
-  it("clips what is beyond the bounds, counts it, and hashes what took effect", async () => {
+  it("clips actions beyond the bounds, counts them, and hashes the applied ones", async () => {
     const wild = await run(() => chunk([1e9]));
     const most = await run(() => chunk([10]));
     expect(wild.clippedSteps).toBe(wild.steps);
@@ -53,7 +53,7 @@ describe("an episode", () => {
     expect(wild.trajectorySha256).toBe(most.trajectorySha256);
   });
 
-  it("carries out no more rows of a chunk than it replans after", async () => {
+  it("executes at most as many rows of a chunk as it replans after", async () => {
     const record = await run(() => chunk([0], [0], [0], [0], [0]), { mode: "sync", replanSteps: 2 });
     expect(record.policyCalls).toBe(Math.ceil(record.steps / 2));
   });
@@ -80,7 +80,7 @@ describe("an episode", () => {
     }
   });
 
-  it("of a step whose length is rounded up has the stale step that an exact one has", async () => {
+  it("with a rounded-up step length counts the same stale step as an exact one", async () => {
     const arena = await Arena.of({ ...variant, dtMs: 20 + 4e-15, maxSteps: 5 });
     try {
       const slow = async (): Promise<Chunk> => ({ rows: Array.from({ length: 8 }, () => [0]), latencyMs: 20 });
@@ -90,7 +90,7 @@ describe("an episode", () => {
     }
   });
 
-  it("carries out a quarter of each chunk where nothing is said, one row of a short one", async () => {
+  it("executes a quarter of each chunk by default, and one row of a short chunk", async () => {
     const rules = { mode: "sync", replanSteps: undefined } as const;
     const long = await run(() => chunk(...Array.from({ length: 12 }, () => [0])), rules);
     expect(long.policyCalls).toBe(Math.ceil(long.steps / 3));
@@ -98,7 +98,7 @@ describe("an episode", () => {
     expect(short.policyCalls).toBe(short.steps);
   });
 
-  it("goes on without a slow policy in realtime, under its last action, and counts the stale steps", async () => {
+  it("continues in real time during a slow policy, under its last action, and counts the stale steps", async () => {
     const slow = (): Chunk => ({ rows: Array.from({ length: 8 }, () => [0]), latencyMs: 50 });
     const record = await run(slow, { mode: "realtime", replanSteps: 4 });
     expect(record.staleSteps).toBeGreaterThan(0);

@@ -18,13 +18,13 @@ const EPISODES = 2;
 const CASES = BUILT_IN.flatMap(({ id, variants }) => variants.map(({ actionSpace }) => ({ id, actionSpace })));
 
 describe("the built-in scenarios", () => {
-  it("are eight, and a model of the reference provider acts in each of their action spaces", () => {
+  it("number eight, and a reference model acts in each of their action spaces", () => {
     expect(BUILT_IN).toHaveLength(8);
     expect(CASES.map(({ id, actionSpace }) => solverOf(id, actionSpace))).not.toContain(undefined);
   });
 
   it.each(CASES)(
-    "$id in $actionSpace is run to its end, billed per episode, and can be replayed to the last bit",
+    "$id in $actionSpace completes, is charged per episode, and can be replayed bit for bit",
     async ({ id, actionSpace }) => {
       const model = solverOf(id, actionSpace);
       const request = {
@@ -63,7 +63,7 @@ describe("the built-in scenarios", () => {
   );
 });
 
-it("the example of the README has one hash, however often it is run", async () => {
+it("give the README's example one hash, however often it runs", async () => {
   const request = {
     policy_endpoint: "reference/ik-reach",
     scenario: "arm-reach",

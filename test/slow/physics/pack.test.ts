@@ -20,13 +20,13 @@ const digest = async (files: PackFiles): Promise<string> => {
   return digestOf(scenario, scenario.variants[0]);
 };
 
-describe("a pack", () => {
-  it("of the guide is one", () => {
+describe("a scenario pack", () => {
+  it("from the guide is valid", () => {
     const guide = readFileSync(new URL("../../../docs/guides/scenario-packs.md", import.meta.url), "utf8");
     expect(faultsOf(JSON.parse(/```json\n([^`]+)```/.exec(guide)![1]!))).toEqual([]);
   });
 
-  it("is run as the built-in ones are, with the timestep that the engine reads and a name for every number", async () => {
+  it("runs like the built-in scenarios, with the engine's timestep and a name for every number", async () => {
     const { variants } = await loaded(GOOD);
     expect(variants[0]).toMatchObject({
       dtMs: 50,
@@ -83,27 +83,31 @@ const without = (field: keyof typeof PACK): object => {
   return rest;
 };
 
-describe("a pack is refused alone", () => {
+describe("an invalid scenario pack is refused alone", () => {
   it.each([
-    ["a field that is not known", { ...PACK, reward: "1" }, /^reward is not known here; known are id, /],
-    ["a field within another that is not known", { ...PACK, fail: { body_bellow: {} } }, /^fail\.body_bellow/],
+    ["an unknown field", { ...PACK, reward: "1" }, /^reward is not known here; known are id, /],
+    ["an unknown nested field", { ...PACK, fail: { body_bellow: {} } }, /^fail\.body_bellow/],
     ["no substeps", without("substeps"), /^substeps is missing: it must be a whole number/],
     ["no observation", without("obs"), /^obs is missing/],
-    ["a term that is not known", { ...PACK, obs: [["eval", "1"]] }, /^obs\[0\]\[0\] must be one of qpos, .*"eval"/],
+    ["an unknown term", { ...PACK, obs: [["eval", "1"]] }, /^obs\[0\]\[0\] must be one of qpos, .*"eval"/],
     ["a term without its name", { ...PACK, obs: [["site"]] }, /^obs\[0\]\[1\] is missing/],
-    ["a term with an argument too many", { ...PACK, obs: [["qpos", 1]] }, /^obs\[0\] has an argument/],
+    ["a term with an extra argument", { ...PACK, obs: [["qpos", 1]] }, /^obs\[0\] has an argument/],
     ["an id that is a path", { ...PACK, id: "../up" }, /^id must be lower-case/],
     ["a built-in's name", { ...PACK, id: "push-t" }, /^id is push-t, which another scenario has/],
-    ["a kind of action that is not known", { ...PACK, action: { kind: "torque", scale: 1 } }, /^action\.kind must be/],
+    ["an unknown kind of action", { ...PACK, action: { kind: "torque", scale: 1 } }, /^action\.kind must be/],
     ["a model in another folder", { ...PACK, mjcf: "../hold.xml" }, /^mjcf must be the plain name/],
-    ["a file that is not there", { ...PACK, assets: ["none.stl"] }, /^none\.stl can't be read: ENOENT/],
-    ["bounds the wrong way round", { ...PACK, action: { ...PACK.action, low: 2 } }, /^action\.low must be below/],
+    ["a missing file", { ...PACK, assets: ["none.stl"] }, /^none\.stl can't be read: ENOENT/],
+    ["reversed bounds", { ...PACK, action: { ...PACK.action, low: 2 } }, /^action\.low must be below/],
     ["more dimensions than actuators", { ...PACK, action_dim: 3 }, /^action_dim is 3 where the model has 2/],
     ["fewer dimensions than actuators", { ...PACK, action_dim: 1 }, /^action_dim is 1 where the model has 2/],
-    ["names for other dimensions", { ...PACK, action_fields: ["up"] }, /^action_fields has 1 names/],
-    ["a site that the model has not", { ...PACK, obs: [["site", "top"]] }, /^obs\[0\]: .*no site named top/],
-    ["a body that the model has not", { ...PACK, fail: { body_below: { body: "x", z: 0 } } }, /^fail\.body_below: /],
-    ["a camera that the model has not", { ...PACK, cameras: [{ name: "x", width: 1, height: 1 }] }, /^cameras\[0\]: /],
+    ["names for another number of dimensions", { ...PACK, action_fields: ["up"] }, /^action_fields has 1 names/],
+    ["a site that is not in the model", { ...PACK, obs: [["site", "top"]] }, /^obs\[0\]: .*no site named top/],
+    ["a body that is not in the model", { ...PACK, fail: { body_below: { body: "x", z: 0 } } }, /^fail\.body_below: /],
+    [
+      "a camera that is not in the model",
+      { ...PACK, cameras: [{ name: "x", width: 1, height: 1 }] },
+      /^cameras\[0\]: /,
+    ],
     ["a list where an object belongs", [PACK], /^the file must be an object/],
   ])("for %s", async (_, pack, fault) => {
     const faults = await told({ ...GOOD, "scenario.json": pack });
@@ -117,18 +121,14 @@ describe("a pack is refused alone", () => {
 
   it.each([
     ["no JSON", { "scenario.json": "{" }, /^scenario\.json can't be read: /],
-    ["no file at all", {}, /^scenario\.json can't be read: ENOENT/],
-    [
-      "a world that flies apart",
-      { ...GOOD, "hold.xml": MJCF.replace("damping", 'stiffness="1e15" damping') },
-      /unstable/,
-    ],
+    ["a missing model file", {}, /^scenario\.json can't be read: ENOENT/],
+    ["an unstable world", { ...GOOD, "hold.xml": MJCF.replace("damping", 'stiffness="1e15" damping') }, /unstable/],
     ["a model that does not compile", { ...GOOD, "hold.xml": "<mujoco><nonsense/></mujoco>" }, /'nonsense', line 1$/],
-  ])("for %s", async (_, files, fault) => {
+  ])("for %s in its files", async (_, files, fault) => {
     expect(await told(files)).toEqual([expect.stringMatching(fault)]);
   });
 
-  it("where another has its id", async () => {
+  it("if another pack has its id", async () => {
     const { scenarios, refused } = await loadScenarios(packFolder({ one: GOOD, two: GOOD }));
     expect(scenarios.has("hold-up")).toBe(true);
     expect(refused).toEqual([{ name: "two", faults: ["id is hold-up, which another scenario has"] }]);

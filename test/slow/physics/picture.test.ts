@@ -23,15 +23,15 @@ async function seen(geom: string): Promise<number[]> {
 const box = (facts: string): string => `<geom type="box" size=".5 .5 .1" pos="0 0 .5" ${facts}/>`;
 
 it.each([
-  ["its own colour", 'rgba="1 0 0 1"', [1, 0, 0]],
-  ["its material's", 'material="sea"', [0, 0, 1]],
-  ["its own over its material's", 'material="sea" rgba="1 1 0 1"', [1, 1, 0]],
+  ["its own color", 'rgba="1 0 0 1"', [1, 0, 0]],
+  ["its material's color", 'material="sea"', [0, 0, 1]],
+  ["its own color before its material's", 'material="sea" rgba="1 1 0 1"', [1, 1, 0]],
   ["the mean of its texture", 'material="checked"', [0.5, 0, 0.5]],
-  ["the texture in its material's shade", 'material="dark-leaf"', [0, 0.5, 0]],
-  ["grey where it was given none", "", [0.5, 0.5, 0.5]],
-  ["nothing of what is transparent", 'rgba="1 0 0 0"', [1, 1, 1]],
-  ["nothing of what only collides", 'rgba="1 0 0 1" group="3"', [1, 1, 1]],
-])("shows %s", async (_, facts, colour) => {
+  ["the texture tinted by its material", 'material="dark-leaf"', [0, 0.5, 0]],
+  ["gray without any color", "", [0.5, 0.5, 0.5]],
+  ["nothing of a transparent object", 'rgba="1 0 0 0"', [1, 1, 1]],
+  ["nothing of an object that only collides", 'rgba="1 0 0 1" group="3"', [1, 1, 1]],
+])("a rendered picture shows %s", async (_, facts, colour) => {
   const rgb = await seen(box(facts));
   const [white] = await seen("");
   for (const [i, part] of colour.entries()) expect(Math.abs(rgb[i]! - white! * part)).toBeLessThanOrEqual(2);

@@ -43,8 +43,8 @@ const ended = async (key: string, body: object = {}) => {
   }, LOOKS);
 };
 
-describe("a model of the gateway", SLOW, () => {
-  it("is evaluated at one offering, that the record names, and the next time at the same one", async () => {
+describe("an evaluated gateway model", SLOW, () => {
+  it("runs at one offering, which the record names, and at the same one the next time", async () => {
     const { key } = await app.caller();
     const [before, elsewhere] = [first.acts.length, second.acts.length];
     const runs = await Promise.all(Array.from({ length: 4 }, () => ended(key)));
@@ -56,7 +56,7 @@ describe("a model of the gateway", SLOW, () => {
     expect(second.acts.length).toBe(elsewhere);
   });
 
-  it("is asked for no more steps than its offering gives", async () => {
+  it("gets no request for more steps than its offering gives", async () => {
     const { key } = await app.caller();
     const end = await ended(key, { policy_endpoint: "acme/short" });
     expect(end).toMatchObject({ status: "completed", policy: { horizon: 4, replan_steps: 1 } });
@@ -66,7 +66,7 @@ describe("a model of the gateway", SLOW, () => {
     expect([long.status, long.body.error.code]).toEqual([409, "no_route_available"]);
   });
 
-  it("is refused at once where it does not read what the scenario shows, with what it lacks", async () => {
+  it("is refused at once if it does not read the scenario's observation, with what it lacks", async () => {
     const reads = { input: { cameras: [{ name: "overhead", required: true }], other_cameras: true } };
     await app.supply({ provider: "acme", model: "acme/sees", endpoint: first.endpoint, ...reads });
     const { key } = await app.caller();
@@ -75,7 +75,7 @@ describe("a model of the gateway", SLOW, () => {
     expect(body.error.message).toContain("observations.0.frames lacks the picture of overhead");
   });
 
-  it("has its calls told and counted with the episodes, to the micro-dollar", async () => {
+  it("reports and counts its calls with the episodes, to the micro-dollar", async () => {
     const { org, key } = await app.caller();
     const { usage } = await ended(key, { episodes: 2 });
     const [spent] = await app.sql<{ episodes: number; calls: number; micro: number }[]>`
@@ -93,7 +93,7 @@ describe("a model of the gateway", SLOW, () => {
     expect(spent!.micro).toBeGreaterThan(0);
   });
 
-  it("is refused where the balance covers the episodes and not the calls that they may take", async () => {
+  it("is refused if the balance covers the episodes and not the calls that they can make", async () => {
     // One episode: a cent, and at most 75 calls of 16 steps at 100 micro-dollars each.
     const [poor, able] = [await app.caller(0.129), await app.caller(0.131)];
     const { status, body } = await evaluate(poor.key);
@@ -102,12 +102,12 @@ describe("a model of the gateway", SLOW, () => {
   });
 });
 
-describe("a server at an address", SLOW, () => {
+describe("an evaluated server at an address", SLOW, () => {
   it.each([
-    ["as many steps as it gives", {}, "completed"],
-    ["no more than are asked for", { horizon: 5 }, "completed"],
-    ["and says so where it gives fewer than are asked for", { horizon: 7 }, "failed"],
-  ])("is taken at its word: %s", async (_, asked, status) => {
+    ["as many steps as it returns", {}, "completed"],
+    ["no more steps than requested", { horizon: 5 }, "completed"],
+    ["fewer steps than requested", { horizon: 7 }, "failed"],
+  ])("is trusted in what it declares: %s", async (_, asked, status) => {
     const { key } = await app.caller();
     const server = await startOpenpiServer();
     try {
@@ -122,7 +122,7 @@ describe("a server at an address", SLOW, () => {
   });
 });
 
-describe("a server that asks for more than an address", SLOW, () => {
+describe("an evaluated server with settings", SLOW, () => {
   const rows = Array.from({ length: 6 }, () => [0.1, 0]);
   const auth = { type: "bearer", secret: "the-policys-own" };
 
@@ -131,7 +131,7 @@ describe("a server that asks for more than an address", SLOW, () => {
     ["dexbotic", () => startDexboticServer(), "states"],
     ["tether-act", () => startTetherServer(), "state"],
   ])(
-    "is reached over http, by its runtime, profile and credentials, which are forgotten at the end: %s",
+    "is called over HTTP by its runtime, profile and credentials, which are deleted at the end: %s",
     async (runtime, start, state) => {
       const { key } = await app.caller();
       const server = await start();
@@ -177,16 +177,12 @@ describe("a server that asks for more than an address", SLOW, () => {
   });
 
   it.each([
-    ["an address of http without a runtime", { policy_endpoint: "http://127.0.0.1:8001/" }, "runtime"],
+    ["an HTTP address without a runtime", { policy_endpoint: "http://127.0.0.1:8001/" }, "runtime"],
     ["a runtime of another scheme", { policy_endpoint: "http://127.0.0.1:8001/", runtime: "openpi-ws" }, "runtime"],
     ["a runtime that does not act", { policy_endpoint: "http://127.0.0.1:8001/", runtime: "cog" }, "runtime"],
-    ["a runtime that is not there", { policy_endpoint: "ws://127.0.0.1:8001/", runtime: "x" }, "runtime"],
+    ["an unknown runtime", { policy_endpoint: "ws://127.0.0.1:8001/", runtime: "x" }, "runtime"],
     ["others' connections", { policy_endpoint: "outbound://acme", runtime: "limber-outbound" }, "policy_endpoint"],
-    [
-      "a profile that is not there",
-      { policy_endpoint: "ws://127.0.0.1:8009/", profile: { preset: "x" } },
-      "profile.preset",
-    ],
+    ["an unknown profile", { policy_endpoint: "ws://127.0.0.1:8009/", profile: { preset: "x" } }, "profile.preset"],
     ["a runtime for a model", { runtime: "openpi-ws" }, "runtime"],
     ["a profile for a model", { profile: {} }, "profile"],
     ["credentials for a model", { auth }, "auth"],
@@ -197,18 +193,18 @@ describe("a server that asks for more than an address", SLOW, () => {
   });
 });
 
-describe("the seed", SLOW, () => {
+describe("the evaluation seed", SLOW, () => {
   it.each([
     [2 ** 32 - 2, 202],
     [2 ** 32 - 1, 422],
-  ])("%i of two episodes is answered with %i", async (seed, status) => {
+  ])("%i of two episodes gets status %i", async (seed, status) => {
     const { key } = await app.caller();
     const taken = await evaluate(key, { seed, episodes: 2 });
     expect(taken.status).toBe(status);
     if (status === 422) expect(taken.body.error.param).toBe("seed");
   });
 
-  it("that leaves no room for the last episode is refused over Connect too", async () => {
+  it("without a successor for the last episode is refused over Connect, too", async () => {
     const { key } = await app.caller();
     const body = { policyEndpoint: "acme/base", scenario: "base-nav", episodes: 2, seed: 2 ** 32 - 1 };
     const path = "/limber.v1.EvaluationService/Evaluate";

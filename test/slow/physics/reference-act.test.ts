@@ -39,7 +39,7 @@ const ask = (actionSpace: ActionSpace, more: Partial<ActInput> = {}): ActInput =
 });
 
 describe.each(SPACES)("act in %s", (space) => {
-  it.each([1, 16, 256])("answers horizon %i with exactly that many finite rows of the space's dimension", (horizon) => {
+  it.each([1, 16, 256])("returns horizon %i with exactly that many finite rows of the space's dimension", (horizon) => {
     const out = plan(ask(space, { horizon }));
     expect(out.dim).toBe(DIMS[space]);
     expect(out.steps).toHaveLength(horizon * DIMS[space]);
@@ -48,7 +48,7 @@ describe.each(SPACES)("act in %s", (space) => {
     expect(out.note).toMatch(/^[A-Z].*\.$/);
   });
 
-  it("gives the same chunk for the same input, whatever the seed, and another for another observation", () => {
+  it("returns the same chunk for the same input, whatever the seed, and another for another observation", () => {
     const once = plan(ask(space, { seed: 1 }));
     expect(plan(ask(space, { seed: 2 }))).toEqual(once);
     expect(plan(ask(space, { proprio: proprioFor(space, seeded(2)) })).steps).not.toEqual(once.steps);
@@ -59,7 +59,7 @@ describe.each(SPACES)("act in %s", (space) => {
     expect(long.subarray(0, 4 * DIMS[space])).toEqual(plan(ask(space, { horizon: 4 })).steps);
   });
 
-  it("reads named proprio in any order and leaves the caller's numbers alone", () => {
+  it("reads named proprioception in any order and does not change the caller's numbers", () => {
     const names = layoutOf(space);
     const proprio = proprioFor(space, seeded(3));
     const before = [...proprio];
@@ -70,7 +70,7 @@ describe.each(SPACES)("act in %s", (space) => {
     expect(plan(ask(space, { proprio: Float64Array.from(proprio) }))).toEqual(straight);
   });
 
-  it("refuses an unknown length, unknown names, and names that do not match the numbers, and says what it knows", () => {
+  it("refuses unknown lengths and names and names that do not match the numbers, and lists what it knows", () => {
     const names = layoutOf(space);
     const proprio = proprioFor(space, seeded(3));
     const known = new RegExp(names[0]!);
@@ -83,7 +83,7 @@ describe.each(SPACES)("act in %s", (space) => {
     expect(() => plan(ask(space, { proprio, proprioNames: names.slice(1) }))).toThrow(UnsupportedObservation);
   });
 
-  it("answers any numbers of up to a million with finite rows or a refusal, and refuses what is not finite", () => {
+  it("returns finite rows or a refusal for any numbers up to a million, and refuses non-finite ones", () => {
     const layout = CONTROLLERS[space].declaration.proprioLayouts.at(-1)!;
     const number = fc.oneof(fc.double({ min: -1e6, max: 1e6, noNaN: true }), fc.constantFrom(0, -0, 1e6, 1e-300));
     fc.assert(
@@ -100,7 +100,7 @@ describe.each(SPACES)("act in %s", (space) => {
   });
 });
 
-describe("act", () => {
+describe("the reference act", () => {
   it("has a controller for each action space of the specification", () => {
     expect([...SPACES].sort()).toEqual(Object.keys(DIMS).sort());
     for (const space of SPACES) {
@@ -113,7 +113,7 @@ describe("act", () => {
     }
   });
 
-  it("refuses an unknown action space, a horizon out of range and a goal picture", () => {
+  it("refuses an unknown action space, a horizon out of range and a goal image", () => {
     const goal = overheadView(1, [], [0, 0], 1);
     expect(() => plan({ ...ask("joint_pos_7"), actionSpace: "joint_pos_8" })).toThrow(UnsupportedObservation);
     expect(() => plan({ ...ask("joint_pos_7"), actionSpace: "toString" })).toThrow(UnsupportedObservation);
@@ -123,7 +123,7 @@ describe("act", () => {
     expect(() => plan(ask("joint_pos_7", { goal }))).toThrow(/goal picture/);
   });
 
-  it("refuses a cosine and a sine of no angle", () => {
+  it("refuses a cosine and a sine that are of no angle", () => {
     expect(() => plan(ask("continuous_nd", { proprio: [0, 0, 0] }))).toThrow(UnsupportedObservation);
   });
 });
@@ -138,7 +138,7 @@ function answerOrRefusal(input: ActInput): ReturnType<typeof plan> | undefined {
 }
 
 describe("continuous_nd", () => {
-  it("has the step time of the task that is asked of: a pole on a cart every 20 ms, a pendulum every 50 ms", () => {
+  it("uses the step time of its task: 20 ms for a pole on a cart, 50 ms for a pendulum", () => {
     const pole = plan(ask("continuous_nd", { proprio: [0, 0, 0.05, 0] }));
     expect(pole.dtMs).toBe(20);
     expect(pole.steps[0]).toBeGreaterThan(0);

@@ -21,7 +21,7 @@ async function realFrame(name: string): Promise<RgbFrame | undefined> {
 }
 
 describe("ground on generated tables", () => {
-  it("boxes every colour in every shape among distractors with an IoU of at least 0.7", () => {
+  it("boxes every color in every shape among distractors with an IoU of at least 0.7", () => {
     for (const [i, [paint, shape]] of [...COMBINATIONS, ...COMBINATIONS].entries()) {
       const { frame, box } = tableScene(i + 1, paint, shape);
       const { boxes, points } = ground(frame, `point at the ${paint} ${shape}`);
@@ -31,7 +31,7 @@ describe("ground on generated tables", () => {
     }
   });
 
-  it("abstains, and says why, when the thing is absent though its colour and its shape are both in view", () => {
+  it("abstains with a reason if the object is absent, though its color and its shape are both visible", () => {
     for (const [i, [paint, shape]] of COMBINATIONS.entries()) {
       const answer = ground(tableScene(i + 1, paint, shape, false).frame, `the ${paint} ${shape}`);
       expect(answer, `scene ${i + 1}: ${paint} ${shape}`).toEqual({
@@ -42,7 +42,7 @@ describe("ground on generated tables", () => {
     }
   });
 
-  it("finds the same place in a picture too large to search as it is", () => {
+  it("finds the same place in an image that is too large to search unscaled", () => {
     const { frame, box } = tableScene(5, "blue", "circle");
     const large = blankImage(1603, 1202);
     for (let i = 0; i < large.data.length; i++) {
@@ -54,7 +54,7 @@ describe("ground on generated tables", () => {
     expect(iou(ground({ camera: "a", image: large }, "the blue ball").boxes[0]!, box)).toBeGreaterThan(0.7);
   });
 
-  it("abstains without a colour word instead of guessing", () => {
+  it("abstains without a color word instead of guessing", () => {
     const { frame } = tableScene(1, "green", "square");
     for (const instruction of ["pick up the cube", "", "constructor", "__proto__"]) {
       const answer = ground(frame, instruction);
@@ -63,7 +63,7 @@ describe("ground on generated tables", () => {
     }
   });
 
-  it("answers any text on any picture with finite places inside it", () => {
+  it("returns finite places inside the image for any text and image", () => {
     fc.assert(
       fc.property(
         fc.array(fc.constantFrom("red", "gray", "cubes", "all", "bar", "on", "the", "black", "ζ", "\u0000"), {
@@ -93,7 +93,7 @@ describe("ground on real frames", () => {
   const GREEN = { xMin: 145 / 640, xMax: 195 / 640, yMin: 220 / 480, yMax: 270 / 480 };
   const YELLOW = { xMin: 442 / 640, xMax: 490 / 640, yMin: 172 / 480, yMax: 222 / 480 };
 
-  it("points into each cube that the instruction names, in its order", async () => {
+  it("points to each named cube in the instruction's order", async () => {
     const frame = await realFrame("bridge_stack_cubes.png");
     if (frame === undefined) return generatedPair();
     const answer = ground(frame, "stack the green cube on the yellow cube");
@@ -104,10 +104,13 @@ describe("ground on real frames", () => {
     expect(answer.note).toBeUndefined();
   });
 
-  it.each(["red cube", "blue cube", "green ball", "yellow bar", "purple cube"])("finds no %s there", async (thing) => {
-    const frame = (await realFrame("bridge_stack_cubes.png")) ?? EMPTY_TABLE;
-    expect(ground(frame, `the ${thing}`).boxes).toEqual([]);
-  });
+  it.each(["red cube", "blue cube", "green ball", "yellow bar", "purple cube"])(
+    "finds no %s in the frame",
+    async (thing) => {
+      const frame = (await realFrame("bridge_stack_cubes.png")) ?? EMPTY_TABLE;
+      expect(ground(frame, `the ${thing}`).boxes).toEqual([]);
+    },
+  );
 
   it("finds nothing on the empty table", async () => {
     const frame = (await realFrame("bridge_table.png")) ?? EMPTY_TABLE;
@@ -121,7 +124,7 @@ describe("ground on real frames", () => {
   }
 });
 
-describe("ground on rendered things, as a camera beside the table sees them", () => {
+describe("ground on rendered objects, from a camera beside the table", () => {
   const FORMS = {
     cube: 'type="box" size=".03 .03 .03"',
     ball: 'type="sphere" size=".03"',
@@ -171,7 +174,7 @@ describe("ground on rendered things, as a camera beside the table sees them", ()
     }
   });
 
-  it("finds the red cube that a finger hides a part of", async () => {
+  it("finds the red cube that a finger partly hides", async () => {
     // Grey, from above into the middle of the side that the camera sees.
     const hand = '<geom type="box" pos=".02 -.02 .085" size=".007 .007 .05" rgba=".3 .3 .32 1"/>';
     for (const view of VIEWS.filter(([up, turn]) => up <= 50 && turn >= 15 && turn <= 60)) {
@@ -182,7 +185,7 @@ describe("ground on rendered things, as a camera beside the table sees them", ()
     }
   });
 
-  it("takes no ball and no bar for a cube, and none of them for another colour's", async () => {
+  it("confuses no ball or bar with a cube, and none of them with another color's", async () => {
     for (const view of VIEWS) {
       for (const form of ["ball", "bar"] as const) {
         // Near enough for an outline with six corners to be told from a round one.
@@ -205,7 +208,7 @@ describe("ground on rendered things, as a camera beside the table sees them", ()
   });
 });
 
-describe("phrases", () => {
+describe("the phrase parser", () => {
   it.each([
     ["reach the green cube", [{ label: "green cube", color: "green", shape: "cube", all: false }]],
     [

@@ -5,25 +5,25 @@ import { psnr, tableScene } from "../../support/scenes.ts";
 
 const { image } = tableScene(1, "green", "square").frame;
 
-describe("image", () => {
-  it("gives back the same pixels through PNG", async () => {
+describe("the image codec", () => {
+  it("preserves pixels through PNG", async () => {
     expect(await decodeImage(await encodeImage(image, "png"))).toEqual(image);
   });
 
-  it.each(["jpeg", "webp"] as const)("gives back nearly the same pixels through %s", async (format) => {
+  it.each(["jpeg", "webp"] as const)("preserves pixels nearly through %s", async (format) => {
     const back = await decodeImage(await encodeImage(image, format));
     expect([back.width, back.height]).toEqual([image.width, image.height]);
     expect(psnr(image, back)).toBeGreaterThan(28);
   });
 
-  it.each(["png", "jpeg", "webp"] as const)("refuses a truncated %s wherever it is cut", async (format) => {
+  it.each(["png", "jpeg", "webp"] as const)("refuses a truncated %s, wherever it is cut", async (format) => {
     const whole = await encodeImage(image, format);
     for (const share of [0, 0.01, 0.3, 0.6, 0.9]) {
       await expect(decodeImage(whole.subarray(0, Math.floor(whole.length * share)))).rejects.toThrow(UnreadableImage);
     }
   });
 
-  it("refuses every other format and what is no picture at all", async () => {
+  it("refuses other formats and non-images", async () => {
     const gif = await sharp(await encodeImage(image, "png"))
       .gif()
       .toBuffer();
@@ -40,7 +40,7 @@ describe("image", () => {
     await expect(decodeImage(bomb)).rejects.toThrow(UnreadableImage);
   });
 
-  it("decodes grey, 16-bit and transparent pictures to three 8-bit channels", async () => {
+  it("decodes gray, 16-bit and transparent images to three 8-bit channels", async () => {
     const grey = await sharp({ create: { width: 4, height: 3, channels: 3, background: "#808080" } })
       .toColourspace("b-w")
       .png()

@@ -9,7 +9,7 @@ const numbers = (length: number) =>
   fc.array(fc.double({ min: -10, max: 10, noNaN: true }), { minLength: length, maxLength: length });
 
 describe("the latent codec", () => {
-  it("gives any code back after decoding and encoding", () => {
+  it("preserves any code through decoding and encoding", () => {
     fc.assert(
       fc.property(numbers(LATENT_DIM), (code) => {
         const back = encodeLatent(decodeLatent(code));
@@ -18,13 +18,13 @@ describe("the latent codec", () => {
     );
   });
 
-  it("gives resting joints back exactly", () => {
+  it("preserves resting joints exactly", () => {
     const rows = Array.from({ length: 56 }, (_, i) => i % 7);
     const back = decodeLatent(encodeLatent(rows));
     for (const [i, value] of rows.entries()) expect(back[i]).toBeCloseTo(value, 9);
   });
 
-  it("keeps the nearest rows that its coefficients can say: what is lost stands square to what is kept", () => {
+  it("keeps the nearest rows that its coefficients can represent: the lost part is orthogonal to the kept one", () => {
     fc.assert(
       fc.property(numbers(56), (rows) => {
         const energy = (values: ArrayLike<number>): number => Array.from(values).reduce((sum, v) => sum + v * v, 0);
@@ -47,7 +47,7 @@ describe("the latent codec", () => {
     }
   });
 
-  it("refuses a stretch or a code of another length", () => {
+  it("refuses a chunk or code of another length", () => {
     expect(() => encodeLatent([1, 2, 3])).toThrow(UnsupportedObservation);
     expect(() => decodeLatent(new Float64Array(27))).toThrow(UnsupportedObservation);
   });

@@ -13,7 +13,7 @@ import {
   rowsOf,
 } from "./reference-closed-loop.ts";
 
-describe("bases", () => {
+describe("base controllers", () => {
   interface World {
     start: PlanarPose;
     goal: PlanarPose;
@@ -85,7 +85,7 @@ describe("bases", () => {
     },
   );
 
-  it("gets round an obstacle that stands exactly between start and goal", () => {
+  it("avoid an obstacle exactly between start and goal", () => {
     const pose = { x: -2, y: 0, yaw: 0 };
     const base = new WheeledBase(pose, 80);
     const place: World = { start: pose, goal: { x: 2, y: 0, yaw: 0 }, obstacles: [[0, 0, 0.4]] };
@@ -113,7 +113,7 @@ describe("continuous_nd", () => {
     expect(totals.reduce((sum, total) => sum + total, 0) / EPISODES).toBeGreaterThan(-200);
   });
 
-  it("keeps to the torque limit from hanging straight down at rest", () => {
+  it("keeps to the torque limit from rest at the bottom", () => {
     const { steps } = plan({ actionSpace: "continuous_nd", horizon: 256, proprio: [-1, 0, 0], frames: [] });
     expect(steps[0]).not.toBe(0);
     expect(steps.every((torque) => Math.abs(torque) <= 2)).toBe(true);

@@ -42,7 +42,7 @@ describe("ee_delta_6d_grip", () => {
     });
   });
 
-  it("brings the hand within 15 mm of the named thing that a fixed overhead camera shows", () => {
+  it("brings the hand within 15 mm of the named object that a fixed overhead camera shows", () => {
     expectOnlyTheModelToSucceed((actor, random) => {
       const hand = someHand(random);
       const things = someTable(random);
@@ -56,7 +56,7 @@ describe("ee_delta_6d_grip", () => {
   });
 
   it.each([0.45, 0.64, 0.9])(
-    "centres the hand within 15 mm above the named thing when its own camera's view is %f m wide",
+    "centers the hand within 15 mm above the named object when its own camera's view is %f m wide",
     (width) => {
       expectOnlyTheModelToSucceed((actor, random) => {
         const things = someTable(random);
@@ -88,7 +88,7 @@ describe("ee_delta_6d_grip", () => {
       seeded(1),
     );
 
-  it("acts by the picture and by the words: another place or another thing gives another chunk", () => {
+  it("depends on the image and the words: another place or another object changes the chunk", () => {
     const things = someTable(seeded(1));
     const once = see(things, instruction).steps;
     expect(see(things, "reach the red cube").steps).not.toEqual(once);
@@ -100,7 +100,7 @@ describe("ee_delta_6d_grip", () => {
     ).not.toEqual(once);
   });
 
-  it("goes left or right by the cube that is named in a real camera frame", async () => {
+  it("turns left or right by the cube that is named in a real camera frame", async () => {
     const file = new URL("../../../../shared/frames/bridge_stack_cubes.png", import.meta.url);
     const drawn: TableThing[] = [
       { paint: "green", shape: "square", x: 0.5, y: 0.15, size: 0.03 },
@@ -115,7 +115,7 @@ describe("ee_delta_6d_grip", () => {
     expect(aside("reach the yellow cube")).toBeLessThan(-0.005);
   });
 
-  it("takes a goal in proprio over what it sees", () => {
+  it("prefers a goal in proprioception over the image", () => {
     const things = someTable(seeded(1));
     const hand = [0.4, 0.1, 0.2];
     const blind = model("ee_delta_6d_grip", { proprio: [...hand, 0.6, 0.1, 0.2] }, seeded(1));
@@ -123,7 +123,7 @@ describe("ee_delta_6d_grip", () => {
     expect([...blind.steps.subarray(0, 7)]).toEqual([expect.closeTo(0.02, 6), 0, 0, 0, 0, 0, 1]);
   });
 
-  it("refuses when it can't see: no frame, no colour word, no such thing, or no telling which camera looks down", () => {
+  it("refuses without a frame, a color word, a matching object, or a distinguishable overhead camera", () => {
     const frame = overheadView(1, someTable(seeded(1)), [0.5, 0], 0.64);
     const ask = (frames: RgbFrame[], words?: string) => () =>
       plan({

@@ -8,7 +8,7 @@ import { ServoJoints } from "../../support/plants.ts";
 import { between, seeded } from "../../support/scenes.ts";
 import { EPISODES, expectOnlyTheModelToSucceed, model, type Random, rowsOf } from "./reference-closed-loop.ts";
 
-describe("joints", () => {
+describe("joint controllers", () => {
   const BODIES = {
     joint_pos_7: SINGLE_ARM,
     joint_pos_14: TWO_ARMS,
@@ -50,7 +50,7 @@ describe("joints", () => {
   const areThere = (body: Body, angles: Float64Array, goals: Vec3[]): boolean =>
     handsOf(body, angles).every((hand, i) => distance(hand, goals[i]!) < 0.015);
 
-  it.each(Object.entries(BODIES))("%s brings every hand within 15 mm of its goal", (space, body) => {
+  it.each(Object.entries(BODIES))("%s bring every hand within 15 mm of its goal", (space, body) => {
     expectOnlyTheModelToSucceed((actor, random) => {
       const { joints, goals } = errand(body, random);
       for (let chunk = 0; chunk < 25; chunk++) {
@@ -61,7 +61,7 @@ describe("joints", () => {
     });
   });
 
-  it("latent_action, decoded, brings the hand within 15 mm of its goal", () => {
+  it("bring the hand within 15 mm of its goal by decoded latent_action", () => {
     expectOnlyTheModelToSucceed((actor, random) => {
       const { joints, goals } = errand(SINGLE_ARM, random);
       for (let chunk = 0; chunk < 6; chunk++) {
@@ -76,7 +76,7 @@ describe("joints", () => {
   });
 
   it.each([["joint_pos_23", HUMANOID_23] as const, ["joint_pos_29", HUMANOID_29] as const])(
-    "%s keeps the legs and the waist exactly as measured",
+    "%s keep the legs and the waist exactly as measured",
     (space, body) => {
       const { joints, goals } = errand(body, seeded(3));
       const held = body.names.flatMap((name, i) => (/^(left|right)_(hip|knee|ankle)|^waist/.test(name) ? [i] : []));
@@ -88,7 +88,7 @@ describe("joints", () => {
     },
   );
 
-  it("joint_pos_14 keeps both grippers as measured", () => {
+  it("keep both grippers as measured in joint_pos_14", () => {
     const { joints, goals } = errand(TWO_ARMS, seeded(4));
     joints.angles[6] = 0.3;
     joints.angles[13] = 0.9;
@@ -99,7 +99,7 @@ describe("joints", () => {
     }
   });
 
-  it("turns no joint by more than 0.05 rad per step, also when a joint is measured outside its limits", () => {
+  it("turn no joint by more than 0.05 rad per step, also if a joint is measured outside its limits", () => {
     for (let seed = 1; seed <= EPISODES; seed++) {
       const { joints, goals } = errand(SINGLE_ARM, seeded(seed));
       joints.angles[seed % 7] = 3.6;
@@ -109,7 +109,7 @@ describe("joints", () => {
     }
   });
 
-  it("goes as near as it can to a goal out of reach, and says how far it ends", () => {
+  it("move as near as they can to a goal out of reach, and report the final distance", () => {
     const proprio = [...posture(SINGLE_ARM, seeded(1)), 3, 0, 0.5];
     const { steps, note } = plan({ actionSpace: "joint_pos_7", horizon: 256, proprio, frames: [] });
     const hand = handAt(SINGLE_ARM.limbs[0]!.chain, steps.slice(-7));
@@ -117,7 +117,7 @@ describe("joints", () => {
     expect(note).toContain(`${Math.round(distance(hand, [3, 0, 0.5]) * 1000)} mm`);
   });
 
-  it("places the hand of the 7-joint arm where its lengths say", () => {
+  it("place the hand of the 7-joint arm as its link lengths require", () => {
     const { chain } = SINGLE_ARM.limbs[0]!;
     const quarter = Math.PI / 2;
     expectNear(handAt(chain, [0, 0, 0, 0, 0, 0, 0]), [0, 0, 1.3]);

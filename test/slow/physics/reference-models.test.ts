@@ -14,7 +14,7 @@ describe("the reference models", () => {
     for (const { contracts, actions } of REFERENCE_MODELS) expect(actions.length > 0).toBe(contracts.includes("act"));
   });
 
-  it("have names of their own, a summary and stated limits", () => {
+  it("have unique names, a summary and stated limits", () => {
     expect(new Set(REFERENCE_MODELS.map(({ slug }) => slug)).size).toBe(REFERENCE_MODELS.length);
     for (const { slug, summary, limits } of REFERENCE_MODELS) {
       expect(slug).toMatch(/^reference\/[a-z-]+$/);
@@ -29,7 +29,7 @@ describe("the reference models", () => {
 
   const taxonomyFile = new URL("../../../../shared/catalog/taxonomy.json", import.meta.url);
 
-  it("use the taxonomy's words and its order of each action space's numbers", () => {
+  it("use the taxonomy's terms and its order of each action space's numbers", () => {
     const families = ["manipulation", "navigation", "humanoid-control", "video-generation", "embodied-reasoning"];
     if (!existsSync(taxonomyFile)) {
       for (const { family } of REFERENCE_MODELS) expect(families).toContain(family);

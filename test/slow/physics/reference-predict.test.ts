@@ -32,7 +32,7 @@ async function realSequence(): Promise<RgbFrame[] | undefined> {
   return images.map((image) => ({ camera: "front", image }));
 }
 
-describe("predict", () => {
+describe("the reference predict", () => {
   it("beats repeating the last frame by at least 1.5 dB on moving shapes, one and three frames ahead", () => {
     const sequences = Array.from({ length: 8 }, (_, i) => movingShapes(i + 1, 8));
     const [first, , third] = gains(sequences, 3, 3);
@@ -46,13 +46,13 @@ describe("predict", () => {
     expect(third).toBeGreaterThanOrEqual(1);
   });
 
-  it("beats repeating with two frames alone, and says that the motion is untested", () => {
+  it("beats repetition with two frames alone, and reports that the motion is untested", () => {
     const sequence = movingShapes(4, 6);
     expect(gains([sequence], 2, 1)[0]).toBeGreaterThanOrEqual(1.5);
     expect(predict(sequence.slice(0, 2), { horizon: 1 }).note).toMatch(/third frame/);
   });
 
-  it("falls back to the last frame where the last frames disprove constant velocity", () => {
+  it("falls back to the last frame if the last frames disprove constant velocity", () => {
     const [a, b] = movingShapes(5, 2) as [RgbFrame, RgbFrame];
     const turned = predict([a, b, a], { horizon: 1 });
     const [still] = [...turned.frames];
@@ -60,7 +60,7 @@ describe("predict", () => {
     expect(psnr(still!, a.image)).toBeGreaterThan(psnr(blind, a.image) + 3);
   });
 
-  it("moves by noise alone less than the noise itself", () => {
+  it("moves under noise alone by less than the noise itself", () => {
     const random = seeded(6);
     const still = Array.from({ length: 3 }, () => {
       const image = { ...movingShapes(7, 1)[0]!.image };
@@ -72,18 +72,18 @@ describe("predict", () => {
     expect(psnr(next!, still[2]!.image)).toBeGreaterThan(psnr(still[1]!.image, still[2]!.image));
   });
 
-  it("repeats a single frame and says so", () => {
+  it("repeats a single frame and reports it", () => {
     const [frame] = movingShapes(8, 1) as [RgbFrame];
     const { note, frames } = predict([frame], { horizon: 3 });
     expect([...frames]).toEqual([frame.image, frame.image, frame.image]);
     expect(note).toMatch(/repeated/);
   });
 
-  it("says that given actions were not used", () => {
+  it("reports that given actions were not used", () => {
     expect(predict(movingShapes(8, 2), { horizon: 1, actions: [[0, 0]] }).note).toMatch(/not action-conditioned/);
   });
 
-  it("gives the same frames for the same input, whatever the seed, and leaves the input unharmed", () => {
+  it("returns the same frames for the same input, whatever the seed, and does not change the input", () => {
     const frames = movingShapes(9, 3);
     const before = frames.map(({ image }) => new Uint8Array(image.data));
     const once = [...predict(frames, { horizon: 2, seed: 1 }).frames];
@@ -91,12 +91,12 @@ describe("predict", () => {
     expect(frames.map(({ image }) => image.data)).toEqual(before);
   });
 
-  it("computes a frame only when it is asked for", () => {
+  it("computes a frame only when it is read", () => {
     const iterator = predict(movingShapes(10, 3), { horizon: 256 }).frames[Symbol.iterator]();
     expect(iterator.next().done).toBe(false);
   });
 
-  it("fills every pixel when shapes leave the picture and ground is uncovered", () => {
+  it("fills every pixel when shapes leave the image and uncover ground", () => {
     const marked = movingShapes(11, 3);
     for (const { image } of marked) image.data.set(image.data.map((level) => Math.max(level, 40)));
     for (const image of predict(marked, { horizon: 40 }).frames) {
@@ -104,7 +104,7 @@ describe("predict", () => {
     }
   });
 
-  it("gives exactly horizon frames of the input's size for any small pictures", () => {
+  it("returns exactly horizon frames of the input's size for any small images", () => {
     const picture = (width: number, height: number, seed: number): RgbImage => {
       const image = blankImage(width, height);
       addNoise(image, seeded(seed), 255);
@@ -133,7 +133,7 @@ describe("predict", () => {
     );
   });
 
-  it("refuses no frames, mixed cameras, mixed sizes and a horizon out of range before it computes anything", () => {
+  it("refuses missing frames, mixed cameras, mixed sizes and a horizon out of range before it computes anything", () => {
     const [a, b] = movingShapes(12, 2) as [RgbFrame, RgbFrame];
     const small = { camera: "front", image: blankImage(8, 8) };
     for (const [frames, horizon] of [

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import type { EpisodeRecord } from "../../../src/scenarios/episode.ts";
 import { bootstrap, clopperPearson, scoresOf, wilson } from "../../../src/scenarios/scores.ts";
 
-describe("intervals of a rate", () => {
+describe("the interval of a rate", () => {
   // Reference values of the published formulas.
   it.each([
     [9, 10, 0.596, 0.982, 0.555, 0.997],
@@ -10,14 +10,14 @@ describe("intervals of a rate", () => {
     [450, 500, 0.871, 0.923, 0.87, 0.925],
     [0, 10, 0, 0.278, 0, 0.308],
     [10, 10, 0.722, 1, 0.692, 1],
-  ])("%i of %i", (successes, n, low, high, exactLow, exactHigh) => {
+  ])("of %i of %i is exact", (successes, n, low, high, exactLow, exactHigh) => {
     expect(wilson(successes, n).low).toBeCloseTo(low, 3);
     expect(wilson(successes, n).high).toBeCloseTo(high, 3);
     expect(clopperPearson(successes, n).low).toBeCloseTo(exactLow, 3);
     expect(clopperPearson(successes, n).high).toBeCloseTo(exactHigh, 3);
   });
 
-  it("are everything where nothing was tried, and exact for a thousand", () => {
+  it("is [0, 1] without trials, and exact for a thousand", () => {
     expect(wilson(0, 0)).toEqual({ low: 0, high: 1 });
     const { low, high } = clopperPearson(500, 1000);
     expect(low).toBeCloseTo(0.4685, 3);
@@ -47,7 +47,7 @@ describe("scores", () => {
     ...over,
   });
 
-  it("count an episode with a fault as a failure, and tell how each ended", () => {
+  it("count an episode with a fault as a failure, and report how each ended", () => {
     const { successRate, terminations } = scoresOf([
       episode({ success: true, termination: "success" }),
       episode({ termination: "policy_timeout" }),
@@ -65,7 +65,7 @@ describe("scores", () => {
     expect(scores.effectiveHz).toBeCloseTo(5);
   });
 
-  it("have a mean return whose interval holds it, and is the same each time", () => {
+  it("have a mean return whose interval contains it and is reproducible", () => {
     const values = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
     const interval = bootstrap(values);
     expect(interval.low).toBeLessThan(5.5);
@@ -74,7 +74,7 @@ describe("scores", () => {
     expect(scoresOf([episode({ return: 3 })]).return).toMatchObject({ mean: 3, std: 0, median: 3, min: 3, max: 3 });
   });
 
-  it("take the mean of the two in the middle as the median of an even count", () => {
+  it("use the mean of the middle two as the median of an even count", () => {
     const medianOf = (...returns: number[]) => scoresOf(returns.map((each) => episode({ return: each }))).return.median;
     expect([medianOf(4, 1), medianOf(9, 1, 3, 5), medianOf(9, 1, 3)]).toEqual([2.5, 4, 3]);
   });

@@ -29,7 +29,7 @@ const evaluate = (key: string, body?: object) => beginEvaluation(app, key, body)
 const shown = (id: string, key: string) => evaluationNow(app, id, key);
 const ended = (id: string, key: string) => endedEvaluation(app, id, key);
 
-it("other organisations are evaluated while one has more hanging evaluations than places", async () => {
+it("other organizations are evaluated while one has more hanging evaluations than slots", async () => {
   const [slow, quick] = [await app.caller(100), await app.caller()];
   const sessions = new Set<string>();
   const hanging = await supplied("acme/hanging");
@@ -52,9 +52,9 @@ it("other organisations are evaluated while one has more hanging evaluations tha
 });
 
 it.each([
-  ["5 when nothing is said", {}, 5],
-  ["as many as are asked for", { stop_after_faults: 2 }, 2],
-])("a policy that is not there is tried %s", async (_, asked, tries) => {
+  ["five times by default", {}, 5],
+  ["as many times as requested", { stop_after_faults: 2 }, 2],
+])("an unreachable policy is attempted %s", async (_, asked, tries) => {
   const { key } = await app.caller();
   const server = await startOpenpiServer();
   await server.close();
@@ -67,7 +67,7 @@ it.each([
   });
 });
 
-it("faults that differ, or with an episode without one between them, end nothing early", async () => {
+it("different faults, or faults around an episode without one, do not end an evaluation early", async () => {
   const { key } = await app.caller();
   const sessions: (string | undefined)[] = [];
   const model = await supplied("acme/flaky");
@@ -84,7 +84,7 @@ it("faults that differ, or with an episode without one between them, end nothing
   expect(end).toMatchObject({ status: "completed", episodes: { completed: 2, errored: 3 } });
 });
 
-it("the budget of wall time is told, and ends an evaluation with the scores of what ran", async () => {
+it("the wall-time budget is reported, and ends an evaluation with the scores of the completed episodes", async () => {
   const { key } = await app.caller(100);
   const model = await supplied("acme/late");
   const late = { policy_endpoint: "acme/late" };

@@ -49,8 +49,8 @@ async function trial(
 
 const balance = ({ proprio: [x, v, angle, omega] }: Shown): number[][] => [[x! + 2 * v! + 30 * angle! + 4 * omega!]];
 
-describe("a trial", () => {
-  it("runs one episode per seed, in order, and the same again", async () => {
+describe("an evaluation run", () => {
+  it("runs one episode per seed, in order, reproducibly", async () => {
     const [once, again] = [await trial({}, balance), await trial({}, balance)];
     expect(once.episodes.map(({ index, seed, success }) => [index, seed, success])).toEqual([
       [0, 3, true],
@@ -62,7 +62,7 @@ describe("a trial", () => {
     );
   });
 
-  it("goes on after what was done before", async () => {
+  it("resumes after completed episodes", async () => {
     const whole = await trial({}, balance);
     const rest = await trial({ start: 2, done: whole.episodes.slice(0, 2) }, balance);
     expect(rest.episodes.map(({ index, trajectorySha256 }) => [index, trajectorySha256])).toEqual([
@@ -70,7 +70,7 @@ describe("a trial", () => {
     ]);
   });
 
-  it("goes on after an episode in which the policy failed", async () => {
+  it("continues after an episode in which the policy failed", async () => {
     const { episodes } = await trial({}, (shown) => {
       if (shown.episode === 1 && !shown.first) throw new PolicyFailure("policy_error", "the policy refused");
       return balance(shown);
@@ -78,7 +78,7 @@ describe("a trial", () => {
     expect(episodes.map(({ termination }) => termination)).toEqual(["success", "policy_error", "success"]);
   });
 
-  it("ends at once when it's called off, in the middle of an act", async () => {
+  it("ends at once when canceled during an act", async () => {
     const controller = new AbortController();
     const waits = runTrial(
       PLAN,
@@ -96,11 +96,11 @@ describe("a trial", () => {
     await expect(waits).rejects.toThrow("called off");
   });
 
-  it("rejects for a scenario that isn't here", async () => {
+  it("rejects for an unknown scenario", async () => {
     await expect(trial({ scenario: "no-such" }, balance)).rejects.toThrow("no such scenario");
   });
 
-  it("shows pictures as PNG of the declared size, and tells the replayed episodes' pictures true", async () => {
+  it("sends images as PNG of the declared size, and marks replayed episodes correctly", async () => {
     let seen: Shown["pictures"] = [];
     const { end } = await trial({ episodes: 1, pictures: true, media: "strip" }, (shown) => {
       seen = shown.pictures;
@@ -113,7 +113,7 @@ describe("a trial", () => {
     expect(readImageHeader(Buffer.from(end.media[0]!.bytes))).toMatchObject({ width: 6 * 320, height: 240 });
   });
 
-  it("makes an animated picture of the first and the worst episode", async () => {
+  it("renders an animated picture of the first and the worst episode", async () => {
     const { end } = await trial({ media: "gif" }, (shown) => (shown.episode === 2 ? [[10]] : balance(shown)));
     expect(end.media.map(({ episode, format }) => [episode, format])).toEqual([
       [0, "gif"],
@@ -143,7 +143,7 @@ function counted() {
 }
 
 describe("a core", () => {
-  it("is held while the physics computes, and by nobody while the policy is waited for", async () => {
+  it("is held while the physics computes, and free while the policy runs", async () => {
     const { held, core } = counted();
     const episodes = [0, 1];
     await runTrial(
@@ -168,7 +168,7 @@ describe("a core", () => {
     expect(held()).toBe(0);
   });
 
-  it("is given back by a trial that ends in the middle", async () => {
+  it("is released by an evaluation run that ends early", async () => {
     const { held, core } = counted();
     const broken = { core, next: async () => 0, finished: async () => {} };
     const act = async (): Promise<never> => {

@@ -17,7 +17,7 @@ afterAll(async () => {
   await app.close();
 });
 
-it("sees where to go, has the armed robot driven there, and ends the run", async () => {
+it("an agent reads where a robot can go, has the armed robot driven there, and ends the run", async () => {
   const people = await app.caller(100);
   const key = async (more: object) =>
     (await app.admin(`/v1/orgs/${people.org}/keys`, more)) as { key: string; id: string };

@@ -24,7 +24,7 @@ const DRIVE = {
 };
 const act = (more: object = {}) => app.call("/v1/act", { ...DRIVE, ...more }, { key: caller.key });
 
-it("metadata takes 512 characters of the caller's own text, whatever they are", async () => {
+it("metadata accepts 512 characters of arbitrary caller text", async () => {
   for (const letter of ["x", "\n", '"', "\\", "é", "🤖"]) {
     expect((await act({ metadata: { note: letter.repeat(512) } })).status, letter).toBe(200);
     const { status, body } = await act({ metadata: { note: letter.repeat(513) } });
@@ -33,7 +33,7 @@ it("metadata takes 512 characters of the caller's own text, whatever they are", 
   expect((await act({ metadata: { list: Array(300).fill(1) } })).status).toBe(422);
 });
 
-it("a seed is any integer, and one that is alike in its lowest 32 bits is the same", async () => {
+it("a seed is any integer, and seeds with equal lowest 32 bits are equal", async () => {
   const steps = async (seed: number) => {
     const { status, body } = await act({ seed });
     expect(status, String(seed)).toBe(200);
@@ -52,7 +52,7 @@ it("a seed is any integer, and one that is alike in its lowest 32 bits is the sa
   expect((await act({ preset: "seeded" })).status).toBe(200);
 });
 
-it("/v1/platform tells the sizes that hold", async () => {
+it("/v1/platform returns the limits that apply", async () => {
   const { limits } = (await app.call("/v1/platform")).body;
   expect([limits.request_bytes, limits.batch_bytes]).toEqual([32 << 20, 64 << 20]);
   const headers = { "content-length": String(limits.request_bytes + 1), "content-type": "application/json" };
@@ -63,7 +63,7 @@ it("/v1/platform tells the sizes that hold", async () => {
   expect(status).toBe(413);
 });
 
-it("an Idempotency-Key is honoured on ground: the first answer again, charged once, and 409 for another body", async () => {
+it("an Idempotency-Key works on ground: it replays the first answer, charges once, and returns 409 for another body", async () => {
   const payer = await app.caller(10);
   const ground = (more: object = {}) =>
     app.call(
@@ -79,7 +79,7 @@ it("an Idempotency-Key is honoured on ground: the first answer again, charged on
   expect((await ground({ instruction: "the green cube" })).body.error.code).toBe("idempotency_conflict");
 });
 
-it("a cursor that is none is 422 in every list", async () => {
+it("every list returns 422 for an invalid cursor", async () => {
   const own = await belongings(app, caller, "letter");
   const lists = [
     "/v1/usage",
@@ -108,7 +108,7 @@ it("a cursor that is none is 422 in every list", async () => {
   }
 });
 
-it("cache sharing can be switched on, for the organization and for a workspace", async () => {
+it("cache sharing can be enabled for the organization and for a workspace", async () => {
   const { key, org } = await app.caller(0);
   const on = { cache_sharing: true };
   const settings = await app.call(`/v1/orgs/${org}/settings`, on, { key, method: "PATCH" });
@@ -117,14 +117,24 @@ it("cache sharing can be switched on, for the organization and for a workspace",
   expect([workspace.status, workspace.body.settings?.cache_sharing], workspace.text).toEqual([201, true]);
 });
 
-it("every kind of job is a filter, and every kind of record", async () => {
+it("every job kind and every record kind is a valid filter", async () => {
   for (const kind of ["batch", "evaluation", "verification", "export"])
     expect((await app.call(`/v1/jobs?kind=${kind}`, undefined, { key: caller.key })).status, kind).toBe(200);
-  for (const kind of ["predict", "act", "ground", "evaluate", "batch", "preview", "supply", "admin", "payment"])
+  for (const kind of [
+    "predict",
+    "act",
+    "ground",
+    "evaluate",
+    "batch",
+    "preview",
+    "supply settings",
+    "admin",
+    "payment",
+  ])
     expect((await app.call(`/v1/logs?kind=${kind}`, undefined, { key: caller.key })).status, kind).toBe(200);
 });
 
-it("a 402 says where to add credit and what could be paid for", async () => {
+it("a 402 names where to add credit and what the balance could pay for", async () => {
   const poor = await app.caller(0.0003);
   const { status, body } = await app.call("/v1/act", { ...DRIVE, horizon: 100 }, { key: poor.key });
   expect(status).toBe(402);
@@ -132,7 +142,7 @@ it("a 402 says where to add credit and what could be paid for", async () => {
   expect(body.error.details.max_affordable.horizon).toBeGreaterThan(0);
 });
 
-it("a batch says what it holds, and each of its lines has an answer or an error, the other one null", async () => {
+it("a batch reports its counts, and each line has either a response or an error, with null for the other", async () => {
   const requests = [DRIVE, { ...DRIVE, model: "nobody/nothing" }];
   const { body } = await app.call("/v1/batch", { contract: "act", requests }, { key: caller.key });
   expect(body.reserved_usd).toBe(0);
@@ -148,7 +158,7 @@ it("a batch says what it holds, and each of its lines has an answer or an error,
   expect([good.response.status_code, bad.error.error.code]).toEqual([200, "model_not_found"]);
 });
 
-it("a span target may name its type, and no other", async () => {
+it("a span target may name its own type, and no other", async () => {
   const receiver = await startOtlpReceiver();
   const made = (type: string) => app.call("/v1/broadcast", { endpoint: receiver.url, type }, { key: caller.key });
   expect([(await made("otlp")).status, (await made("datadog")).body.error.param]).toEqual([201, "type"]);
@@ -156,7 +166,7 @@ it("a span target may name its type, and no other", async () => {
 });
 
 describe("supply", () => {
-  it("names data_collection as what never changes, and refuses a price of episodes that nobody would pay", async () => {
+  it("name data_collection as immutable, and refuse an episode price beyond any plausible charge", async () => {
     const { key } = caller;
     await app.call("/v1/supply/providers", { name: "lettered" }, { key });
     const model = { ...(EXAMPLES.DeclareModelRequest as object), model: "lettered/one" };
@@ -172,7 +182,7 @@ describe("supply", () => {
   });
 });
 
-it("GET /v1/key lists what the key may call, and writes null for what there is not", async () => {
+it("GET /v1/key lists what the key can call, and writes null for absent values", async () => {
   const plain = (await app.call("/v1/key", undefined, { key: caller.key })).body;
   expect(plain).toMatchObject({
     scopes: ["act", "predict", "ground", "evaluate"],

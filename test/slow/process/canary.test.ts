@@ -126,8 +126,8 @@ async function call(path: string, body?: unknown, options: Parameters<typeof cal
   return answer;
 }
 
-describe("the search", () => {
-  it("finds a secret however it was written down", () => {
+describe("the secret scanner", () => {
+  it("finds a secret in every encoding", () => {
     const secret = SECRETS.ownKey;
     const written = [
       `it is ${secret}.`,
@@ -175,7 +175,7 @@ async function oauth(): Promise<void> {
 }
 
 describe("secrets", () => {
-  it("go down every route", async () => {
+  it("take every route in this test", async () => {
     const admin = { admin: SECRETS.admin };
     org = (await call("/v1/orgs", { name: "canaries" }, admin)).body.id;
     await call(`/v1/orgs/${org}/credits`, { amount_usd: 10 }, admin);
@@ -257,7 +257,7 @@ describe("secrets", () => {
     }
   });
 
-  it("stand in nothing that is sent to others: spans, webhooks, metrics", async () => {
+  it("never appear in outgoing spans, webhooks or metrics", async () => {
     const bearer = { key: SECRETS.metricsToken };
     metrics = (await callRest(gateway.url, "/metrics", undefined, bearer)).text;
     expect(metrics).toContain("limber_");
@@ -272,7 +272,7 @@ describe("secrets", () => {
     ]).toEqual([]);
   });
 
-  it("stand in no report of a crash", async () => {
+  it("never appear in a crash report", async () => {
     process.kill(gateway.pid, "SIGUSR2");
     await eventually(() => {
       report = readFileSync(join(dir.path, "crash.json"), "utf8");
@@ -282,26 +282,26 @@ describe("secrets", () => {
     expect(found("the report", report, { ...SECRETS, ...made, key })).toEqual([]);
   });
 
-  it("stand in no log line, not even of the most talkative level, whatever fails", async () => {
+  it("never appear in a log line, even at the most verbose level and after failures", async () => {
     await gateway.end("SIGTERM");
     const log = gateway.stdout() + gateway.stderr();
     expect(log.split("\n").length).toBeGreaterThan(100);
     expect(found("the log", log, { ...SECRETS, ...made, key })).toEqual([]);
   });
 
-  it("stand in no table but sealed or hashed", async () => {
+  it("appear in tables only sealed or hashed", async () => {
     const text = await dump(database.sql);
     expect(text).toContain("credential.stored");
     expect(found("the database", text, { ...SECRETS, ...made, key })).toEqual([]);
   });
 
-  it("stand in no event", () => {
+  it("never appear in an event", () => {
     const text = Buffer.concat(told).toString("latin1");
     expect(text).toContain("offering.verified");
     expect(found("an event", text, { ...SECRETS, ...made, key })).toEqual([]);
   });
 
-  it("stand in no answer", () => {
+  it("never appear in a response", () => {
     // What the caller sent in a place where no secret belongs may be sent back to him, so that he finds his mistake.
     const { misplacedKey: _, ...others } = SECRETS;
     const faults = answers.flatMap(({ path, text }) => found(`the answer of ${path}`, text, { ...others, key }));

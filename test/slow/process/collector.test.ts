@@ -22,7 +22,7 @@ async function print(flags: readonly string[], script: string): Promise<unknown>
 /** A young generation that is small yet would be collected before it is much. */
 const GROW = "let kept = much(); for (let i = 0; i < 20 && !collector.isYoungMany(); i++) kept = [...kept, ...much()];";
 
-test("much that was made a moment ago is young until it is collected, and stays", async () => {
+test("new objects count as young until a small collection, and survive it", async () => {
   const script = `${GROW}
     const before = collector.isYoungMany();
     collector.collectYoung();
@@ -31,7 +31,7 @@ test("much that was made a moment ago is young until it is collected, and stays"
   expect(await print(START_FLAGS, script)).toEqual([true, false, { i: 49_999, name: "n49999" }]);
 });
 
-test("a pause between slices leaves nothing much that is young", async () => {
+test("collecting in slices between pauses leaves few young objects", async () => {
   const script = `${GROW}
     const before = collector.isYoungMany();
     for (let i = 0; i < 3 && collector.isYoungMany(); i++) await collector.pauseForCollection();
@@ -39,7 +39,7 @@ test("a pause between slices leaves nothing much that is young", async () => {
   expect(await print(START_FLAGS, script)).toEqual([true, false, true]);
 });
 
-test("a process that was started without the flags has pauses that collect nothing", async () => {
+test("without its flags, a process collects nothing in a pause", async () => {
   const script = `${GROW}
     const slices = await import(${JSON.stringify(join(ROOT, "src/slices.ts"))});
     collector.collectBetweenSlices();
@@ -49,7 +49,7 @@ test("a process that was started without the flags has pauses that collect nothi
   expect(await print([], script)).toEqual([true, true]);
 });
 
-test("bytes that are read and dropped at once cause hardly any full collection", async () => {
+test("reading and discarding bytes causes almost no full collections", async () => {
   const script = `
     const { passed } = await import(${JSON.stringify(join(ROOT, "src/codecs/passing.ts"))});
     const { constants, PerformanceObserver } = await import("node:perf_hooks");
@@ -87,12 +87,12 @@ test.each([
   ],
   [["--parallel-scavenge-more", "--max-semi-space-size=16"], []],
   [START_FLAGS, START_FLAGS],
-])("of processes started with %j the choices stay", (words, stay) => {
+])("a process started with %j keeps its settings", (words, stay) => {
   expect(missingFlags(words)).toEqual(START_FLAGS.filter((flag) => !stay.includes(flag)));
 });
 
 test.each([[[]], [["--parallel-scavenge", "--parallel-compaction"]], [["--single-threaded-gc"]]])(
-  "V8 takes the flags beside %j: full and small collections go on",
+  "V8 accepts its flags together with %j, and full and small collections continue",
   { timeout: 60_000 },
   async (words) => {
     const script = `
@@ -112,7 +112,7 @@ test.each([[[]], [["--parallel-scavenge", "--parallel-compaction"]], [["--single
   },
 );
 
-test("that the collector began with the old is known in the turn of the event loop in which it began, before Node tells of it", {
+test("the event-loop turn in which a full collection begins detects it before Node reports it", {
   timeout: 60_000,
 }, async () => {
   const script = `

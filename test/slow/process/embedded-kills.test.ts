@@ -25,7 +25,7 @@ afterEach(cleanUp);
 
 vi.setConfig({ testTimeout: 120_000 });
 
-describe("kill -9 of the owner", () => {
+describe("kill -9 of the process that owns the embedded database", () => {
   test("leaves no server behind, and the next start finds every acknowledged row", async () => {
     const dataDir = closedDirectory();
     const owner = await own(dataDir);
@@ -50,7 +50,7 @@ describe("kill -9 of the owner", () => {
     await next.stop();
   });
 
-  test("the next start waits for a server that is still there, and ends it", async () => {
+  test("makes the next start wait for the server that still runs, and end it", async () => {
     const dataDir = closedDirectory();
     const owner = await own(dataDir);
     await makeRows(owner.said.url);
@@ -67,7 +67,7 @@ describe("kill -9 of the owner", () => {
     await stop();
   });
 
-  test("an initialisation that it cut short is made anew", async () => {
+  test("during initialization makes the next start initialize again", async () => {
     const dataDir = closedDirectory();
     const owner = startOwner(dataDir);
     const unfinished = (): string[] => readdirSync(dataDir).filter((name) => name.startsWith("postgres.new-"));
@@ -82,7 +82,7 @@ describe("kill -9 of the owner", () => {
     await next.stop();
   });
 
-  test("a process that has its number now is left alone, and doesn't hinder the start", async () => {
+  test("leaves alone an unrelated process that reuses its id, which does not hinder the start", async () => {
     const dataDir = closedDirectory();
     const first = await own(dataDir);
     await first.stop();
@@ -103,8 +103,8 @@ describe("kill -9 of the owner", () => {
   });
 });
 
-describe("kill -9 of the server", () => {
-  test("is survived under load: no acknowledged row lost, no half transaction, no leak", async () => {
+describe("kill -9 of the embedded server", () => {
+  test("loses no acknowledged row under load, leaves no partial transaction and leaks nothing", async () => {
     const exits: unknown[] = [];
     const database = await startPostgres({ dataDir: closedDirectory(), onExit: (exit) => exits.push(exit) });
     cleanups.push(() => database.stop());
@@ -161,7 +161,7 @@ describe("kill -9 of the server", () => {
     await sql.end();
   }, 60_000);
 
-  test("a server that is stopped while it is down stays down", async () => {
+  test("leaves a server that is stopped during its restart stopped", async () => {
     const dataDir = closedDirectory();
     const exited = Promise.withResolvers<void>();
     const database = await startPostgres({ dataDir, onExit: () => exited.resolve() });

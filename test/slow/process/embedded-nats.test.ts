@@ -11,8 +11,8 @@ import { hear, natsServer } from "../../support/nats.ts";
 const { closers, closeAll } = closing();
 afterEach(closeAll);
 
-describe("a server of the gateway", () => {
-  it("comes back on its port with its token when it's killed, refuses who has none, and ends when it's told to", async () => {
+describe("the gateway's own nats-server", () => {
+  it("restarts on its port with its token after a kill, refuses clients without a token, and exits when stopped", async () => {
     const dir = scratchDir();
     closers.push(dir.remove);
     const warnings: string[] = [];
@@ -32,7 +32,7 @@ describe("a server of the gateway", () => {
     expect(stillRunning([last])).toEqual([]);
   });
 
-  it("is done without where the program isn't one", async () => {
+  it("is not used if the program on PATH is not a nats-server", async () => {
     const dir = scratchDir();
     closers.push(dir.remove);
     const broken = startEmbeddedNats({ program: "/bin/false", dataDir: dir.path, warn: () => {} });
@@ -54,7 +54,7 @@ describe("npm start", () => {
     return { gateway, natsUrl: line("NATS_URL") || undefined, line };
   };
 
-  it("tells events over the nats-server on PATH, and takes it along at kill -9", async () => {
+  it("relays events over the nats-server on PATH, which exits with the gateway at kill -9", async () => {
     const { gateway, natsUrl, line } = await start(`${dirname(natsServer())}:${PATH}`);
     const url = new URL(natsUrl ?? "");
     const subscriber = await hear(url.host, "limber.v1.>", decodeURIComponent(url.username));
@@ -71,7 +71,7 @@ describe("npm start", () => {
     await eventually(() => expect(stillRunning(all)).toEqual([]));
   }, 90_000);
 
-  it("leaves events in the outbox where there is none", async () => {
+  it("keeps events in the outbox if no nats-server is on PATH", async () => {
     // An empty folder: wherever this machine has one, it is not there.
     const nowhere = scratchDir();
     closers.push(nowhere.remove);

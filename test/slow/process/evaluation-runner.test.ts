@@ -57,8 +57,8 @@ const taken = async (body: object = {}) => {
   return { id, epoch: (await claim()).body.claim.epoch as number };
 };
 
-describe("200", () => {
-  it("takes an evaluation, reports its episodes in any order, and ends it with scores and an exact bill", async () => {
+describe("an evaluation runner", () => {
+  it("claims an evaluation, reports its episodes in any order, and ends it with scores and an exact charge", async () => {
     const before = await spent();
     const asked = await evaluate({ metadata: { run: "a" } });
     expect(asked.status, asked.text).toBe(202);
@@ -107,7 +107,7 @@ describe("200", () => {
     expect(told).toEqual({ name: "evaluation.completed" });
   });
 
-  it("bills an episode once however often it's reported, and refuses another outcome for it", async () => {
+  it("is charged once per episode however often it reports one, and cannot change an outcome", async () => {
     const before = await spent();
     const { id, epoch } = await taken();
     const answers = await Promise.all([1, 2, 3].map(() => report(id, epoch, 0)));
@@ -118,7 +118,7 @@ describe("200", () => {
     await finish(id, epoch, { error: { code: "harness_broke", message: "no more" } });
   });
 
-  it("gives the evaluation of a runner that is gone to the next, which runs what is open, and keeps nothing of the first", async () => {
+  it("that is lost loses its evaluation to the next runner, which runs the remaining episodes and keeps no data of the first", async () => {
     const before = await spent();
     const { id, epoch } = await taken();
     await report(id, epoch, 1);
@@ -138,7 +138,7 @@ describe("200", () => {
     expect(codeOf(await report(id, next.epoch, 0, {}, other))).toEqual([409, "claim_lost"]);
   });
 
-  it("tells a runner that its evaluation was called off, and ends it without one that never comes back", async () => {
+  it("receives the cancellation of its evaluation, which also ends if the runner never returns", async () => {
     const { id, epoch } = await taken();
     await report(id, epoch, 0);
     const off = await app.call(`/v1/evaluate/${id}`, undefined, { key: caller.key, method: "DELETE" });
@@ -153,7 +153,7 @@ describe("200", () => {
     await eventually(async () => expect((await shown(lost.id)).status).toBe("cancelled"));
   });
 
-  it("ends with the runner's own error, and fails where every episode was a fault", async () => {
+  it("ends its evaluation with its own error, and the evaluation fails if every episode was a fault", async () => {
     const broken = await taken();
     const error = { code: "gpu_lost", message: "the simulator's card is gone" };
     expect((await finish(broken.id, broken.epoch, { error })).body).toMatchObject({ status: "failed", error });
@@ -166,7 +166,7 @@ describe("200", () => {
     });
   });
 
-  it("takes only what its harness can run, and nothing of another organisation", async () => {
+  it("receives only what its harness can run, and nothing of another organization", async () => {
     const { id } = (await evaluate()).body;
     expect((await claim({ scenarios: ["another/benchmark"] })).body).toEqual({});
     const stranger = await app.caller();
@@ -177,8 +177,8 @@ describe("200", () => {
   });
 });
 
-describe("the example of a runner", () => {
-  it("takes what waits, calls the policy through the gateway, and ends each with its scores", async () => {
+describe("the example runner", () => {
+  it("claims waiting evaluations, calls the policy through the gateway, and ends each with its scores", async () => {
     const reference = await openApp({ database, roles: new Set(["api"]), referenceSupply: true });
     try {
       const { id } = (await evaluate({ policy_endpoint: "reference/potential-nav", episodes: 2 })).body;
@@ -191,44 +191,44 @@ describe("the example of a runner", () => {
   });
 });
 
-describe("refusals", () => {
-  it("says what a benchmark that is only catalogued needs, and that a runner may take it", async () => {
+describe("a refused external evaluation", () => {
+  it("names what a catalog-only benchmark needs, and that a runner can claim it", async () => {
     const answer = await evaluate({ runner: undefined });
     expect(codeOf(answer)).toEqual([409, "scenario_not_runnable"]);
     expect(answer.body.error.message).toMatch(/harness.*external.*\/v1\/evaluate\/claims/);
   });
 
   it.each([
-    ["a benchmark that nobody knows", { scenario: "nobody/nothing" }, 404, "not_found"],
+    ["an unknown benchmark", { scenario: "nobody/nothing" }, 404, "not_found"],
     ["a scenario that runs here", { scenario: "base-nav" }, 422, "validation_failed"],
     ["pictures", { pictures: true }, 422, "validation_failed"],
     ["10,001 episodes", { episodes: 10_001 }, 422, "validation_failed"],
     ["no episodes", { episodes: 0 }, 422, "validation_failed"],
-  ])("says no to an external evaluation of %s", async (_, body, status, code) => {
+  ])("is an external evaluation of %s", async (_, body, status, code) => {
     expect(codeOf(await evaluate(body))).toEqual([status, code]);
   });
 
   it.each([
     ["an episode beyond the last", { index: 3 }],
-    ["a word that is no ending", { termination: "bored" }],
-    ["a return that isn't finite", { return: "NaN" }],
-    ["a metric that isn't finite", { metrics: { reward: "Infinity" } }],
+    ["an unknown outcome", { termination: "bored" }],
+    ["a non-finite return", { return: "NaN" }],
+    ["a non-finite metric", { metrics: { reward: "Infinity" } }],
     ["progress beyond 1", { progress: 1.1 }],
-    ["a digest that is none", { trajectory_sha256: "abc" }],
-  ])("says no to %s", async (_, body) => {
+    ["an invalid digest", { trajectory_sha256: "abc" }],
+  ])("is %s", async (_, body) => {
     const { id, epoch } = await taken();
     expect(codeOf(await report(id, epoch, 0, body))).toEqual([422, "validation_failed"]);
     await finish(id, epoch, { error: { code: "done", message: "done" } });
   });
 
-  it("needs a key with the scope evaluate, of a role that may run jobs", async () => {
+  it("needs a key with the scope evaluate and a role that can run jobs", async () => {
     const acting = await app.key(caller.org, { role: "developer", scopes: ["act"] });
     const viewing = await app.key(caller.org, { role: "viewer" });
     expect(codeOf(await claim({}, acting))).toEqual([403, "scope_denied"]);
     expect(codeOf(await claim({}, viewing))).toEqual([403, "permission_denied"]);
   });
 
-  it("keeps no episode that the balance doesn't cover: the runner may report it again later", async () => {
+  it("stores no episode that exceeds the balance, and the runner may report it again later", async () => {
     const poor = await app.caller(0.02);
     const { id } = (await evaluate({ episodes: 2 }, poor.key)).body;
     const { epoch } = (await claim({}, poor.key)).body.claim;

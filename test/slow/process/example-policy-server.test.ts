@@ -34,13 +34,13 @@ afterAll(async () => {
 
 const act = (more = {}) => upstream.native.act!(targetAt(endpoint), actInput(more), framesOf(), callWith());
 
-it("describes itself, and counts as healthy", async () => {
+it("the example policy server describes itself and counts as healthy", async () => {
   const [model] = await upstream.native.describe(targetAt(endpoint), callWith());
   expect(model).toMatchObject({ slug: "example/drive-home", actionSpaces: ["base_twist_2d"], maxHorizon: 64 });
   await upstream.native.health(targetAt(endpoint), callWith());
 });
 
-it("answers many acts at one time, each by its own observation", async () => {
+it("the example policy server answers concurrent acts, each by its own observation", async () => {
   const places = Array.from({ length: 20 }, (_, i) => i / 100);
   const answers = await Promise.all(
     places.map((x) => act({ observations: [observed({ proprio: [-x, 0, 0] })], horizon: 3 })),
@@ -49,12 +49,12 @@ it("answers many acts at one time, each by its own observation", async () => {
   expect(speeds).toEqual(places.map((x) => [x, x, x]));
 });
 
-it("refuses an action space that it lacks, and goes on", async () => {
+it("the example policy server refuses an unknown action space and continues", async () => {
   expect(nameOf(await failureIn(act({ actionSpace: "joint_pos_7" })))).toBe("INPUT_REJECTED");
   expect(rowsOf(await act())).toHaveLength(2);
 });
 
-it("says that it doesn't do what it leaves out", async () => {
+it("the example policy server reports the contracts that it does not implement", async () => {
   const call = upstream.native.ground!(targetAt(endpoint), groundInput(observed(), "x"), framesOf(), callWith());
   const failure = await failureIn(call);
   expect(nameOf(failure)).toBe("UPSTREAM_ERROR");

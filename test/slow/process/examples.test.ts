@@ -43,7 +43,7 @@ async function run(
   return { out: out.join(""), code };
 }
 
-it("a robot in TypeScript", async () => {
+it("the TypeScript robot example runs", async () => {
   const { out, code } = await run(process.execPath, ["examples/robot-loop.ts", SECONDS, app.url]);
   expect(out).toMatch(SHOWN);
   expect(code, out).toBe(0);
@@ -52,7 +52,7 @@ it("a robot in TypeScript", async () => {
 const PLUGIN = "/usr/bin/grpc_python_plugin";
 const DEBIAN = ["/usr/bin/protoc", PLUGIN, "/usr/lib/python3/dist-packages/grpc"].every((path) => existsSync(path));
 
-it.runIf(DEBIAN)("a robot in Python, from stubs that Debian's own protoc makes of the schema", async () => {
+it.runIf(DEBIAN)("the Python robot example runs from stubs that Debian's own protoc makes of the schema", async () => {
   const stubs = mkdtempSync(join(tmpdir(), "limber-stubs-"));
   try {
     const generate = `npx buf build --as-file-descriptor-set -o ${stubs}/limber.binpb &&
@@ -72,7 +72,7 @@ it.runIf(DEBIAN)("a robot in Python, from stubs that Debian's own protoc makes o
   }
 });
 
-it("a subscriber on NATS", async () => {
+it("the NATS subscriber example runs", async () => {
   const child = spawn(process.execPath, ["examples/subscriber.ts", nats.url, robot.org], { cwd: ROOT });
   try {
     let heard = "";

@@ -44,7 +44,7 @@ const mayMount = ((): boolean => {
   return path !== undefined;
 })();
 
-it("waits for PostgreSQL at max_connections and says so, and starts when there is room", async () => {
+it("the gateway reports that PostgreSQL is at max_connections, and starts when a connection is free", async () => {
   const dir = scratchDir();
   closers.push(() => dir.remove());
   const postgres = await startPostgres({ dataDir: join(dir.path, "full"), settings: { max_connections: "30" } });
@@ -69,7 +69,7 @@ it("waits for PostgreSQL at max_connections and says so, and starts when there i
   expect((await end("SIGTERM")).code).toBe(0);
 });
 
-it("answers no call with 500 where others take PostgreSQL's last connections while it runs, and all calls once there is room", async () => {
+it("no call gets a 500 while other clients hold PostgreSQL's last connections, and all calls succeed afterwards", async () => {
   const dir = scratchDir();
   closers.push(() => dir.remove());
   const postgres = await startPostgres({ dataDir: join(dir.path, "full"), settings: { max_connections: "30" } });
@@ -100,8 +100,8 @@ it("answers no call with 500 where others take PostgreSQL's last connections whi
   expect((await gateway.end("SIGTERM")).code).toBe(0);
 });
 
-describe.runIf(mayMount)("with a disk of its own", () => {
-  it("ends in one line where DATA_DIR can only be read", async () => {
+describe.runIf(mayMount)("a gateway with its own disk", () => {
+  it("exits in one line if DATA_DIR is read-only", async () => {
     const path = mounted("size=1m,ro")!;
     const { code, stdout, stderr } = await failToStart({
       DATA_DIR: join(path, "data"),
@@ -114,7 +114,7 @@ describe.runIf(mayMount)("with a disk of its own", () => {
     ]);
   });
 
-  it("refuses while the disk of the embedded database is full, loses nothing, and goes on when there is room", async () => {
+  it("refuses calls while the embedded database's disk is full, loses nothing, and continues when there is space", async () => {
     const path = mounted("size=220m")!;
     const dataDir = join(path, "data");
     const gateway = await startGateway({
@@ -155,7 +155,7 @@ describe.runIf(mayMount)("with a disk of its own", () => {
   }, 180_000);
 });
 
-it("lets a replica that stood still go on: the other served meanwhile, its credit came back, and nothing is charged twice", async () => {
+it("resumes a frozen replica: the other served meanwhile, its credit returned, and nothing is charged twice", async () => {
   const pair = await Pair.open();
   closers.push(() => pair.close());
   const { key, org } = await pair.caller(100);

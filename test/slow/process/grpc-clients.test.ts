@@ -17,7 +17,7 @@ describe.each([
 ])("gRPC %s", (_, byConnect) => {
   const openWith = (rpcs: NonNullable<HouseOptions["rpcs"]>) => open({ rpcs, byConnect });
 
-  it("speaks with buf curl, which has no schema but what reflection tells it", async () => {
+  it("works with buf curl, whose only schema is from reflection", async () => {
     const gateway = await openWith({ Act: () => CHUNK });
     for (const protocol of ["grpc", "grpcweb", "connect"]) {
       const { code, out } = await run("node_modules/.bin/buf", [
@@ -36,7 +36,7 @@ describe.each([
     }
   });
 
-  it.runIf(existsSync("/usr/lib/python3/dist-packages/grpc"))("speaks with Python's grpcio", async () => {
+  it.runIf(existsSync("/usr/lib/python3/dist-packages/grpc"))("works with Python's grpcio", async () => {
     const gateway = await openWith({
       Act: () => LARGE,
       PredictStream: async function* () {
@@ -88,8 +88,8 @@ try: channel.unary_unary("/limber.v1.InferenceService/Nope", same, same)(request
 except grpc.RpcError as e: print(e.code().name, e.details())
 `;
 
-describe("reflection", () => {
-  it.each(["grpc-v1", "grpc-v1alpha"])("lists what the server serves, by %s", async (version) => {
+describe("gRPC reflection", () => {
+  it.each(["grpc-v1", "grpc-v1alpha"])("lists the served services, by %s", async (version) => {
     const gateway = await open({});
     const { out } = await run("node_modules/.bin/buf", [
       "curl",

@@ -26,7 +26,7 @@ afterAll(async () => {
   await Promise.all([database.close(), model.close()]);
 });
 
-it("a loop that ends is one line: whose it was, who served, chunks, holds, missed deadlines, rate, share of late answers, jitter", async () => {
+it("a loop that ends logs one line: owner, provider, chunks, holds, missed deadlines, rate, share of late answers and jitter", async () => {
   const asked = async (path: string, body: unknown, key?: string) => {
     const answer = await callRest(gateway.url, path, body, key === undefined ? { admin: ADMIN_TOKEN } : { key });
     expect(answer).toMatchObject({ status: expect.toSatisfy((status: number) => status < 300) });

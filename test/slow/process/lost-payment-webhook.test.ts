@@ -30,7 +30,7 @@ const act = (place: number, key: string) =>
     { key },
   );
 
-it("is credited once by who asks first, on whichever gateway, and the message that comes late changes nothing", async () => {
+it("a lost payment is credited once by the first query on any gateway, and its late webhook changes nothing", async () => {
   const { org, key } = await pair.caller(0);
   const { payment_id: id } = await pair.well(0, "/v1/billing/topup", { amount_usd: 25 }, { key });
   expect((await act(0, key)).body.error.code).toBe("insufficient_credits");
@@ -64,7 +64,7 @@ it("is credited once by who asks first, on whichever gateway, and the message th
   expect(await brokenInvariants(pair.sql)).toEqual([]);
 });
 
-it("is found by the gateway itself when nobody asks, and one that was never paid ends", async () => {
+it("the gateway finds a lost payment without a query, and ends one that was never paid", async () => {
   const { key } = await pair.caller(0);
   const paid: string = (await pair.well(0, "/v1/billing/topup", { amount_usd: 30 }, { key })).payment_id;
   const unpaid: string = (await pair.well(0, "/v1/billing/topup", { amount_usd: 40 }, { key })).payment_id;
@@ -83,7 +83,7 @@ it("is found by the gateway itself when nobody asks, and one that was never paid
   expect((await pair.well(1, "/v1/billing/balance", undefined, { key })).granted_usd).toBe(30);
 });
 
-it("survives a gateway that is killed between opening the checkout and writing it down", async () => {
+it("a payment survives a gateway kill between opening the checkout and recording it", async () => {
   const { key } = await pair.caller(0);
   const body = { amount_usd: 15, idempotency_key: "nervous" };
   stripe.trouble = "hang up";
@@ -118,7 +118,7 @@ const waiting = async (): Promise<void> => {
   expect(row!.count).toBe(1);
 };
 
-it("is answered 503 while another session sits on it, and credited when that has let go", async () => {
+it("a payment query returns 503 while another session locks the payment, and credits it afterwards", async () => {
   const { key } = await pair.caller(0);
   const { payment_id: id } = await pair.well(0, "/v1/billing/topup", { amount_usd: 15 }, { key });
   stripe.pay(id);
@@ -131,7 +131,7 @@ it("is answered 503 while another session sits on it, and credited when that has
   expect(await brokenInvariants(pair.sql)).toEqual([]);
 });
 
-it("is answered, and credited once, where the database is killed while it is being written down", async () => {
+it("a payment query is answered, and credited once, if the database is killed while the credit is being written", async () => {
   const { key } = await pair.caller(0);
   const { payment_id: id } = await pair.well(0, "/v1/billing/topup", { amount_usd: 20 }, { key });
   stripe.pay(id);

@@ -218,7 +218,7 @@ const WITHOUT_STRIPE = new Set([
 ]);
 
 it.each(BODIES.map((route, i) => [nameOf(route), i, route] as const))(
-  "%s is answered as the document says",
+  "%s returns the documented response",
   async (name, i, route) => {
     const caller = await app.caller(50);
     const own = await belongings(app, caller, `e${i}`);

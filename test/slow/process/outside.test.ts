@@ -27,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.close());
 
-it("is ready with the catalog that ships with it after its first start on a fresh database, with no further command", async () => {
+it("a gateway on a fresh database is ready with the shipped catalog, without another command", async () => {
   const env = { ...ENV, DATABASE_URL: database.url, LIMBER_IMPORT_CATALOG: "true", LIMBER_REFERENCE_SUPPLY: "false" };
   const [first, second] = await Promise.all([startGateway(env), startGateway(env)]);
   for (const gateway of [first, second]) {
@@ -39,7 +39,7 @@ it("is ready with the catalog that ships with it after its first start on a fres
   }
 });
 
-it("leaves the catalog alone that an operator imported, and fills none where it is told not to", async () => {
+it("a gateway keeps a catalog that an operator imported, and imports none if that is disabled", async () => {
   const folder = mkdtempSync(join(tmpdir(), "limber-catalog-"));
   const shipped = join(import.meta.dirname, "../../../data");
   copyFileSync(join(shipped, "taxonomy.json"), join(folder, "taxonomy.json"));
@@ -60,7 +60,7 @@ it("leaves the catalog alone that an operator imported, and fills none where it 
   await empty.close();
 });
 
-it("does not start with another master key than the one that the database's secrets were sealed under", async () => {
+it("a gateway does not start with another master key than the one that sealed the database's secrets", async () => {
   const own = await freshDatabase();
   const open = (masterKey: Buffer, otherMasterKeys: Buffer[] = []) =>
     openApp({ database: own, masterKey, otherMasterKeys });
@@ -94,7 +94,7 @@ it("does not start with another master key than the one that the database's secr
   await own.close();
 });
 
-it("warns the operator while PostgreSQL is stopped, and no more once it is back", async () => {
+it("a gateway warns the operator while PostgreSQL is stopped, and stops warning when it returns", async () => {
   const dir = scratchDir();
   const options = { dataDir: join(dir.path, "postgres") };
   const first = await startPostgres(options);
@@ -112,7 +112,7 @@ it("warns the operator while PostgreSQL is stopped, and no more once it is back"
   dir.remove();
 });
 
-it("serves health, readiness and metrics of a worker at the port for operations, and no call", async () => {
+it("a worker serves health, readiness and metrics on the operations port, and no calls", async () => {
   const worker = await startGateway({
     ...ENV,
     DATABASE_URL: database.url,
@@ -132,7 +132,7 @@ it("serves health, readiness and metrics of a worker at the port for operations,
   expect((await worker.end("SIGTERM")).code).toBe(0);
 });
 
-it("warns of variables that begin as settings do and are none, with the nearest", async () => {
+it("a gateway warns of unknown variables with a setting's prefix, with the nearest setting", async () => {
   const gateway = await startGateway({
     ...ENV,
     DATABASE_URL: database.url,
@@ -147,7 +147,7 @@ it("warns of variables that begin as settings do and are none, with the nearest"
   await gateway.end("SIGTERM");
 });
 
-it("names the setting where an address, a port or a folder can't be used", async () => {
+it("a gateway names the setting whose address, port or folder is unusable", async () => {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const taken = String((server.address() as AddressInfo).port);

@@ -52,7 +52,7 @@ afterAll(async () => {
   scratch.remove();
 });
 
-it("serves a first call from an empty folder", async () => {
+it("the package serves a first call from an empty folder", async () => {
   const proprio = { x: 0, y: 0, yaw: 0, goal_x: 2, goal_y: 1, goal_yaw: 0 };
   const observations = [{ proprio: Object.values(proprio), proprio_names: Object.keys(proprio) }];
   const answer = await fetch(`${url}/v1/act`, {
@@ -64,23 +64,23 @@ it("serves a first call from an empty folder", async () => {
   expect(await answer.json()).toMatchObject({ action: { space: "base_twist_2d" } });
 });
 
-it.runIf(process.platform === "linux")(
-  "runs as the process that was started, with the flags of V8 of a gateway",
-  () => {
-    const words = readFileSync(`/proc/${gateway.pid}/cmdline`, "utf8").split("\0");
-    expect(words.slice(1, 1 + START_FLAGS.length)).toEqual(START_FLAGS);
-    expect(words).toContainEqual(expect.stringMatching(/\/src\/main\.js$/));
+it.runIf(process.platform === "linux")("the package runs in the started process, with the gateway's V8 flags", () => {
+  const words = readFileSync(`/proc/${gateway.pid}/cmdline`, "utf8").split("\0");
+  expect(words.slice(1, 1 + START_FLAGS.length)).toEqual(START_FLAGS);
+  expect(words).toContainEqual(expect.stringMatching(/\/src\/main\.js$/));
+});
+
+it.runIf(OLD_NODE !== undefined)(
+  "the package runs on its bundled Node.js if the one on the path is older",
+  async () => {
+    const { stderr } = await run(OLD_NODE!, [at("empty/node_modules/limber/src/cli.js"), "provider", "--help"]);
+    expect(stderr).toBe("");
+    const wrong = run(OLD_NODE!, [at("empty/node_modules/limber/src/cli.js"), "lerobot", "--nonsense"]);
+    await expect(wrong).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining("--nonsense") });
   },
 );
 
-it.runIf(OLD_NODE !== undefined)("runs by the Node.js that it brings where the one on the path is older", async () => {
-  const { stderr } = await run(OLD_NODE!, [at("empty/node_modules/limber/src/cli.js"), "provider", "--help"]);
-  expect(stderr).toBe("");
-  const wrong = run(OLD_NODE!, [at("empty/node_modules/limber/src/cli.js"), "lerobot", "--nonsense"]);
-  await expect(wrong).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining("--nonsense") });
-});
-
-it("brings its catalog, its documents and its interface description along", async () => {
+it("the package contains its catalog, its documents and its API description", async () => {
   const models = (await (await fetch(`${url}/v1/models?limit=1`)).json()) as { total: number };
   expect(models.total).toBeGreaterThan(1000);
   expect((await fetch(`${url}/docs`)).status).toBe(200);
@@ -88,7 +88,7 @@ it("brings its catalog, its documents and its interface description along", asyn
   expect(description.info).toMatchObject({ version: API_VERSION });
 });
 
-it("evaluates a policy in a worker of its own, by the command", async () => {
+it("the package's command evaluates a policy in a worker of its own", async () => {
   const { code, said } = await limber(
     "evaluate",
     "--policy",
@@ -100,14 +100,14 @@ it("evaluates a policy in a worker of its own, by the command", async () => {
   expect({ code, said }).toMatchObject({ code: 0, said: expect.stringMatching(/episode 0 {2}success.*completed\n$/s) });
 });
 
-it("says what is wrong with a command, with the exit codes that its help names", async () => {
+it("the package's commands report errors with the exit codes of their help", async () => {
   expect(await limber("evaluate", "--scenario", "base-nav")).toMatchObject({ code: 2 });
   expect(await limber("evaluate", "--policy", "no/such", "--scenario", "base-nav")).toMatchObject({ code: 3 });
   expect(await limber("provider", "--help")).toMatchObject({ code: 0 });
   expect(await limber("lerobot", "--nonsense")).toMatchObject({ code: 1 });
 });
 
-it("replays a routing case from a file", async () => {
+it("the package replays a routing case from a file", async () => {
   writeFileSync(
     at("empty/case.yaml"),
     "contract: act\nrequest: {model: service/auto, observations: [{proprio: [0]}]}\n",
@@ -116,7 +116,7 @@ it("replays a routing case from a file", async () => {
   expect(JSON.parse(said)).toHaveProperty("plan");
 });
 
-it("is called by the client's package, whose types a strict compiler takes", async () => {
+it("the client package calls the installed gateway, and its types compile in strict mode", async () => {
   const folder = join(ROOT, "clients/typescript");
   await run("npm", ["run", "build", "--silent"], { cwd: folder });
   await run("npm", ["pack", folder, "--pack-destination", scratch.path, "--silent"]);
@@ -140,13 +140,13 @@ it("is called by the client's package, whose types a strict compiler takes", asy
   expect(stdout).toBe("base_twist_2d model_not_found\n");
 }, 120_000);
 
-it("has one version with all that is released beside it", () => {
+it("all released artifacts have the package's version", () => {
   const versions = versionsOf(ROOT);
   expect(versions.size).toBeGreaterThan(1);
   expect(new Set(versions.values()).size, JSON.stringify(Object.fromEntries(versions))).toBe(1);
 });
 
-it("is accompanied by clients in sources, each one folder with its licence and all that its tests read", () => {
+it("source clients are single folders with their license and everything that their tests read", () => {
   const [version] = versionsOf(ROOT).values();
   const lists = packSources(version!, scratch.path).map((archive) =>
     execFileSync("tar", ["-tzf", archive], { encoding: "utf8" }).trim().split("\n"),
@@ -162,7 +162,7 @@ it("is accompanied by clients in sources, each one folder with its licence and a
   );
 });
 
-it("is accompanied by the licences of what it ships, not of what builds it", () => {
+it("the package contains the licenses of what it ships, and not of its build tools", () => {
   const text = licencesOf(ROOT);
   expect(text).toMatch(/^fastify \d/m);
   expect(text).not.toMatch(/^vitest \d/m);

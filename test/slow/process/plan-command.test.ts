@@ -16,7 +16,7 @@ describe("npx limber plan", () => {
     return execFileSync(process.execPath, [tool, join(folder, name)], { encoding: "utf8" });
   };
 
-  test("a case in YAML has the plan that it has in JSON", () => {
+  test("prints the same plan for a case in YAML as in JSON", () => {
     const given = {
       request: { model: "service/auto:vla", provider: { objective: { price: 1, latency: 2 } } },
       seed: 3,
@@ -29,7 +29,7 @@ describe("npx limber plan", () => {
     expect(plan("case.yaml", stringify(given))).toBe(printed);
   });
 
-  test("reads a case's body as the gateway does, says what is wrong with it, and with a file that holds none", () => {
+  test("parses a body as the gateway does, and reports its errors and a file without a body", () => {
     const said = (text: string) => {
       writeFileSync(join(folder, "wrong.yaml"), text);
       const { status, stdout, stderr } = spawnSync(process.execPath, [tool, join(folder, "wrong.yaml")], {

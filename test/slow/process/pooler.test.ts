@@ -14,7 +14,7 @@ import { PGBOUNCER, type PgBouncer, startPgBouncer } from "../../support/pgbounc
 const ENV = { SERVICE_ADMIN_TOKEN: ADMIN_TOKEN, LIMBER_MASTER_KEY: Buffer.alloc(32, 7).toString("base64") };
 const IGNORING = "ignore_startup_parameters = statement_timeout,idle_in_transaction_session_timeout,plan_cache_mode";
 
-describe.skipIf(PGBOUNCER === undefined)("behind PgBouncer in transaction mode", () => {
+describe.skipIf(PGBOUNCER === undefined)("a gateway behind PgBouncer in transaction mode", () => {
   const dir = scratchDir();
   let postgres: EmbeddedPostgres;
   let pooler: PgBouncer;
@@ -44,7 +44,7 @@ describe.skipIf(PGBOUNCER === undefined)("behind PgBouncer in transaction mode",
       databaseDirectUrl: direct,
     });
 
-  it("serves, charges exactly, hears what other replicas did, and goes on after the pooler was killed", async () => {
+  it("serves, charges exactly, receives other replicas' changes, and continues after a kill of the pooler", async () => {
     const model = await startModel();
     const [one, other] = [await open(), await open()];
     await one.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
@@ -75,7 +75,7 @@ describe.skipIf(PGBOUNCER === undefined)("behind PgBouncer in transaction mode",
     await model.close();
   });
 
-  it("gives each transaction its limits, and leaves none to the session that others get", async () => {
+  it("sets limits per transaction, and leaves none in the session that other clients get", async () => {
     const pooled = connect(pooler.url("postgres"), { max: 2, pooled: true });
     const limits = await tx(
       pooled,
@@ -88,7 +88,7 @@ describe.skipIf(PGBOUNCER === undefined)("behind PgBouncer in transaction mode",
     await pooled.end();
   });
 
-  it("does not start without the address of PostgreSQL itself, and says which setting lacks", async () => {
+  it("does not start without PostgreSQL's direct address, and names the missing setting", async () => {
     const careless = await startPgBouncer(await freePort(), postgresPort, IGNORING);
     const wanted =
       /^limber: DATABASE_URL 127\.0\.0\.1:\d+\/postgres: this is a pooler .*; set LIMBER_DATABASE_DIRECT_URL /;
@@ -105,7 +105,7 @@ describe.skipIf(PGBOUNCER === undefined)("behind PgBouncer in transaction mode",
     await careless.close();
   });
 
-  it("does not start where the two addresses lead to different databases", async () => {
+  it("does not start if the two addresses lead to different databases", async () => {
     await sql.unsafe("create database elsewhere");
     const { code, stderr } = await failToStart({
       ...ENV,

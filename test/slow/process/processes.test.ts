@@ -86,7 +86,7 @@ async function openMarket(gateway: Gateway): Promise<string> {
 }
 
 describe("several processes on one port", () => {
-  it("answer one scrape with the figures of all, spread connections evenly, and end together", async () => {
+  it("return the metrics of all processes in one scrape, share connections evenly, and exit together", async () => {
     const gateway = await start({ LIMBER_PROCESSES: "4" });
     const processes = processesOf(gateway);
     expect(processes).toHaveLength(4);
@@ -122,7 +122,7 @@ describe("several processes on one port", () => {
     expect(stillRunning(processes)).toEqual([]);
   });
 
-  it("are replaced when they crash, and all end when their parent is killed", async () => {
+  it("are replaced when they crash, and all exit when their parent is killed", async () => {
     const gr00t = await freePort();
     const gateway = await start({ LIMBER_GR00T_PORT: String(gr00t) });
     const [first = 0, ...others] = processesOf(gateway);
@@ -144,7 +144,7 @@ describe("several processes on one port", () => {
     await eventually(() => expect(stillRunning(all)).toEqual([]));
   });
 
-  it("serve operations on a port of the primary, which speaks for all", async () => {
+  it("serve operations on a port of the primary, which reports for all", async () => {
     const port = await freePort();
     const gateway = await start({ LIMBER_PROCESSES: "2", LIMBER_OPERATIONS_PORT: String(port) });
     expect(gateway.stdout()).toContain(`\noperations at port ${port}\n`);
@@ -184,7 +184,7 @@ describe("several processes on one port", () => {
     expect(sampleOf(text, "limber_loops_open", 'process="0"')).toBeNaN();
   });
 
-  it("are replaced when one stands still, and the others serve meanwhile", async () => {
+  it("are replaced when one freezes, and the others serve meanwhile", async () => {
     const gateway = await start({ NODE_OPTIONS: `--import=${HANG}`, LIMBER_PROCESSES: "2" });
     const [first = 0] = processesOf(gateway);
     process.kill(first, "SIGUSR2");
@@ -201,7 +201,7 @@ describe("several processes on one port", () => {
     expect(gateway.stderr()).toContain("killing a process that hangs");
   });
 
-  it("are replaced one after the other on SIGHUP, and no call fails and no loop is lost", async () => {
+  it("are replaced one after the other on SIGHUP, without a failed call or a lost loop", async () => {
     const gateway = await start({ LIMBER_DRAIN_DELAY_S: "1" });
     const before = processesOf(gateway);
     const key = await openMarket(gateway);
@@ -230,7 +230,7 @@ describe("several processes on one port", () => {
     expect((await gateway.end("SIGTERM")).code).toBe(0);
   }, 180_000);
 
-  it("run on the embedded database and the reference provider, which end with them", async () => {
+  it("run on the embedded database and the reference provider, which exit with them", async () => {
     const dir = scratchDir();
     closers.push(() => dir.remove());
     const gateway = await startGateway({ DATA_DIR: dir.path, LIMBER_PROCESSES: "2", LOG_LEVEL: "error" });
@@ -253,7 +253,7 @@ describe("several processes on one port", () => {
     expect(stillRunning(all)).toEqual([]);
   });
 
-  it("report what is wrong once", async () => {
+  it("report an error once", async () => {
     const elsewhere = "postgres://limber@127.0.0.1:5432/limber?sslmode=maybe";
     const { stderr } = await failToStart({ ...ENV, LIMBER_PROCESSES: "2", DATABASE_URL: elsewhere });
     expect(stderr.trim().split("\n")).toEqual([

@@ -39,7 +39,7 @@ async function provider(args: readonly string[], env: Record<string, string> = {
 }
 
 const plain = (name: string) => [
-  "register",
+  "npx limber provider register",
   "--model",
   name,
   "--runtime",
@@ -49,7 +49,7 @@ const plain = (name: string) => [
 ];
 
 describe("register", () => {
-  it("registers, declares and verifies, and shows every check as a table", async () => {
+  it("registers, declares and verifies, and prints every check as a table", async () => {
     const { code, text } = await provider([
       ...plain("acme/base"),
       "--action-space",
@@ -69,7 +69,7 @@ describe("register", () => {
     expect(again.text).toContain("provider  acme is yours already");
   });
 
-  it("prints a line for each check while the probe still runs", async () => {
+  it("prints a line for each check during the probe", async () => {
     const { promise: seen, resolve: goOn } = Promise.withResolvers<void>();
     model.script.act = (call, answer) => void seen.then(() => answer(honestSteps(call, 2)));
     let before = "";
@@ -87,7 +87,7 @@ describe("register", () => {
     expect(text).toMatch(/ {2}passed {2}reachable\n.* {2}passed {2}action_shape\n/s);
   });
 
-  it("tells the owner of a server that fails what to mend", async () => {
+  it("tells the owner of a failing server what to fix", async () => {
     model.script.act = (_, answer) => answer([[1, 2, 3]]);
     const { code, text } = await provider([...plain("acme/bad"), "--action-space", "base_twist_2d"]);
     model.script.act = undefined;
@@ -109,7 +109,7 @@ describe("register", () => {
     expect(nobody.text).toMatch(/reachable: check that the server runs/);
   });
 
-  it("brings an openpi server as it is", async () => {
+  it("registers an unmodified openpi server", async () => {
     const server: OpenpiServer = await startOpenpiServer();
     const [one, other] = [0, 1].map((value) => Array.from({ length: 16 }, () => Array(7).fill(value)));
     server.behave({ kind: "steps", steps: one! }, { kind: "steps", steps: other! }, { kind: "steps", steps: one! });
@@ -127,8 +127,8 @@ describe("register", () => {
   });
 });
 
-describe("what is wrong", () => {
-  it("with the command is said, with 2", async () => {
+describe("an error of npx limber provider", () => {
+  it("in the command exits with 2 and a message", async () => {
     for (const [args, words] of [
       [["register"], "--model is required"],
       [["register", "--model", "a/b", "--colour", "red"], "colour"],
@@ -147,7 +147,7 @@ describe("what is wrong", () => {
     expect((await provider(plain("a/b"), { LIMBER_KEY: "" })).text).toContain("LIMBER_KEY");
   });
 
-  it("with the gateway's answer is said in its own words, with 3", async () => {
+  it("from the gateway exits with 3 and the gateway's own text", async () => {
     for (const [args, env, words] of [
       [
         ["register", "--model", "acme/x", "--runtime", "openpi", "--endpoint", "ws://x"],

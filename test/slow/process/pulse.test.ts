@@ -31,8 +31,8 @@ afterAll(async () => {
   dir.remove();
 });
 
-describe("a database that is frozen", () => {
-  it("frees whoever waits, refuses at once while it lasts, and is used again when it is over", async () => {
+describe("a frozen database", () => {
+  it("fails waiting calls, refuses new ones at once, and is used again afterwards", async () => {
     await sql`create table kept (n int)`;
     const thaw = freeze(postgres.pid);
     try {
@@ -53,14 +53,14 @@ describe("a database that is frozen", () => {
     expect(await sql`select n from kept where n = 7`).toHaveLength(1);
   });
 
-  it("is not one that a statement keeps busy for longer", async () => {
+  it("is not confused with one that a long statement keeps busy", async () => {
     const slow = sql`select pg_sleep(4)`.then(() => "answered");
     expect(await slow).toBe("answered");
     expect(pulse.silent).toBe(false);
   });
 });
 
-it("teaches the process its time, which a wrong clock of the machine does not change", async () => {
+it("teaches the process its time, which a wrong machine clock does not change", async () => {
   const [row] = await sql<{ ms: number }[]>`select extract(epoch from clock_timestamp())::float8 * 1000 as ms`;
   // As if the database were two hours ahead.
   const at = steadyNow();

@@ -32,7 +32,7 @@ const observed = (names: readonly string[]) => ({
   proprio_names: names,
 });
 
-it("answers what the quick start asks for, step by step, and the last of it costs", async () => {
+it("the reference provider answers every step of the quick start, and the last one has a price", async () => {
   const page = readFileSync(join(import.meta.dirname, "../../../docs/operations/quick-start.md"), "utf8");
   const learnt = new Map<string, string>();
   const filled = (text: string): string => text.replace(/\$(\w+)/g, (_, name: string) => learnt.get(name) ?? name);
@@ -49,7 +49,7 @@ it("answers what the quick start asks for, step by step, and the last of it cost
   expect(last?.body.usage.cost_usd).toBeGreaterThan(0);
 });
 
-it("satisfies a latency and an uptime that anybody would ask for, by what it advertises", async () => {
+it("the reference provider satisfies ordinary latency and uptime constraints by its advertised figures", async () => {
   const provider = { max_latency_ms: 500, min_uptime_30d: 0.9 };
   for (const [contract, more] of [
     ["act", { action_space: "base_twist_2d", observations: [{ proprio: [0, 0, 0, 1, 1, 0] }] }],
@@ -62,7 +62,7 @@ it("satisfies a latency and an uptime that anybody would ask for, by what it adv
   }
 });
 
-describe("POST /v1/act", () => {
+describe("POST /v1/act at the reference provider", () => {
   it.each(SPACES)("$slug acts in $space", async ({ slug, space, dim, dtMs, names }) => {
     for (const model of [slug, "service/auto"]) {
       const request = { model, action_space: space, horizon: 8, observations: [observed(names)] };
@@ -82,7 +82,7 @@ describe("POST /v1/act", () => {
     }
   });
 
-  it("says what a model reads where nothing that serves it reads the input, and asks nobody", async () => {
+  it("returns what a model reads if no provider reads the input, and calls none", async () => {
     const request = { model: "reference/ik-reach", action_space: "joint_pos_7", observations: [{ proprio: [1, 2] }] };
     const { status, body } = await app.call("/v1/act", request, { key: caller.key });
     expect([status, body.error.code, body.error.retryable]).toEqual([422, "input_contract", false]);
@@ -100,7 +100,7 @@ describe("POST /v1/act", () => {
     expect(body).not.toHaveProperty("route");
   });
 
-  it("says that it may be the picture, where what was sent is what a model reads and it finds nothing in it", async () => {
+  it("suggests the image as the cause if the model reads the input and finds nothing in it", async () => {
     const grey = sharp({ create: { width: 64, height: 64, channels: 3, background: "#888888" } });
     const url = `data:image/png;base64,${(await grey.png().toBuffer()).toString("base64")}`;
     const request = {
@@ -114,8 +114,8 @@ describe("POST /v1/act", () => {
   });
 });
 
-describe("POST /v1/predict", () => {
-  it("sees further than the last frame, whole and streamed alike", async () => {
+describe("POST /v1/predict at the reference provider", () => {
+  it("predicts beyond the last frame, equally as one response and as a stream", async () => {
     const sequence = movingShapes(5, 6);
     const pngs = await Promise.all(
       sequence.map(({ image: { data, width, height } }) =>
@@ -147,8 +147,8 @@ describe("POST /v1/predict", () => {
   });
 });
 
-describe("POST /v1/ground", () => {
-  it("finds the thing that is named where it is", async () => {
+describe("POST /v1/ground at the reference provider", () => {
+  it("locates the named object", async () => {
     const { frame, box } = tableScene(3, "red", "square");
     const { data, width, height } = frame.image;
     const png = await sharp(data, { raw: { width, height, channels: 3 } })
@@ -165,7 +165,7 @@ describe("POST /v1/ground", () => {
     expect(body.points[0].x).toBeLessThan(box.xMax);
   });
 
-  it("searches every frame of the observation, and says in which one a thing is", async () => {
+  it("searches every frame of the observation, and names the frame of each object", async () => {
     const shown = await Promise.all(
       (["red", "blue"] as const).map(async (paint) => {
         const { data, width, height } = tableScene(3, paint, "square").frame.image;

@@ -56,7 +56,7 @@ const SPACES = REFERENCE_MODELS.flatMap(({ slug, actions }) =>
   }),
 );
 
-it("serves every action space of the specification", () => {
+it("the reference servers serve every action space of the specification", () => {
   expect([...new Set(SPACES.map(({ space }) => space))].sort()).toEqual([
     "base_twist_2d",
     "continuous_nd",
@@ -70,7 +70,7 @@ it("serves every action space of the specification", () => {
   ]);
 });
 
-it("describes every model with what it can't, and every act model also where openpi's wire reaches it", () => {
+it("the reference servers describe every model with its limits, and openpi's wire also reaches every act model", () => {
   const here = models.filter(({ runtime }) => runtime === "");
   expect(here.map(({ slug }) => slug)).toEqual(REFERENCE_MODELS.map(({ slug }) => slug));
   for (const { summary, limits, contracts } of here) {
@@ -86,13 +86,13 @@ it("describes every model with what it can't, and every act model also where ope
   }
 });
 
-describe.each(SPACES)("$slug in $space", ({ slug, space, dim, dtMs, names }) => {
+describe.each(SPACES)("the reference model $slug in $space", ({ slug, space, dim, dtMs, names }) => {
   const input = (horizon: number) =>
     actInput({ actionSpace: space, horizon, observations: [observed({ proprio: stateFor(names) })] });
   const overGrpc = (horizon: number): Promise<ActAnswer> =>
     native.act(at(slug), input(horizon), framesOf(), callWith());
 
-  it.each([1, 16, 256])("answers with exactly %i steps of its dimension, all finite", async (horizon) => {
+  it.each([1, 16, 256])("returns exactly %i finite steps of its dimension", async (horizon) => {
     const answer = await overGrpc(horizon);
     const rows = rowsOf(answer);
     expect(rows).toHaveLength(horizon);
@@ -101,7 +101,7 @@ describe.each(SPACES)("$slug in $space", ({ slug, space, dim, dtMs, names }) => 
     expect(answer.note).not.toBe("");
   });
 
-  it("answers the same over both wires", async () => {
+  it("returns the same over both wires", async () => {
     const { endpoint } = models.find(
       (each) => each.runtime !== "" && each.slug === slug && each.actionSpaces.includes(space),
     )!;
@@ -114,7 +114,7 @@ describe.each(SPACES)("$slug in $space", ({ slug, space, dim, dtMs, names }) => 
   });
 });
 
-describe("an act that sees", () => {
+describe("a reference act with an image", () => {
   const view = async (y: number) => {
     const things = [{ paint: "green", shape: "square", x: 0, y, size: 0.05 }] as const;
     const { image } = overheadView(1, things, [0, 0], 0.64);
@@ -132,7 +132,7 @@ describe("an act that sees", () => {
     return rows.reduce((sum, row) => sum + row[1]!, 0);
   };
 
-  it("goes where the named thing is in the picture, over both wires", async () => {
+  it("moves to the named object in the image, over both wires", async () => {
     const { endpoint } = models.find((each) => each.runtime !== "" && each.slug === "reference/visual-reach")!;
     const wires = [
       [native, at("reference/visual-reach")],
@@ -144,7 +144,7 @@ describe("an act that sees", () => {
     }
   });
 
-  it("refuses a picture that can't be decoded as input that it doesn't take", async () => {
+  it("refuses an image that cannot be decoded as invalid input", async () => {
     const png = await encodeImage(blankImage(64, 64), "png");
     png.fill(0, 60, 80); // its outline is whole, its pixels are not
     const observation = observed({ frames: [{ camera: "overhead", data: png }] });
@@ -158,8 +158,8 @@ describe("an act that sees", () => {
   });
 });
 
-describe("a grounding", () => {
-  it("finds the box that was drawn, and says what it did not find", async () => {
+describe("a reference grounding", () => {
+  it("finds the drawn box, and reports what it did not find", async () => {
     const { frame, box } = tableScene(3, "green", "square");
     const observation = observed({ frames: [{ camera: "overhead", data: await encodeImage(frame.image, "png") }] });
     const input = groundInput(observation, "the green cube");
@@ -178,8 +178,8 @@ describe("a grounding", () => {
   });
 });
 
-describe("a prediction", () => {
-  it("comes a frame at a time, and acts are answered in between", async () => {
+describe("a reference prediction", () => {
+  it("arrives frame by frame, and acts are answered in between", async () => {
     const film = await Promise.all(movingShapes(1, 3).map(({ image }) => encodeImage(image, "png")));
     const observations = film.map((data, i) => observed({ frames: [{ camera: "c", data }], tMs: 40 * i }));
     const input = predictInput({ observations, horizon: 12 });
@@ -200,7 +200,7 @@ describe("a prediction", () => {
     expect(actsBetween).toBe(3);
   });
 
-  it("ends at the provider when the reader leaves, so that another 32 can begin", async () => {
+  it("ends at the provider when the reader leaves, so that 32 others can start", async () => {
     const data = await encodeImage(movingShapes(2, 1)[0]!.image, "png");
     const observations = [observed({ frames: [{ camera: "c", data }] })];
     for (let i = 0; i < 40; i++) {
@@ -222,15 +222,15 @@ it.each<[string, string, number[]]>([
   ["an unknown layout", "reference/potential-nav", [1, 2]],
   ["an unknown model", "reference/none", [0, 0, 0, 1, 0, 0]],
   ["an action space that the model lacks", "reference/ik-reach", [0, 0, 0, 1, 0, 0]],
-])("refuses %s as input that it doesn't take, and serves on", async (_, model, proprio) => {
+])("refuses %s as invalid input, and the server continues", async (_, model, proprio) => {
   const act = (slug: string, state: number[]) =>
     native.act(at(slug), actInput({ observations: [observed({ proprio: state })] }), framesOf(), callWith());
   expect(nameOf(await failureIn(act(model, proprio)))).toBe("INPUT_REJECTED");
   expect(rowsOf(await act("reference/potential-nav", [0, 0, 0, 1, 0, 0]))).toHaveLength(2);
 });
 
-describe("the process", () => {
-  it("is started again at the same addresses when it dies", async () => {
+describe("the reference process", () => {
+  it("is restarted at the same addresses when it crashes", async () => {
     const log: string[] = [];
     const mortal = await startReference({ log: (text) => log.push(text) });
     const { grpc, openpi, pid } = mortal;
@@ -243,7 +243,7 @@ describe("the process", () => {
     expect(() => process.kill(mortal.pid!, 0)).toThrow("ESRCH");
   });
 
-  it("ends when whoever started it is killed", async () => {
+  it("exits when its parent is killed", async () => {
     const launch = new URL("../../../src/reference/launch.ts", import.meta.url);
     const script = `const { startReference } = await import(${JSON.stringify(launch.href)}); console.log((await startReference()).pid);`;
     const parent = spawn(process.execPath, ["--input-type=module", "-e", script], {
@@ -256,7 +256,7 @@ describe("the process", () => {
     await eventually(() => expect(() => process.kill(pid, 0)).toThrow("ESRCH"));
   });
 
-  it("says so when it can't listen", async () => {
+  it("reports that it cannot listen", async () => {
     const port = Number(new URL(reference.grpc).port);
     await expect(startReference({ grpcPort: port })).rejects.toThrow("it exited before listening");
   });

@@ -56,8 +56,8 @@ const firsts = (heard: readonly Heard[], orgId: string): string[] => [
   ...new Set(heard.filter(({ event }) => event.orgId === orgId).map(({ event }) => event.id)),
 ];
 
-describe("a subscriber", () => {
-  it("gets what an API call caused: once, on its organisation's subject, decoded by the generated schema", async () => {
+describe("a NATS subscriber", () => {
+  it("receives the event of an API call once, on its organization's subject, decoded by the generated schema", async () => {
     const nats = kept(await openNats());
     const app = kept(await openApp({ database: db, natsUrl: nats.url }));
     const org: string = (await app.admin("/v1/orgs", { name: "test" })).id;
@@ -75,7 +75,7 @@ describe("a subscriber", () => {
     ]);
   });
 
-  it("gets every event at least once and each organisation's in order, from two replicas at once", async () => {
+  it("receives every event at least once from two replicas, and each organization's in order", async () => {
     const nats = kept(await startNats());
     const { heard } = kept(await hear(nats.url, "limber.v1.>"));
     const first = await relay(nats.url);
@@ -92,7 +92,7 @@ describe("a subscriber", () => {
   });
 });
 
-describe("of several relays", () => {
+describe("several relays", () => {
   const LEAD = "limber.replica.v1.lead.events";
   /** Longer than any test: whoever waits for it is not heard of. */
   const PATIENT = { patienceMs: 3_600_000 };
@@ -126,7 +126,7 @@ describe("of several relays", () => {
     return { sql, asked };
   };
 
-  it("one asks the database what was written, and the next takes over when that one leaves", async () => {
+  it("elect one that polls the database, and the next takes over when it leaves", async () => {
     const nats = kept(await startNats());
     const words = await leaders(nats.url);
     const first = await relay(nats.url, { replica: "replica_first", ...PATIENT });
@@ -151,7 +151,7 @@ describe("of several relays", () => {
     expect(await asked()).not.toBe(before);
   });
 
-  it("another relays what the one that leads does not, as long as that one stands still", async () => {
+  it("replace a leader that freezes", async () => {
     const nats = kept(await startNats());
     const words = await leaders(nats.url, "replica_fake");
     const { heard } = kept(await hear(nats.url, "limber.v1.>"));
@@ -163,7 +163,7 @@ describe("of several relays", () => {
     expect(words).not.toContain("replica_next");
   });
 
-  it("each looks itself where they may not hear of each other", async () => {
+  it("poll the database themselves if they cannot receive each other's messages", async () => {
     const nats = kept(await startNats(USERS));
     const url = nats.url.replace("//", "//alone:secret@");
     await relay(url, PATIENT);
@@ -175,7 +175,7 @@ describe("of several relays", () => {
 });
 
 describe("the outbox", () => {
-  it("hands events to one carrier at a time, and again to the next when that one fails", async () => {
+  it("hands events to one relay at a time, and again to the next if that one fails", async () => {
     const ids = await happen("org_A", 3);
     const asked = Promise.withResolvers<void>();
     const carrying = Promise.withResolvers<void>();
@@ -220,7 +220,7 @@ describe("the outbox", () => {
     return { ids, heldBack };
   };
 
-  it("keeps the order of an organisation whose transactions overlap, and holds up no other", async () => {
+  it("keeps the order of an organization whose transactions overlap, and delays no other organization", async () => {
     const slow = await begin("org_A");
     const [later] = await happen("org_A", 1);
     const [other] = await happen("org_B", 1);
@@ -229,7 +229,7 @@ describe("the outbox", () => {
     expect(await carriedNow()).toEqual({ ids: [slow.id, later], heldBack: false });
   });
 
-  it("goes on when the transaction that was waited for is undone", async () => {
+  it("continues when an awaited transaction is rolled back", async () => {
     const nats = kept(await openNats());
     const { heard } = kept(await hear(nats.url, "limber.v1.org_C.>"));
     await relay(nats.url);
@@ -241,8 +241,8 @@ describe("the outbox", () => {
   });
 });
 
-describe("without NATS", () => {
-  it("no call fails, one line says that events wait, and all are told in order when it's there", async () => {
+describe("a gateway without NATS", () => {
+  it("fails no call, logs one line about waiting events, and relays all in order once NATS is available", async () => {
     const nats = kept(await startNats());
     await nats.kill();
     const app = kept(await openApp({ database: db, natsUrl: nats.url }));
@@ -261,8 +261,8 @@ describe("without NATS", () => {
   });
 });
 
-describe("a NATS that dies by kill -9 while events flow", () => {
-  it("loses none that its stream took, and the stream has each once and in order", async () => {
+describe("NATS that is killed with kill -9 while events flow", () => {
+  it("loses no event that its stream stored, and the stream has each once and in order", async () => {
     const nats = kept(await startNats());
     await makeStream(nats.url);
     await relay(nats.url);
@@ -278,7 +278,7 @@ describe("a NATS that dies by kill -9 while events flow", () => {
     expect(await streamed(nats.url)).toEqual(expected);
   });
 
-  it("and comes back with its subscribers before a relay does tells them all that waited, in order", async () => {
+  it("delivers all waiting events in order if its subscribers return before a relay does", async () => {
     const nats = kept(await startNats());
     const subscriber = kept(await hear(nats.url, "limber.v1.>"));
     const relaying = await relay(nats.url);
@@ -295,8 +295,8 @@ describe("a NATS that dies by kill -9 while events flow", () => {
   });
 });
 
-describe("what NATS doesn't take", () => {
-  it("waits, when a stream refuses it, and follows in order when there is room", async () => {
+describe("an event that NATS does not accept", () => {
+  it("waits if a stream refuses it, and follows in order when there is space", async () => {
     const nats = kept(await startNats());
     await makeStream(nats.url, { max_msgs: 2, discard: "new" });
     await relay(nats.url);
@@ -308,7 +308,7 @@ describe("what NATS doesn't take", () => {
     expect(await streamed(nats.url)).toEqual(ids);
   });
 
-  it("waits, when the relay's user may not publish it", async () => {
+  it("waits if the relay's user cannot publish it", async () => {
     const nats = kept(await startNats(USERS));
     await relay(nats.url.replace("//", "//mute:secret@"));
     await happen("org_A", 1);
@@ -317,7 +317,7 @@ describe("what NATS doesn't take", () => {
     expect(warnings[0]).not.toContain("secret");
   });
 
-  it("waits, when the relay's user may not hear of it that a stream has it", async () => {
+  it("waits if the relay's user cannot receive the stream's acknowledgments", async () => {
     const nats = kept(await startNats(USERS));
     await makeStream(nats.url.replace("//", "//keeps:secret@"));
     await relay(nats.url.replace("//", "//deaf:secret@"));
@@ -327,7 +327,7 @@ describe("what NATS doesn't take", () => {
     expect(warnings[0]).not.toContain("secret");
   });
 
-  it("is told by a user that may, without JetStream for its account", async () => {
+  it("is published without JetStream if the account has none", async () => {
     const nats = kept(await startNats(USERS));
     await relay(nats.url.replace("//", "//free:secret@"));
     await happen("org_A", 1);
@@ -345,7 +345,7 @@ const USERS = `accounts { A { users = [
   { user: deaf, password: secret, permissions: { subscribe: { deny: "_INBOX.>" } } }
 ] } }`;
 
-describe("a stream", () => {
+describe("a JetStream stream", () => {
   /** Publishes events of one organisation over a connection of their own. */
   const publish = async (url: string, ids: readonly string[]): Promise<void> => {
     const link = kept(await NatsLink.dial(url));
@@ -360,7 +360,7 @@ describe("a stream", () => {
     ["new ones between and before old ones", ["b", "d"], ["a", "b", "c", "d"], ["b", "d", "a", "c"]],
     ["old ones alone", ["a", "b", "c"], ["a", "b", "c"], ["a", "b", "c"]],
     ["new ones before an old one", ["c"], ["a", "b", "c"], ["c", "a", "b"]],
-  ])("that has stored some of a batch before stores the rest of it: %s", async (_, before, batch, stored) => {
+  ])("that stored part of a batch before stores the remainder: %s", async (_, before, batch, stored) => {
     const nats = kept(await startNats());
     await makeStream(nats.url);
     await publish(nats.url, before);
@@ -368,7 +368,7 @@ describe("a stream", () => {
     expect(await streamed(nats.url)).toEqual(stored);
   });
 
-  it("that keeps only some subjects mixes up no subscriber's order", async () => {
+  it("that keeps only some subjects preserves every subscriber's order", async () => {
     const nats = kept(await startNats());
     await makeStream(nats.url, { subjects: ["limber.v1.*.batch.>"] });
     const { heard } = kept(await hear(nats.url, "limber.v1.>"));
@@ -387,7 +387,7 @@ describe("a stream", () => {
     expect(await streamed(nats.url)).toEqual(ids.filter((_, i) => i % 7 >= 4));
   });
 
-  it("that others write to takes a batch all the same", async () => {
+  it("with other publishers accepts a batch", async () => {
     const nats = kept(await startNats());
     await makeStream(nats.url);
     await publish(nats.url, ["a"]);

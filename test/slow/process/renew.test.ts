@@ -39,7 +39,7 @@ const shownAt = (port: number): Promise<string> =>
 
 const derOf = (pem: string): string => pem.replaceAll(/-----[^-]+-----|\s/g, "");
 
-it("reads its certificate again on SIGHUP, without a restart, and keeps the old one where the new one is none", async () => {
+it("the gateway reloads its certificate on SIGHUP without a restart, and keeps the old one if the new one is invalid", async () => {
   const [cert, key] = [join(dir.path, "tls.crt"), join(dir.path, "tls.key")];
   const write = (pair: { cert: string; key: string }): void => {
     writeFileSync(cert, pair.cert);
@@ -80,7 +80,7 @@ const hasNotify =
   spawnSync("systemd-notify", ["--version"]).status === 0 && spawnSync("python3", ["--version"]).status === 0;
 
 it.runIf(hasNotify).each(["1", "2"])(
-  "tells systemd that it is ready, that it lives, and that it ends, with %s processes",
+  "the gateway notifies systemd that it is ready, alive and stopping, with %s processes",
   async (processes) => {
     const path = join(dir.path, `notify-${processes}`);
     const listener = spawn(

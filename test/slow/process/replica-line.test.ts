@@ -17,7 +17,7 @@ const warned: string[] = [];
 const line = (url: string): ReplicaLine =>
   kept(new ReplicaLine({ url, hasOtherWay: true, warn: (text) => warned.push(text) }));
 
-it("hears every subject again after NATS died and came back, and tells of the loss", async () => {
+it("the replica connection receives every subject again after a NATS restart, and reports the loss", async () => {
   const server = await nats();
   const one = line(server.url);
   const heard: string[] = [];
@@ -53,9 +53,9 @@ it("hears every subject again after NATS died and came back, and tells of the lo
 
 it.each([
   ["publish", { publish: "limber.replica.>" }],
-  ["hear", { subscribe: "limber.replica.>" }],
+  ["receive", { subscribe: "limber.replica.>" }],
 ])(
-  "is given up where replicas may not %s by it: gossip goes over the database, and one line says why",
+  "the replica connection is given up if replicas cannot %s by it: gossip uses the database, and one line says why",
   async (_, denied) => {
     warned.length = 0;
     const permissions = Object.entries(denied).map(([what, subject]) => `${what}: { deny: "${subject}" }`);
@@ -117,7 +117,7 @@ function messengers(host: string, users: readonly [string, string]) {
   return { one, two, post, isOn, heard };
 }
 
-it("carries relayed calls between replicas, in order and of any size", async () => {
+it("the replica connection carries relayed calls in order and of any size", async () => {
   const { host } = new URL((await nats()).url);
   const { one, two, post, isOn, heard } = messengers(host, ["", ""]);
   await Promise.all([isOn(one, 0), isOn(two, 1)]);
@@ -128,11 +128,11 @@ it("carries relayed calls between replicas, in order and of any size", async () 
 });
 
 it.each([
-  ["say a question", `publish: { deny: "limber.replica.v1.relay.>" }`],
-  ["hear a question", `subscribe: { deny: "limber.replica.v1.relay.>" }`],
-  ["say an answer", `publish: { deny: "_INBOX.>" }`],
-  ["hear an answer", `subscribe: { deny: "_INBOX.>" }`],
-])("gives relayed calls back, and loses none, where a replica may not %s", async (_, permissions) => {
+  ["publish a request", `publish: { deny: "limber.replica.v1.relay.>" }`],
+  ["receive a request", `subscribe: { deny: "limber.replica.v1.relay.>" }`],
+  ["publish a response", `publish: { deny: "_INBOX.>" }`],
+  ["receive a response", `subscribe: { deny: "_INBOX.>" }`],
+])("the replica connection returns relayed calls without loss if a replica cannot %s", async (_, permissions) => {
   warned.length = 0;
   const users = `{ user: mute, password: secret, permissions: { ${permissions} } }, { user: good, password: secret }`;
   const { host } = new URL((await nats(`authorization { users = [ ${users} ] }`)).url);
@@ -148,7 +148,7 @@ it.each([
   expect(heard).toEqual([]);
 });
 
-it("is one of four connections of a process: events, work, emergency stops, and all else that replicas say", async () => {
+it("a process has four NATS connections: events, work, emergency stops, and other messages of replicas", async () => {
   const port = await freePort();
   const { url } = await nats(`http: "127.0.0.1:${port}"`);
   kept(await openApp({ natsUrl: url, roles: new Set(["api", "worker"]) }));

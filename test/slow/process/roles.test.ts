@@ -30,7 +30,7 @@ const ended = (path: string) =>
 const stale = async (): Promise<number> =>
   (await crew.sql<{ n: number }[]>`select count(*)::int as n from idempotency where key = 'stale'`)[0]?.n ?? 0;
 
-it("a batch, an evaluation, a webhook and old records wait while no worker is there, and are all worked off once one comes", async () => {
+it("a batch, an evaluation, a webhook and old records wait without a worker, and are processed once one starts", async () => {
   const request = { model: "acme/base", action_space: "base_twist_2d", horizon: 2, observations: [{ proprio: [0.5] }] };
   const hook = await crew.well("/v1/webhooks", { url: receiver.url }, caller);
   const batch = await crew.well("/v1/batch", { contract: "act", requests: Array(20).fill(request) }, caller);

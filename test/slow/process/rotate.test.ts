@@ -63,7 +63,7 @@ async function command(until?: string): Promise<{ code: number | null; text: str
   return { code, text };
 }
 
-it("loses no call, takes up where it was killed, and leaves nothing that only the old key opens", async () => {
+it("key rotation loses no call, resumes after a kill, and leaves nothing that only the old key opens", async () => {
   const before = await open(OLD, [NEW]); // every replica knows the new key before any uses it
   await before.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint, auth: AUTH });
   const caller = await before.caller(100, {
@@ -117,7 +117,7 @@ it("loses no call, takes up where it was killed, and leaves nothing that only th
     expect(vault.open(sealed, credentialContext({ id, orgId, provider, version }))).toBe("own-key");
 });
 
-it("names what doesn't open under any key, and leaves it", async () => {
+it("key rotation names what no key opens, and leaves it", async () => {
   await database.sql`update credential set sealed = set_byte(sealed, 2, 0) where provider = 'p7'`;
   const { code, text } = await command();
   expect([code, text]).toEqual([
@@ -126,13 +126,13 @@ it("names what doesn't open under any key, and leaves it", async () => {
   ]);
 });
 
-it("rotates back as easily", async () => {
+it("key rotation can be reversed", async () => {
   const vault = createVault(OLD, [NEW]);
   const [credentials] = await rotate(database.sql, vault, () => {});
   expect(credentials).toMatchObject({ rewrapped: ROWS, faulty: ["cred_7"] });
 });
 
-it("keeps what was sealed for calls whose organisation retains no data: a repeat gets its answer, a loop goes on", async () => {
+it("key rotation keeps secrets of zero-retention calls: a repeat is replayed, and a loop continues", async () => {
   const own = await freshDatabase();
   const at = async (masterKey: Buffer, otherMasterKeys: Buffer[]) =>
     openApp({ database: own, masterKey, otherMasterKeys });

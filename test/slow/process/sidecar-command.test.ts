@@ -11,7 +11,7 @@ const run = (args: readonly string[], env: Record<string, string>): Promise<{ co
     ),
   );
 
-it("says in a line why it can't serve: no key, an option that is none, an address that is taken", async () => {
+it("the sidecar command reports in one line why it cannot serve: missing key, unknown option, occupied address", async () => {
   const taken = createServer().listen(0, "127.0.0.1");
   await once(taken, "listening");
   const { port } = taken.address() as AddressInfo;
@@ -24,7 +24,7 @@ it("says in a line why it can't serve: no key, an option that is none, an addres
   taken.close();
 });
 
-it("names the commands that there are where one is none of them", async () => {
+it("the sidecar command lists its subcommands for an unknown one", async () => {
   const names = ["start", "lerobot", "provider", "plan", "evaluate", "probe"];
   for (const args of [[], ["lero"], ["toString"]]) {
     const { code, said } = await run(args, {});

@@ -43,7 +43,7 @@ const allGone = (pids: readonly number[]) => expect.poll(() => stillRunning(pids
 
 // One tale: each chapter goes on where the last one ended.
 describe("a gateway on an empty directory", () => {
-  it("says that it is ready, hands out a key and a token, and a curl line that works as pasted", async () => {
+  it("reports that it is ready, and prints a key, a token and a curl line that works as pasted", async () => {
     gateway = await startGateway(env);
     expect(gateway.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
     await expect.poll(() => gateway.stdout()).toContain("curl ");
@@ -100,7 +100,7 @@ describe("a gateway on an empty directory", () => {
     expect(answer.action.steps.length).toBe(16);
   });
 
-  it("leaves nothing running after Ctrl-C, and ends with 0", async () => {
+  it("exits with 0 after Ctrl-C and leaves no process", async () => {
     const pids = descendantsOf(gateway.pid);
     expect(pids.length).toBeGreaterThan(1);
     const { code, stderr } = await gateway.end("SIGINT");
@@ -119,7 +119,7 @@ describe("a gateway on an empty directory", () => {
     expect((await get("/ready")).status).toBe(200);
   });
 
-  it("leaves no orphan after kill -9, and the next start recovers, at once", async () => {
+  it("leaves no orphan after kill -9, and the next start recovers at once", async () => {
     const pids = descendantsOf(gateway.pid);
     await gateway.end("SIGKILL");
     gateway = await startGateway(env);
@@ -140,7 +140,7 @@ describe("a gateway on an empty directory", () => {
     expect((await get("/ready")).status).toBe(200);
   });
 
-  it("starts where another has taken the ports of its reference provider meanwhile", async () => {
+  it("starts if another program took its reference provider's ports meanwhile", async () => {
     const token = { "x-service-admin-token": lineAfter(gateway.stdout(), "SERVICE_ADMIN_TOKEN=") };
     const { body } = await callRest(gateway.url, "/health", undefined, { headers: token });
     const ports = new Set<number>(body.detail.upstreams.map((address: string) => Number(new URL(address).port)));
@@ -163,15 +163,15 @@ describe("a gateway on an empty directory", () => {
     for (const server of squatters) server.close();
   });
 
-  it("ends on SIGTERM as on Ctrl-C", async () => {
+  it("exits on SIGTERM as on Ctrl-C", async () => {
     const pids = descendantsOf(gateway.pid);
     expect((await gateway.end("SIGTERM")).code).toBe(0);
     await allGone(pids);
   });
 });
 
-describe("a gateway on every address of the machine", () => {
-  it("starts, says where it listens, and serves its reference provider without letting callers name private addresses", async () => {
+describe("a gateway that listens on every address of the machine", () => {
+  it("starts, prints its address, and uses its reference provider while callers cannot name private addresses", async () => {
     const own = scratchDir();
     const started = await startGateway({ DATA_DIR: own.path, LOG_LEVEL: "warn", HOST: "0.0.0.0" });
     await expect.poll(() => started.stdout()).toContain("curl ");
@@ -208,7 +208,7 @@ describe("a gateway on every address of the machine", () => {
   });
 });
 
-describe("a gateway that can't run ends in one clear line and exit code 1", () => {
+describe("a gateway that cannot run exits with 1 and one clear line", () => {
   const PASSWORD = "hunter2hunter2";
   const OUTSIDE = {
     SERVICE_ADMIN_TOKEN: "an-operators-token-for-tests",
@@ -223,7 +223,7 @@ describe("a gateway that can't run ends in one clear line and exit code 1", () =
     expect(stderr).not.toContain(PASSWORD);
   };
 
-  it("on a port that is taken", async () => {
+  it("on an occupied port", async () => {
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const { port } = server.address() as AddressInfo;
@@ -236,7 +236,7 @@ describe("a gateway that can't run ends in one clear line and exit code 1", () =
     server.close();
   });
 
-  it("on a directory that can't be written", async () => {
+  it("on a directory that is not writable", async () => {
     const own = scratchDir();
     const file = join(own.path, "file");
     writeFileSync(file, "");
@@ -249,14 +249,14 @@ describe("a gateway that can't run ends in one clear line and exit code 1", () =
     own.remove();
   });
 
-  it("on a database that isn't there", async () => {
+  it("on an unreachable database", async () => {
     const { url } = inject("postgres");
     const elsewhere = new URL(url);
     elsewhere.pathname = "nowhere";
     expectOneLine(await failToStart({ ...OUTSIDE, DATABASE_URL: elsewhere.href }), /nowhere|database|DATABASE_URL/i);
   });
 
-  it("on an outside database without the operator's token and a master key, naming each", async () => {
+  it("on an external database without the operator's token and a master key, naming each", async () => {
     const url = `postgres://limber:${PASSWORD}@127.0.0.1:1/limber`;
     const { code, stderr } = await failToStart({ DATABASE_URL: url });
     expect(code).toBe(1);
@@ -279,13 +279,13 @@ describe("a gateway that can't run ends in one clear line and exit code 1", () =
     ["SERVICE_ADMIN_TOKEN", "short"],
     ["LIMBER_TRUSTED_PROXIES", "10.0.0.0/33"],
     ["LOG_LEVEL", "loud"],
-  ])("on a malformed %s=%s", async (name, value) => {
+  ])("on an invalid %s=%s", async (name, value) => {
     const { code, stderr, stdout } = await failToStart({ ...OUTSIDE, [name]: value });
     expect([code, stdout]).toEqual([1, ""]);
     expect(stderr.trim().split("\n")).toEqual([expect.stringMatching(new RegExp(`^limber: ${name} must be `))]);
   });
 
-  it("on a certificate that can't be read, or without its key", async () => {
+  it("on an unreadable certificate, or without its key", async () => {
     const own = scratchDir();
     expect((await failToStart({ DATA_DIR: own.path, TLS_CERT: join(own.path, "none.pem") })).stderr).toMatch(
       /TLS_CERT/,

@@ -48,7 +48,7 @@ const balanceAt = async (place: number, key: string) =>
   (await pair.call(place, "/v1/billing/balance", undefined, { key })).body;
 
 describe(`${CALLERS} callers at both, with credit for exactly ${CALLS} calls`, () => {
-  it("in the balance: exactly so many are answered, the others are told 402, and nothing is left or held", async () => {
+  it("in the balance: exactly as many are answered, the others get 402, and nothing is left or held", async () => {
     const { key } = await pair.caller(BUDGET_USD);
     const told = await callUntilRefused(key);
     expect(told.filter(({ status }) => status === 200).length).toBe(CALLS);
@@ -61,7 +61,7 @@ describe(`${CALLERS} callers at both, with credit for exactly ${CALLS} calls`, (
     expect(await brokenInvariants(pair.sql)).toEqual([]);
   });
 
-  it("in the budget of their key: the same, while the balance keeps the rest", async () => {
+  it("in their key's budget: exactly as many are answered, and the balance keeps the remainder", async () => {
     const budget = { limit_usd: BUDGET_USD, interval: "monthly" };
     const { key } = await pair.caller(1, { role: "owner", budget });
     const told = await callUntilRefused(key);
@@ -75,8 +75,8 @@ describe(`${CALLERS} callers at both, with credit for exactly ${CALLS} calls`, (
   });
 });
 
-describe(`${CALLERS} callers with four keys of one workspace, whose budget is for exactly ${CALLS} calls`, () => {
-  it("at both: exactly so many are answered, the others are told 402, and the balance keeps the rest", async () => {
+describe(`${CALLERS} callers with four keys of one workspace, whose budget covers exactly ${CALLS} calls`, () => {
+  it("at two gateways: exactly as many are answered, the others get 402, and the balance keeps the remainder", async () => {
     const { org, key: owner } = await pair.caller(1);
     const budget = { limit_usd: BUDGET_USD, interval: "monthly" };
     const shared = { name: "shared", slug: "shared", budget };
@@ -95,8 +95,8 @@ describe(`${CALLERS} callers with four keys of one workspace, whose budget is fo
   });
 });
 
-describe("an idempotency key in 100 identical calls at once, over both", () => {
-  it("runs the model once; the others are told to come again, and get that answer when they do", async () => {
+describe("an idempotency key in 100 identical calls over two gateways", () => {
+  it("runs the model once; the other calls are refused, and their retries get that answer", async () => {
     const { key } = await pair.caller(1);
     const before = pair.model.acts.length;
     const go = Promise.withResolvers<void>();
@@ -131,7 +131,7 @@ describe("an idempotency key in 100 identical calls at once, over both", () => {
     expect([changed.status, changed.body.error.code]).toEqual([409, "idempotency_conflict"]);
   });
 
-  it("whose gateway is killed in mid-call runs again for one of them, and charges once", async () => {
+  it("runs again for one call if its gateway is killed mid-call, and charges once", async () => {
     const { org, key } = await pair.caller(1);
     const before = pair.model.acts.length;
     pair.model.script.act = () => {};

@@ -67,7 +67,7 @@ const act = () =>
     { key },
   );
 
-describe("an error that no owner hears", () => {
+describe("an unhandled error", () => {
   it.each<[string, NodeJS.Signals, string]>([
     [
       "an exception",
@@ -80,7 +80,7 @@ describe("an error that no owner hears", () => {
       "limber: unhandled rejection, a bug: the process drains and exits: Error: nobody handles this | at",
     ],
   ])(
-    "that is %s is logged in one line and counted; running calls end, and the process exits with 1",
+    "that is %s is logged in one line and counted; running calls finish, and the process exits with 1",
     async (_, signal, line) => {
       await start();
       const asked = model.acts.length;

@@ -29,7 +29,7 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
-it("waits for a database that is away at its start: it lives, is not ready, says what it waits for, and serves when it is there", async () => {
+it("a gateway without its database at startup lives, is not ready, logs what it waits for, and serves once it connects", async () => {
   const dir = scratchDir();
   const first = await startPostgres({ dataDir: join(dir.path, "late") });
   await first.stop();
@@ -55,7 +55,7 @@ it("waits for a database that is away at its start: it lives, is not ready, says
   dir.remove();
 });
 
-it("ends no key early, nor late, where the machine's clock is two hours off, and where it jumps while it runs", async () => {
+it("keys expire on time if the machine's clock is two hours off or jumps", async () => {
   const keyOf = async (url: string, org: string, expiresAt: number): Promise<string> => {
     const facts = { role: "owner", expires_at: expiresAt };
     const { body } = await callRest(url, `/v1/orgs/${org}/keys`, facts, { admin: ADMIN_TOKEN });

@@ -52,8 +52,8 @@ const countOf = (to: Receiver, type = "key.created"): number =>
 const states = async (app: App): Promise<string[]> =>
   (await app.sql<{ state: string }[]>`select state from webhook_delivery order by position`).map(({ state }) => state);
 
-describe("webhooks", () => {
-  it("are brought by messages, once each over two workers, and no message stays", async () => {
+describe("webhooks on the work queue", () => {
+  it("are delivered once each by messages over two workers, and no message remains", async () => {
     const { url } = await nats();
     const one = await openWorker(url);
     await openWorker(url, one.database);
@@ -70,7 +70,7 @@ describe("webhooks", () => {
     expect(count).toBe(21);
   });
 
-  it("are tried again by redelivery, whose message waits with its row", async () => {
+  it("are retried by redelivery, whose message waits with its row", async () => {
     const { url } = await nats();
     const app = await openWorker(url);
     const [to, caller, connection] = [await receiver(), await app.caller(), await connected(url)];
@@ -91,7 +91,7 @@ describe("webhooks", () => {
     await eventually(async () => expect(await waiting(connection)).toBe(0));
   });
 
-  it("a message of what is done, of what never was or of nothing changes nothing and goes away", async () => {
+  it("ignore and remove messages of finished or unknown deliveries and without content", async () => {
     const { url } = await nats();
     const app = await openWorker(url);
     const [to, caller, connection] = [await receiver(), await app.caller(), await connected(url)];
@@ -116,7 +116,7 @@ describe("webhooks", () => {
     await eventually(() => expect(countOf(to)).toBe(1));
   });
 
-  it("an event that can't be written as JSON fails like any other try, and holds up no other", async () => {
+  it("fail for an event that cannot be written as JSON like any other attempt, and delay no other", async () => {
     const { url } = await nats();
     const app = await openWorker(url);
     const [to, caller] = [await receiver(), await app.caller()];
@@ -130,7 +130,7 @@ describe("webhooks", () => {
     });
   });
 
-  it("a sender whose claim ended writes no failure over the next one's", async () => {
+  it("write no failure of an expired claim over the next claim's result", async () => {
     const app = kept(await openApp());
     const [to, caller] = [await receiver(), await app.caller()];
     await registered(app, caller, to);
@@ -149,7 +149,7 @@ describe("webhooks", () => {
     expect(await app.sql`select from webhook where consecutive_failures = 1`).toHaveLength(1);
   });
 
-  it("to one that does not answer are not in the way of another's, nor of another worker", async () => {
+  it("to an unresponsive target delay neither another target's nor another worker", async () => {
     const { url } = await nats();
     const one = await openWorker(url);
     await openWorker(url, one.database);
@@ -163,8 +163,8 @@ describe("webhooks", () => {
   });
 });
 
-describe("NATS", () => {
-  it("that is gone at the start is done without, and carries the rest once it is there", async () => {
+describe("NATS as work queue", () => {
+  it("that is unavailable at startup is replaced by the database, and carries the remaining work once it is available", async () => {
     const server = await nats();
     await server.kill();
     const app = await openWorker(server.url);
@@ -184,7 +184,7 @@ describe("NATS", () => {
     await eventually(async () => expect(countOf(to)).toBe((await states(app)).length - 1));
   });
 
-  it("that dies in the middle and comes back empty has all that waits again", async () => {
+  it("that dies and returns empty receives all waiting work again", async () => {
     const server = await nats();
     const app = await openWorker(server.url);
     const [to, caller, connection] = [await receiver(), await app.caller(), await connected(server.url)];
@@ -201,7 +201,7 @@ describe("NATS", () => {
     await eventually(() => expect(countOf(to)).toBe(2));
   });
 
-  it("whose stream is deleted under the workers gets another, with what waits", async () => {
+  it("whose stream is deleted during work gets another stream with the waiting work", async () => {
     const { url } = await nats();
     const app = await openWorker(url);
     const [to, caller, connection] = [await receiver(), await app.caller(), await connected(url)];
@@ -218,7 +218,7 @@ describe("NATS", () => {
     await eventually(async () => expect(await waiting(connection)).toBe(0));
   });
 
-  it("whose stream is purged gets again what it lost, once its time is over", async () => {
+  it("whose stream is purged gets the lost work again after its timeout", async () => {
     const { url } = await nats();
     const app = await openWorker(url);
     const [to, caller, connection] = [await receiver(), await app.caller(), await connected(url)];
@@ -237,18 +237,18 @@ describe("NATS", () => {
   });
 
   it.each([
-    ["JetStream is not for it", ""],
+    ["the account has no JetStream", ""],
     [
-      "it may make no stream",
+      "its user cannot create a stream",
       "jetstream: enabled, ",
       `permissions { publish { allow: ["limber.>", "_INBOX.>", "$JS.API.INFO"] } }`,
     ],
     [
-      "it may take no message",
+      "its user cannot receive messages",
       "jetstream: enabled, ",
       `permissions { publish { allow: ["limber.>", "$JS.API.INFO", "$JS.API.STREAM.>", "$JS.API.CONSUMER.DURABLE.>", "$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.INFO.>"] } }`,
     ],
-  ])("does without where %s", async (_, enabled, permissions = "") => {
+  ])("is replaced by the database if %s", async (_, enabled, permissions = "") => {
     const { url } = await nats(
       `accounts { A { ${enabled}users = [ { user: limited, password: secret, ${permissions} } ] } }`,
     );
@@ -263,8 +263,8 @@ describe("NATS", () => {
   });
 });
 
-describe("a leaf node with JetStream of its own", () => {
-  it("is passed by where the address names the hub's domain: work waits in the hub's stream alone", async () => {
+describe("a leaf node with its own JetStream", () => {
+  it("is bypassed if the address names the hub's domain: work waits only in the hub's stream", async () => {
     const port = await freePort();
     const hub = kept(await startNats(`server_name: hub\nleafnodes { listen: "127.0.0.1:${port}" }`, { domain: "hub" }));
     const leaf = kept(
@@ -289,7 +289,7 @@ describe("a leaf node with JetStream of its own", () => {
   });
 });
 
-describe("jobs", () => {
+describe("jobs on the work queue", () => {
   let database: FreshDatabase;
   const warnings: string[] = [];
   /** A worker of jobs alone, with a queue of its own. */
@@ -328,7 +328,7 @@ describe("jobs", () => {
     database = kept(await freshDatabase());
   };
 
-  it("are taken once each by workers of which one leads, and no message stays", async () => {
+  it("run once each on workers with one leader, and no message remains", async () => {
     await start();
     const { url } = await nats();
     const connection = await connected(url);
@@ -345,7 +345,7 @@ describe("jobs", () => {
     await eventually(async () => expect(await waiting(connection)).toBe(0));
   });
 
-  it("go to the next worker where the one that leads leaves in the middle", async () => {
+  it("move to the next worker if the leader exits mid-job", async () => {
     await start();
     const { url } = await nats();
     const began: string[] = [];
@@ -369,7 +369,7 @@ describe("jobs", () => {
     await eventually(() => expect(done).toHaveLength(2));
   });
 
-  it("of an organisation that has all its places wait without a storm of questions, and another's are taken meanwhile", async () => {
+  it("of an organization at its limit wait without repeated queries, and another organization's are claimed meanwhile", async () => {
     await start();
     const { url } = await nats();
     const running: string[] = [];
