@@ -37,7 +37,7 @@ export function suiteOver(rows: readonly EveryWire[]): void {
     const target = (endpoint = server.endpoint, more = {}) => targetAt(endpoint, { ...told, ...more });
     const received = (count: number) => eventually(() => expect(server.acts).toHaveLength(count));
 
-    it("brings the observation to the server and the server's numbers back", async () => {
+    it("sends the observation to the server and returns the server's numbers", async () => {
       server.behave({ kind: "steps", steps: STEPS });
       const answer = await act({ observations: [observed({ proprio: [9] }), observed({ proprio: [1, 2, 3] })] });
       expect(answer.rows).toEqual(STEPS);
@@ -45,13 +45,13 @@ export function suiteOver(rows: readonly EveryWire[]): void {
       expect(server.acts).toMatchObject([{ instruction: "go on", proprio: row.contract === "act" ? [1, 2, 3] : [] }]);
     });
 
-    it("keeps one connection over many acts", async () => {
+    it("reuses one connection over many acts", async () => {
       server.behave({ kind: "steps", steps: STEPS });
       for (let i = 0; i < 5; i++) expect((await act()).rows).toEqual(STEPS);
       expect(server.counts.connections).toBeLessThanOrEqual(row.connections);
     });
 
-    it("gives each of many acts at one time its own answer", async () => {
+    it("matches each of many concurrent acts with its own answer", async () => {
       const answers = Array.from({ length: 20 }, (_, i) => [[i, i + 0.5]]);
       server.behave(
         ...(answers.map((steps) => ({ kind: "steps", steps }) as const) as [{ kind: "steps"; steps: number[][] }]),
@@ -63,7 +63,7 @@ export function suiteOver(rows: readonly EveryWire[]): void {
       for (const [order, call] of asked.entries()) expect(rows[call]).toEqual(answers[order]?.[0]);
     });
 
-    it("shows the credential that the offering names, and no other header of ours but the agent", async () => {
+    it("sends the offering's credential, and no other header of the gateway's except the agent", async () => {
       server.behave({ kind: "steps", steps: STEPS });
       const auth = { type: "api_key", secret: "sk-123" } as const;
       await row.ask(wire, target(server.endpoint, { auth }));
@@ -76,7 +76,7 @@ export function suiteOver(rows: readonly EveryWire[]): void {
     });
 
     it.runIf(row.contract === "act")(
-      "hands on what only the contract can judge: a wrong dimension and numbers that aren't finite",
+      "passes on what only the contract can check: a wrong dimension and non-finite numbers",
       async () => {
         const odd = [
           [1, 2, 3],
@@ -102,7 +102,7 @@ export function suiteOver(rows: readonly EveryWire[]): void {
     });
 
     it.each(ODDITIES)(
-      "fails on an answer of this oddity, %s, with a word of ours, and the next act gets a right one",
+      "fails on an odd answer, %s, with the gateway's own text, and the next act gets a right one",
       async (kind) => {
         server.behave({ kind }, { kind: "steps", steps: STEPS });
         const failure = await failureIn(act());
@@ -114,7 +114,7 @@ export function suiteOver(rows: readonly EveryWire[]): void {
       },
     );
 
-    it("says of a server's own error no more than its last line, 200 characters at most, and the next act works", async () => {
+    it("quotes only the last line of a server's error, at most 200 characters, and the next act works", async () => {
       const text = `Traceback (most recent call last):\n  File "/srv/secret/key.py", token=hunter2\nValueError: \u001b[31m${"x".repeat(500)}\n`;
       server.behave({ kind: "error", text }, { kind: "steps", steps: STEPS });
       const failure = await failureIn(act());
@@ -125,7 +125,7 @@ export function suiteOver(rows: readonly EveryWire[]): void {
       expect((await act()).rows).toEqual(STEPS);
     });
 
-    it("ends at once when it's called off, tells the server in the protocol's way, and the next act works", async () => {
+    it("ends at once when canceled, notifies the server by the protocol, and the next act works", async () => {
       server.behave({ kind: "silence" }, { kind: "steps", steps: STEPS });
       const caller = new AbortController();
       const call = failureIn(act({}, caller.signal));
@@ -136,7 +136,7 @@ export function suiteOver(rows: readonly EveryWire[]): void {
       expect((await act()).rows).toEqual(STEPS);
     });
 
-    it("ends with the failure that the caller's signal carries, when it carries one", async () => {
+    it("ends with the failure of the caller's signal if it has one", async () => {
       const caller = new AbortController();
       const call = failureIn(act({}, caller.signal));
       await received(1);
@@ -144,12 +144,12 @@ export function suiteOver(rows: readonly EveryWire[]): void {
       expect(nameOf(await call)).toBe("DEADLINE");
     });
 
-    it("sends nothing for a call that is called off before it starts", async () => {
+    it("sends nothing for a call that is canceled before it starts", async () => {
       expect(nameOf(await failureIn(act({}, AbortSignal.abort())))).toBe("TIMEOUT");
       expect(server.counts.connections).toBe(0);
     });
 
-    it("never takes the answer to an earlier act for the answer to a later one", async () => {
+    it("never matches an earlier act's answer with a later act", async () => {
       const { promise: later, resolve: answerNow } = Promise.withResolvers<void>();
       server.behave({ kind: "later", steps: [[7, 7]], after: later }, { kind: "steps", steps: [[8, 8]] });
       const caller = new AbortController();
@@ -164,13 +164,13 @@ export function suiteOver(rows: readonly EveryWire[]): void {
       expect((await act({ horizon: 1 })).rows).toEqual([[9, 9]]);
     });
 
-    it("never takes a second answer to one act for the answer to the next", async () => {
+    it("never matches a second answer to one act with the next act", async () => {
       server.behave({ kind: "twice", steps: STEPS }, { kind: "steps", steps: [[5, 5]] });
       expect((await act()).rows).toEqual(STEPS);
       expect((await act({ horizon: 1 })).rows).toEqual([[5, 5]]);
     });
 
-    it("goes on after the server was restarted between two acts", async () => {
+    it("continues after a server restart between two acts", async () => {
       server.behave({ kind: "steps", steps: STEPS });
       await act();
       await server.restart();
@@ -178,14 +178,14 @@ export function suiteOver(rows: readonly EveryWire[]): void {
       expect(server.counts.connections).toBeGreaterThan(1);
     });
 
-    it("fails the acts under way when the server goes, and all of them only once", async () => {
+    it("fails each running act exactly once when the server exits", async () => {
       const calls = Array.from({ length: row.atOnce }, () => failureIn(act()));
       await received(row.atOnce);
       await server.restart();
       for (const call of calls) expect(nameOf(await call)).toBe("CONNECTION_LOST");
     });
 
-    it("finds a server that comes up late: unreachable before, served after", async () => {
+    it("finds a server that starts late: unreachable before, served after", async () => {
       await server.close();
       expect(nameOf(await failureIn(act()))).toBe("UNREACHABLE");
       await server.restart();
@@ -200,7 +200,7 @@ export function suiteOver(rows: readonly EveryWire[]): void {
       ["garbage", ["MALFORMED_ANSWER"]],
       ["html", ["MALFORMED_ANSWER", "UPSTREAM_ERROR"]],
       ["hangUp", ["CONNECTION_LOST", "UNREACHABLE"]],
-    ] as const)("fails on a listener that offers %s, without a word of it in the failure", async (kind, names) => {
+    ] as const)("fails on a listener that offers %s, and quotes none of it in the failure", async (kind, names) => {
       const bad = await startBadUpstream(MISBEHAVIOURS[kind]);
       const caller = new AbortController();
       const call = failureIn(act({}, caller.signal, `${scheme}://127.0.0.1:${bad.port}`));
@@ -212,13 +212,13 @@ export function suiteOver(rows: readonly EveryWire[]): void {
       await bad.close();
     });
 
-    it.each(["169.254.169.254", "[fd00:ec2::254]", "0.0.0.0:1", "localhost:22"])("never goes to %s", async (host) => {
+    it.each(["169.254.169.254", "[fd00:ec2::254]", "0.0.0.0:1", "localhost:22"])("never calls %s", async (host) => {
       const failure = await failureIn(act({}, undefined, `${scheme}://${host}`));
       expect(nameOf(failure)).toBe("UNREACHABLE");
       expect(failure.message).toMatch(/^the address is refused: \w+$/);
     });
 
-    it("never goes to loopback, by address or by name, unless private addresses are allowed", async () => {
+    it("never calls loopback, by address or by name, unless private addresses are allowed", async () => {
       const guarded = createUpstream({ allowPrivate: false });
       const strict = guarded.wireOf(id)!;
       const port = new URL(server.endpoint).port;
@@ -235,14 +235,14 @@ export function suiteOver(rows: readonly EveryWire[]): void {
       expect((await failureIn(call)).message).toBe("the address is refused: scheme_not_allowed");
     });
 
-    it("finds the server healthy when it answers, and not when it's gone", async () => {
+    it("reports the server as healthy if it answers, and not after it exits", async () => {
       await wire.health(target(), callWith());
       await server.close();
       expect(nameOf(await failureIn(wire.health(target(), callWith())))).toMatch(/UNREACHABLE|CONNECTION/);
       await server.restart();
     });
 
-    it("fails the acts under way when it's closed", async () => {
+    it("fails the running acts when closed", async () => {
       const call = failureIn(act());
       await received(1);
       await upstream.close();

@@ -63,7 +63,7 @@ const G1 = {
 };
 const TOKEN = { type: "bearer", secret: "sekret" } as const;
 
-describe("libzmq", () => {
+describe("libzmq as server", () => {
   /** A REP socket of libzmq that answers with these bytes in turn. */
   const libzmq = async (...answers: Buffer[]) => {
     const socket = new Reply({ linger: 0 });
@@ -85,7 +85,7 @@ describe("libzmq", () => {
     return wire.act(profiled(endpoint, G1, { auth: TOKEN }), input, framesOf(seen), callWith());
   };
 
-  it("hears the very bytes of N1.6's own client, and its recorded answer is read to its values", async () => {
+  it("receives the exact bytes of N1.6's own client, and its recorded answer is parsed to its values", async () => {
     const { endpoint, requests } = await libzmq(sample("gr00t_n16_response"));
     expect(rowsOf(await act(endpoint))).toEqual([
       [0, 1, 2, 3, 4, 5, 6, 2.5, 2.5, 2.5],
@@ -94,7 +94,7 @@ describe("libzmq", () => {
     expect(requests[0]?.equals(sample("gr00t_n16_request"))).toBe(true);
   });
 
-  it("carries N1.7's recorded answer, and many calls over one connection", async () => {
+  it("returns N1.7's recorded answer, and many calls over one connection", async () => {
     const answer = sample("gr00t_n17_response");
     const { endpoint } = await libzmq(answer, answer, answer);
     const target = profiled(endpoint, { ...G1, frames: [], actionKeys: ["left_arm"], actionDims: [7] });
@@ -111,7 +111,7 @@ describe("libzmq", () => {
     }
   });
 
-  it("carries a message of several megabytes in both directions", async () => {
+  it("exchanges messages of several megabytes in both directions", async () => {
     const steps = 200_000;
     const data = Buffer.from(Float32Array.from({ length: steps * 10 }, (_, i) => i % 97).buffer);
     const array = new Map<string, unknown>([
@@ -127,7 +127,7 @@ describe("libzmq", () => {
     expect(requests[0]!.length).toBeGreaterThan(3 * 2 ** 20);
   });
 
-  it("with a ROUTER behind the port is spoken to as well, and a call that is called off frees the line", async () => {
+  it("works with a ROUTER, too, and canceling a call frees the connection", async () => {
     const router = new Router({ linger: 0 });
     await router.bind("tcp://127.0.0.1:*");
     open.push(router);
@@ -147,21 +147,21 @@ describe("libzmq", () => {
     expect(rowsOf(await second)).toEqual([[5], [6]]);
   });
 
-  it("is healthy when it answers a ping with ok, and not with anything else", async () => {
+  it("is healthy only if it answers a ping with ok", async () => {
     const { endpoint } = await libzmq(pack(new Map([["status", "ok"]])), pack(new Map([["status", "busy"]])));
     await wire.health(targetAt(endpoint), callWith());
     expect(nameOf(await failureIn(wire.health(targetAt(endpoint), callWith())))).toBe("MALFORMED_ANSWER");
   });
 });
 
-describe("the generations", () => {
+describe("the GR00T generations", () => {
   it.each([
     ["n1_5", ServerDialect.GR00T_N1_5],
     ["n1_6", ServerDialect.GR00T_N1_6],
     ["n1_7", ServerDialect.GR00T_N1_7],
     ["n1_6", undefined],
     ["n1_7", undefined],
-  ] as const)("%s answers are read to the same values", async (generation, dialect) => {
+  ] as const)("%s have their answers parsed to the same values", async (generation, dialect) => {
     const server = await serve({ generation });
     const { dialect: _, ...base } = BASE;
     const target = profiled(server.endpoint, { ...base, ...(dialect !== undefined && { dialect }) });
@@ -171,7 +171,7 @@ describe("the generations", () => {
     ]);
   });
 
-  it("N1.5 gets a flat observation with an axis of time and a list of texts", async () => {
+  it("include N1.5, which gets a flat observation with a time axis and a list of texts", async () => {
     const server = await serve({ generation: "n1_5" });
     const seen = observed({ frames: [{ camera: "ego", data: await png() }], proprio: linspace(26) });
     const init = { preset: "gr00t/gr1_arms_waist", actionKeys: ["base"] };
@@ -214,7 +214,7 @@ describe("the generations", () => {
     ["gr00t/robocasa_gr1_tabletop", 29],
     ["gr00t/unitree_g1", 43],
     ["gr00t/unitree_g1_sonic", 46],
-  ] as const)("the preset %s wants all of its cameras and %i values, and nests them", async (preset, values) => {
+  ] as const)("the preset %s requires all of its cameras and %i values, and nests them", async (preset, values) => {
     const server = await serve();
     const cameras = ["agentview", "wrist", "front", "exterior_1", "ego", "left", "right"];
     const data = await png();
@@ -259,7 +259,7 @@ const numpyIn = (value: unknown): { shape: number[]; type: string; data: Buffer 
   return { shape: map.get("shape") as number[], type: map.get("type") as string, data: map.get("data") as Buffer };
 };
 
-describe("a server that is asked what it speaks", () => {
+describe("a GR00T server whose modality config is queried", () => {
   const plain = async (shade: number): Promise<Buffer> =>
     sharp({ create: { width: 8, height: 8, channels: 3, background: { r: shade, g: shade, b: shade } } })
       .png()
@@ -292,7 +292,7 @@ describe("a server that is asked what it speaks", () => {
     return Array.from({ length: shape[1]! }, (_, i) => data[i * 8 * 8 * 3]!);
   };
 
-  it("gets arrays as msgpack_numpy writes them where its configuration has the tag of N1.7, and is asked once", async () => {
+  it("gets arrays in msgpack_numpy's format if its configuration has the tag of N1.7, and is queried once", async () => {
     const server = await serve({ generation: "n1_7", config: CONFIG });
     const observation = await act(server, [7]);
     const { shape, type, data } = numpyIn(observation.get("state")!.get("base"));
@@ -304,7 +304,7 @@ describe("a server that is asked what it speaks", () => {
     expect(endpoints).toEqual(["get_modality_config", "get_action", "get_action"]);
   });
 
-  it("gets npy files where its configuration has the tag of N1.6", async () => {
+  it("gets npy files if its configuration has the tag of N1.6", async () => {
     const server = await serve({
       config: configOf("__ModalityConfig_class__", { moments: [0], keys: ["ego_view"] }, ["base"]),
     });
@@ -312,7 +312,7 @@ describe("a server that is asked what it speaks", () => {
     expect([...observation.get("state")!.get("base")!.keys()]).toEqual(["__ndarray_class__", "as_npy"]);
   });
 
-  it("gets as many moments as it wants: of the session's earlier calls, the newest again where there are none", async () => {
+  it("gets the requested number of moments from the session's earlier calls, with the newest repeated if there are too few", async () => {
     const server = await serve({ generation: "n1_7", config: CONFIG });
     const film = async (shade: number, session?: string) =>
       shadesOf((await act(server, [shade], session)).get("video")!.get("ego_view"));
@@ -323,7 +323,7 @@ describe("a server that is asked what it speaks", () => {
     expect(await film(50, "one")).toEqual([10, 50]);
   });
 
-  it("is shown no moment of another episode, of a session or of none", async () => {
+  it("receives no moment of another episode, another session or a call without a session", async () => {
     const server = await serve({ generation: "n1_7", config: CONFIG });
     const film = async (shade: number, session: string | undefined, episode?: string) =>
       shadesOf((await act(server, [shade], session, episode)).get("video")!.get("ego_view"));
@@ -335,7 +335,7 @@ describe("a server that is asked what it speaks", () => {
     }
   });
 
-  it("gets the caller's own moments, where it sends several", async () => {
+  it("gets the caller's own moments if it sends several", async () => {
     const server = await serve({ generation: "n1_7", config: CONFIG });
     const film = async (...shades: number[]) =>
       shadesOf((await act(server, shades, "one")).get("video")!.get("ego_view"));
@@ -343,7 +343,7 @@ describe("a server that is asked what it speaks", () => {
     expect(await film(3, 4, 5)).toEqual([4, 5]);
   });
 
-  it("is not asked for an action where the caller lacks what it wants", async () => {
+  it("receives no act if the caller lacks a required input", async () => {
     const wants = configOf("__ModalityConfig__", { moments: [0], keys: ["ego_view"] }, ["base", "eef_9d"]);
     const server = await serve({ generation: "n1_7", config: wants });
     const failure = await failureIn(act(server, [7]));
@@ -354,7 +354,7 @@ describe("a server that is asked what it speaks", () => {
     expect(server.acts).toEqual([]);
   });
 
-  it("gets flat keys inside the observation when it was started with the wrapper for simulations, and is not tried again", async () => {
+  it("gets flat keys inside the observation if it was started with the simulation wrapper, without a second attempt", async () => {
     const server = await serve({ generation: "n1_7", config: CONFIG });
     const text = "Video key 'video.ego_view' must be in observation";
     const steps = [
@@ -371,14 +371,14 @@ describe("a server that is asked what it speaks", () => {
     expect(server.acts).toHaveLength(3);
   });
 
-  it("fails as it says where it lacks something else", async () => {
+  it("returns its own failure if it lacks something else", async () => {
     const server = await serve({ generation: "n1_7", config: CONFIG });
     server.behave({ kind: "error", text: "CUDA out of memory" });
     expect((await failureIn(act(server, [7]))).message).toBe("CUDA out of memory");
     expect(server.acts).toHaveLength(1);
   });
 
-  it("may not want more moments than any model does", async () => {
+  it("cannot require more moments than any model does", async () => {
     const moments = Array.from({ length: 100_000 }, (_, i) => -i);
     const server = await serve({
       generation: "n1_7",
@@ -389,7 +389,7 @@ describe("a server that is asked what it speaks", () => {
   });
 });
 
-describe("an answer", () => {
+describe("a GR00T answer", () => {
   const answered = async (answer: Buffer, more: MessageInitShape<typeof WireProfileSchema> = {}) => {
     const socket = new Reply({ linger: 0 });
     await socket.bind("tcp://127.0.0.1:*");
@@ -406,7 +406,7 @@ describe("an answer", () => {
   const holding = (array: unknown) => pack([new Map([["base", array]]), new Map()]);
   const f4 = Buffer.from(Float32Array.of(1, 2, 3, 4).buffer);
 
-  it("in big-endian order, or in doubles, or in halves, is read to its values", async () => {
+  it("in big-endian order, doubles or halves is parsed to its values", async () => {
     const big = Buffer.from(f4).swap32();
     const half = Buffer.from("003c004000420044", "hex");
     for (const file of [
@@ -464,8 +464,8 @@ describe("an answer", () => {
   });
 });
 
-describe("the begin of an episode", () => {
-  it("is told once for each session and each of its episodes, where the offering says so", async () => {
+describe("the start of an episode", () => {
+  it("is sent once for each session and each of its episodes if the offering enables it", async () => {
     const server = await serve();
     const target = profiled(server.endpoint, { ...BASE, reset: WireReset.ENDPOINT });
     const act = (sessionId?: string, episode?: string) =>
@@ -487,11 +487,11 @@ describe("the begin of an episode", () => {
   });
 });
 
-describe("the probe", () => {
+describe("the GR00T probe", () => {
   const look = (name: string, target: UpstreamTarget) =>
     wire.probes.find((probe) => probe.name === name)!.look(target, callWith());
 
-  it("compares the profile with what the server says it has", async () => {
+  it("compares the profile with the server's own configuration", async () => {
     const server = await serve({ config: sample("gr00t_n16_modality_config") });
     await expect(look("modality_config", profiled(server.endpoint, { preset: "gr00t/unitree_g1" }))).resolves.toContain(
       "chunks of 30 steps",
@@ -502,7 +502,7 @@ describe("the probe", () => {
     );
   });
 
-  it("finds a server that doesn't look at the token", async () => {
+  it("detects a server that ignores the token", async () => {
     const strict = await serve({ token: "sekret", config: sample("gr00t_n16_modality_config") });
     await expect(look("token_enforced", targetAt(strict.endpoint, { auth: TOKEN }))).resolves.toContain("rejected");
     const loose = await serve({ config: sample("gr00t_n16_modality_config") });
@@ -512,20 +512,20 @@ describe("the probe", () => {
     await expect(look("token_enforced", targetAt(loose.endpoint))).resolves.toBe("no token is declared");
   });
 
-  it("finds a server that answers endpoints which it hasn't", async () => {
+  it("detects a server that answers unknown endpoints", async () => {
     await expect(look("unknown_endpoint_refused", targetAt((await serve()).endpoint))).resolves.toContain("error");
     await expect(look("unknown_endpoint_refused", targetAt((await serve({ open: true })).endpoint))).rejects.toThrow(
       "does not return",
     );
   });
 
-  it("needs the order of the action's parts of every offering", () => {
+  it("requires the order of the action's parts in every offering", () => {
     expect(wire.faultOf(undefined, [1])?.field).toBe("action_keys");
     expect(wire.faultOf(create(WireProfileSchema, { preset: "gr00t/libero" }), [1])).toBeUndefined();
   });
 });
 
-it("never tells a server to end itself, whatever it's asked for", async () => {
+it("never sends a server the kill command, whatever its settings", async () => {
   const server = await serve({ config: sample("gr00t_n16_modality_config") });
   const target = profiled(server.endpoint, { ...BASE, reset: WireReset.ENDPOINT }, { auth: TOKEN });
   await wire.act(target, actInput({ sessionId: "kill", instruction: "kill" }), framesOf(), callWith());

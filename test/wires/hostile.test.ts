@@ -57,7 +57,7 @@ const WIRES = createUpstream({ allowPrivate: false }).runtimes.filter((id) => !D
 /** The guard's own test tries all addresses. Each wire here has other ones of them, and the nightly run all. */
 const EVERY = IS_LONG ? 1 : 48;
 
-it.each(WIRES)("reaches nobody over %s, by call or by health check, at any of the hostile addresses", async (id) => {
+it.each(WIRES)("no call or health check over %s reaches any of the hostile addresses", async (id) => {
   const wire = upstream.wireOf(id)!;
   const urls = hostileUrls(canary.port).filter((_, i) => i % EVERY === WIRES.indexOf(id) % EVERY);
   expect(urls.length).toBeGreaterThan(600 / EVERY - 1);
@@ -80,7 +80,7 @@ it.each(WIRES)("reaches nobody over %s, by call or by health check, at any of th
   expect(canary.connections()).toBe(0);
 });
 
-it.each(WIRES)("allows %s every legitimate address", (id) => {
+it.each(WIRES)("the guard allows %s every legitimate address", (id) => {
   const { schemes } = upstream.wireOf(id)!;
   const secure = schemes.at(-1)!;
   const urls = LEGITIMATE_URLS.filter((text) => !/[^\x20-\x7e]|EXAMPLE/.test(text)); // names in other letters belong to https alone

@@ -8,7 +8,7 @@ import { EVERY_WIRE } from "./every-wire.ts";
 const TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const HTTP_WIRES = EVERY_WIRE.filter(({ scheme }) => scheme === "http");
 
-it.each(HTTP_WIRES)("sends the request id and the trace of a call over $id", async ({ id, start, told, ask }) => {
+it.each(HTTP_WIRES)("every call over $id carries its request id and trace", async ({ id, start, told, ask }) => {
   const upstream = createUpstream({ allowPrivate: true });
   const server = await start();
   try {

@@ -54,7 +54,7 @@ const answered = (id: string, answer: unknown, init: MessageInitShape<typeof Wir
 const request = () => JSON.parse(server.requests.at(-1)!.toString());
 
 describe("openvla-act", () => {
-  it("sends what OpenVLA's own client sends, and reads its recorded answer to its values", async () => {
+  it("sends the bytes of OpenVLA's own client, and parses its recorded answer to its values", async () => {
     asked = { body: sample("openvla_response") };
     const seen = observed({ frames: [{ data: await png() }] });
     const init = {
@@ -69,13 +69,13 @@ describe("openvla-act", () => {
     expect(server.asked).toEqual(["POST /act"]);
   });
 
-  it("finds its route under an address that names it already", async () => {
+  it("accepts an address that already names its route", async () => {
     asked = { body: JSON.stringify(f8([1])) };
     await wireOf("openvla-act").act(target({}, "/act"), actInput({ horizon: 1 }), framesOf(), callWith());
     expect(server.asked).toEqual(["POST /act"]);
   });
 
-  it("sends OFT's pictures turned, and its state", async () => {
+  it("sends OFT's images turned, and its state", async () => {
     asked = { body: JSON.stringify([f8([1]), f8([2])]) };
     const data = await png();
     const seen = observed({
@@ -139,11 +139,11 @@ describe("openvla-act", () => {
     expect(nameOf(await failureIn(answered("openvla-act", answer)))).toBe(name);
   });
 
-  it("never makes several steps of a model's one", async () => {
+  it("never splits one model step into several", async () => {
     expect(await answered("openvla-act", f8([1, 2]), {}, 2)).toMatchObject({ steps: [{ values: [1, 2] }], chunk: 1 });
   });
 
-  it("is alive when it answers at all, and is probed for what it does without a picture", async () => {
+  it("is alive if it answers at all, and the probe checks its behavior without an image", async () => {
     asked = { body: "no", status: 404 };
     await wireOf("openvla-act").health(target(), callWith());
     asked = { body: "no", status: 503 };
@@ -159,7 +159,7 @@ describe("openvla-act", () => {
 describe("gr00t-http", () => {
   const BASE = { actionKeys: ["arm", "grip"], actionDims: [2, 1] };
 
-  it("sends a flat observation with an axis of time, and puts the parts side by side", async () => {
+  it("sends a flat observation with a time axis, and concatenates the parts", async () => {
     asked = {
       body: JSON.stringify({
         "action.grip": f8([9, 8], [2, 1]),
@@ -200,7 +200,7 @@ describe("gr00t-http", () => {
     expect(nameOf(await failureIn(answered("gr00t-http", answer, BASE)))).toBe(name);
   });
 
-  it("is healthy when it says so", async () => {
+  it("is healthy if it reports so", async () => {
     asked = { body: '{"status":"healthy"}' };
     await wireOf("gr00t-http").health(target(), callWith());
     asked = { body: '{"status":"loading"}' };

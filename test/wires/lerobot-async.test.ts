@@ -85,7 +85,7 @@ const ALL = new Set([
 ]);
 
 describe("a pickle recorded from LeRobot", () => {
-  it("of a chunk is read to the values that LeRobot's own code reads, each step its own", () => {
+  it("parses a chunk to the values that LeRobot's own code reads, step by step", () => {
     const answer = readPickledChunk(sample("lerobot_actions.pkl"), 0, expected.actions.length);
     expect(rowsOf(answer)).toEqual(expected.actions.map(({ action }: { action: number[] }) => action));
     const [first, second] = expected.actions;
@@ -93,7 +93,7 @@ describe("a pickle recorded from LeRobot", () => {
     expect(new Set(rowsOf(answer).map(String)).size).toBe(expected.actions.length);
   });
 
-  it("of a setup and of an observation holds what they name, as inert data", () => {
+  it("parses setup and observation to inert data", () => {
     const setup = readPickle(sample("lerobot_policy_setup.pkl"), ALL).value as PyObject;
     const fields = setup.state as Map<string, PyValue>;
     expect([setup.name, fields.get("policy_type")]).toEqual([
@@ -107,8 +107,8 @@ describe("a pickle recorded from LeRobot", () => {
   });
 });
 
-describe("what the server is told", () => {
-  it("is the offering's policy, once, then each observation with a timestep beyond the last chunk", async () => {
+describe("LeRobot's server", () => {
+  it("receives the offering's policy once, then each observation with a timestep beyond the last chunk", async () => {
     await serve();
     for (let i = 0; i < 3; i++) expect(rowsOf(await act())).toEqual(STEPS);
     expect(server.asked).toEqual([
@@ -153,7 +153,7 @@ describe("what the server is told", () => {
     expect(steps[1]! - steps[0]!).toBeGreaterThan(1_024);
   });
 
-  it("shows pictures as arrays of numpy's, in pieces that its stream can carry", async () => {
+  it("receives images as numpy arrays, in pieces that its stream can carry", async () => {
     await serve();
     const pixels = Buffer.alloc(1_024 * 1_024 * 3, Buffer.from(Array.from({ length: 256 }, (_, i) => (i * 7) & 0xff)));
     const data = await sharp(pixels, { raw: { width: 1_024, height: 1_024, channels: 3 } })
@@ -168,7 +168,7 @@ describe("what the server is told", () => {
     expect((front.args[2] as Buffer).equals(pixels)).toBe(true);
   });
 
-  it("asks once more when the server has nothing, then fails, and sets it up anew for the next act", async () => {
+  it("is queried once more if it has nothing; then the call fails, and the next act sets it up again", async () => {
     await serve({ empty: 1 });
     expect(rowsOf(await act())).toEqual(STEPS);
     await server.close();
@@ -179,10 +179,10 @@ describe("what the server is told", () => {
   });
 });
 
-describe("a server without pickles", () => {
+describe("a LeRobot server without pickles", () => {
   const SAFE = { dialect: ServerDialect.LEROBOT_SAFETENSORS };
 
-  it("is told the offering's policy and each observation in JSON and safetensors, and its chunk is read", async () => {
+  it("receives the policy and each observation in JSON and safetensors, and its chunk is parsed", async () => {
     await serve();
     const pixels = Buffer.from(Uint8Array.from({ length: 6 * 8 * 3 }, (_, i) => (37 * i) % 256));
     const data = await sharp(pixels, { raw: { width: 8, height: 6, channels: 3 } })
@@ -214,7 +214,7 @@ describe("a server without pickles", () => {
     expect(observation!.subarray(-pixels.length).equals(pixels)).toBe(true);
   });
 
-  it("is read to the values that LeRobot's own code wrote", () => {
+  it("has its chunk parsed to the values that LeRobot's own code wrote", () => {
     const answer = readTensorChunk(sample("lerobot_actions_safe.bin"), 3, 20);
     const linear = Array.from({ length: 60 }, (_, i) => -1 + (2 * i) / 59);
     expect(rowsOf(answer).flat()).toHaveLength(60);
@@ -250,8 +250,8 @@ describe("a server without pickles", () => {
   });
 });
 
-describe("the lease", () => {
-  it("gives the server to one session, and to the next once that has been silent for thirty seconds", async () => {
+describe("a LeRobot server's lease", () => {
+  it("belongs to one session, and to the next after thirty seconds of silence", async () => {
     await serve();
     const clock = new ManualClock();
     const restore = replaceAmbient({ clock });
@@ -265,7 +265,7 @@ describe("the lease", () => {
     restore();
   });
 
-  it("lasts over all episodes of a session, each of which the server is made ready for", async () => {
+  it("lasts over all episodes of a session, and the server is set up for each", async () => {
     await serve();
     const input = (episode?: string) => actInput({ sessionId: "a", episode });
     const target = targetAt(server.endpoint, { profile: create(WireProfileSchema, PROFILE) });
@@ -279,7 +279,7 @@ describe("the lease", () => {
   });
 });
 
-describe("a chunk", () => {
+describe("a LeRobot chunk", () => {
   const blob = storage([1, 2, 3, 4]);
   const rows = (pickle: Buffer, timestep = 7) => rowsOf(readPickledChunk(pickle, timestep, 2));
   const nameIn = (run: () => unknown): string => {
@@ -291,7 +291,7 @@ describe("a chunk", () => {
     }
   };
 
-  it("takes each row from its own place in the storage that they share, with any stride", () => {
+  it("reads each row from its own place in the shared storage, with any stride", () => {
     expect(rows(chunk(STEPS, 7))).toEqual(STEPS);
     expect(rows(timedActions([tensor(blob, 0, [2], 2), tensor(blob, 1, [2], 2)], 7))).toEqual([
       [1, 3],
@@ -316,7 +316,7 @@ describe("a chunk", () => {
   });
 });
 
-describe("a pickle that means harm is refused, and nothing of it runs", () => {
+describe("a malicious pickle is refused, and nothing of it runs", () => {
   const reasonOf = (pickle: Buffer): string => {
     try {
       readPickle(pickle, ALL);
@@ -366,7 +366,7 @@ describe("a pickle that means harm is refused, and nothing of it runs", () => {
     expect(reasonOf(pickle)).toBe(reason);
   });
 
-  it("a list that holds itself is read, and nobody walks it without an end", () => {
+  it("a list that contains itself is parsed, and traversal of it ends", () => {
     const { value } = readPickle(Buffer.from("\x80\x04]\x94h\x00a.", "latin1"), ALL);
     expect((value as PyValue[])[0]).toBe(value);
     expect(() => readPickledChunk(Buffer.from("\x80\x04]\x94h\x00a.", "latin1"), 0, 1)).toThrow(
@@ -375,7 +375,7 @@ describe("a pickle that means harm is refused, and nothing of it runs", () => {
   });
 });
 
-it("is probed for actions that nobody asked for, which belong to another robot", async () => {
+it("the LeRobot probe detects unrequested actions, which belong to another robot", async () => {
   await serve();
   const [probe] = (wire as Required<Wire>).probes;
   await expect(probe?.look(targetAt(server.endpoint), callWith())).resolves.toContain("no actions");
@@ -384,7 +384,7 @@ it("is probed for actions that nobody asked for, which belong to another robot",
   await expect(probe?.look(targetAt(server.endpoint), callWith())).rejects.toThrow("another robot");
 });
 
-it("needs of every offering what the server shall load, and a motor for each number", () => {
+it("every LeRobot offering must declare the server's policy and a motor for each number", () => {
   const profile = (init: MessageInitShape<typeof WireProfileSchema>) => create(WireProfileSchema, init);
   expect(wire.faultOf(undefined, [1])?.field).toBe("constants");
   expect(wire.faultOf(profile({ constants: PROFILE.constants! }), [1])?.field).toBe("proprio");

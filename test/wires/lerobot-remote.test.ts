@@ -42,8 +42,8 @@ const act = (sessionId?: string, observation = observed({ proprio: [1, 2, 3] }),
 const types = (): string[] =>
   server.said.map(({ type, body }) => (type === "control" ? `control ${String(body.get("operation"))}` : type));
 
-describe("a session", () => {
-  it("is opened with the server's own contract, begun by a reset, and kept by all calls of a robot", async () => {
+describe("a session of LeRobot's remote server", () => {
+  it("opens with the server's own contract, starts with a reset, and serves all calls of a robot", async () => {
     await serve();
     for (let i = 0; i < 3; i++) expect(rowsOf(await act("robot"))).toEqual(STEPS);
     expect(types()).toEqual(["describe", "open", "control reset", "observation", "observation", "observation"]);
@@ -66,7 +66,7 @@ describe("a session", () => {
     expect(server.counts.connections).toBe(1);
   });
 
-  it("begins each of its episodes by a reset, and keeps the server meanwhile", async () => {
+  it("starts each of its episodes with a reset, and keeps the server meanwhile", async () => {
     await serve();
     const input = (episode?: string) => actInput({ sessionId: "robot", episode });
     for (const episode of [undefined, "robot-2", "robot-2"])
@@ -78,7 +78,7 @@ describe("a session", () => {
     expect(server.said.slice(2).map(({ generation }) => generation)).toEqual([0, 0, 1, 1, 1]);
   });
 
-  it("begins an episode of its own for each call that belongs to none, so that nothing is left of another robot", async () => {
+  it("starts a new episode for each call without an episode, so that no state of another robot remains", async () => {
     await serve();
     for (let i = 0; i < 3; i++) await act();
     const resets = server.said.filter(({ type }) => type === "control");
@@ -87,7 +87,7 @@ describe("a session", () => {
     expect(observations.map(({ generation }) => generation)).toEqual([0, 1, 2]);
   });
 
-  it("of another robot makes the server busy", async () => {
+  it("makes the server busy for another robot", async () => {
     await serve({ refuse: "busy" });
     expect(nameOf(await failureIn(act()))).toBe("UPSTREAM_BUSY");
   });
@@ -114,7 +114,7 @@ describe("a session", () => {
   });
 });
 
-describe("the descriptor", () => {
+describe("the descriptor of LeRobot's remote server", () => {
   const CAMERA = feature("observation.images.front", [6, 8, 3], { dtype: "uint8", kind: "rgb" });
   const TWO = [feature("observation.state", [3]), CAMERA, feature("observation.environment", [1, 2])];
   const pixels = Buffer.from(Uint8Array.from({ length: 6 * 8 * 3 }, (_, i) => (37 * i) % 256));
@@ -123,7 +123,7 @@ describe("the descriptor", () => {
       .png()
       .toBuffer();
 
-  it("says what is shown, under which names, how large and in which order", async () => {
+  it("defines the inputs, their names, their sizes and their order", async () => {
     await serve({ capabilities: { features: TWO } });
     expect(await wire.wants(target(), callWith())).toEqual({ cameras: ["front"], proprioDim: 5 });
     const seen = observed({ frames: [{ camera: "front", data: await png() }], proprio: [1, 2, 3, 4, 5] });
@@ -143,7 +143,7 @@ describe("the descriptor", () => {
     expect([...new Float32Array(new Uint8Array(around?.get("data") as Buffer).buffer)]).toEqual([4, 5]);
   });
 
-  it("goes by an offering's profile where that has other cameras and another order", async () => {
+  it("is overridden by an offering's profile with other cameras and another order", async () => {
     await serve({ capabilities: { features: TWO } });
     const profile = create(WireProfileSchema, {
       frames: [{ camera: "wrist", key: "front" }],
@@ -157,7 +157,7 @@ describe("the descriptor", () => {
     expect(server.acts.at(-1)?.proprio).toEqual([1, 2, 3]);
   });
 
-  it("gives the time between two steps", async () => {
+  it("defines the time between two steps", async () => {
     await serve();
     expect((await act()).dtMs).toBe(50);
   });
@@ -174,7 +174,7 @@ describe("the descriptor", () => {
     expect(nameOf(await failureIn(act()))).toBe(name);
   });
 
-  it("is looked at by the probe", async () => {
+  it("is checked by the probe", async () => {
     await serve();
     const [probe] = wire.probes;
     await expect(probe?.look(target({ actionDim: 2 }), callWith())).resolves.toBe(
@@ -189,7 +189,7 @@ describe("the descriptor", () => {
   });
 });
 
-describe("an answer", () => {
+describe("an answer of LeRobot's remote server", () => {
   const withBody =
     (more: object): RemoteOptions["action"] =>
     (envelope) => ({ ...envelope, body: { ...(envelope.body as object), ...more } });
@@ -208,7 +208,7 @@ describe("an answer", () => {
     ["of a row alone", withBody({ canonical_actions: tensor([[1, 2]], [2]) })],
     ["of a tensor that claims more", withBody({ canonical_actions: tensor([[1, 2]], [9, 9]) })],
     ["of what is no number", withBody({ canonical_actions: tensor([[Number.NaN, 2]]), execution_steps: 1 })],
-  ])("%s is none", async (_, action) => {
+  ])("%s is invalid", async (_, action) => {
     await serve({ action });
     expect(nameOf(await failureIn(act("robot")))).toBe("MALFORMED_ANSWER");
   });

@@ -18,8 +18,8 @@ import { act, begin, end, ground, png, STEPS, serve, server, upstream, wire } fr
 beforeEach(begin);
 afterEach(end);
 
-describe("the stream of acts", () => {
-  it("is one stream for all of them, on a connection that predictions don't share", async () => {
+describe("the act stream of the limber-policy wire", () => {
+  it("carries all acts, on a connection of its own beside predictions", async () => {
     let streams = 0;
     await serve({
       Act: (served) => {
@@ -40,7 +40,7 @@ describe("the stream of acts", () => {
     expect(server.counts.connections).toBe(2);
   });
 
-  it("takes answers in any order, each for its own call", async () => {
+  it("accepts answers in any order, each for its own call", async () => {
     const first = Promise.withResolvers<void>();
     await serve();
     server.behave({ kind: "later", steps: [[1, 1]], after: first.promise }, { kind: "steps", steps: [[2, 2]] });
@@ -51,7 +51,7 @@ describe("the stream of acts", () => {
     expect(rowsOf(await slow)).toEqual([[1, 1]]);
   });
 
-  it("lives on when one call fails", async () => {
+  it("continues after one call fails", async () => {
     await serve();
     server.behave({ kind: "error", text: "no" }, { kind: "steps", steps: STEPS });
     await failureIn(act());
@@ -60,7 +60,7 @@ describe("the stream of acts", () => {
   });
 
   it.each([0, 999])(
-    "is given up with all its calls when the server answers call %i, which nobody made",
+    "is closed with all its calls if the server answers call %i, which does not exist",
     async (callId) => {
       await serve({
         Act: ({ stream, send }) => void stream.once("grpc-message", () => send(response(callId, undefined))),
@@ -83,7 +83,7 @@ describe("the stream of acts", () => {
     expect(streams).toBe(2);
   });
 
-  it("carries no more than 4096 acts that wait, and as many again once those have ended", async () => {
+  it("carries at most 4096 waiting acts, and as many again once those have ended", async () => {
     await serve({ Act: () => {} });
     const caller = new AbortController();
     const waiting = Array.from({ length: 4096 }, () => failureIn(act({ horizon: 1 }, caller.signal)));
@@ -100,7 +100,7 @@ describe("the stream of acts", () => {
     expect(nameOf(await again)).not.toBe("UPSTREAM_BUSY");
   });
 
-  it("is left at the server's GOAWAY: calls under way are answered, new ones go over a new connection", async () => {
+  it("drains on the server's GOAWAY: running calls are answered, and new ones use a new connection", async () => {
     const { promise: later, resolve } = Promise.withResolvers<void>();
     await serve();
     server.behave({ kind: "later", steps: [[1, 1]], after: later }, { kind: "steps", steps: [[2, 2]] });
@@ -113,7 +113,7 @@ describe("the stream of acts", () => {
     expect(rowsOf(await before)).toEqual([[1, 1]]);
   });
 
-  it("sends no more than 64 MiB to a server that doesn't read", async () => {
+  it("sends at most 64 MiB to a server that does not read", async () => {
     await serve({ Act: ({ stream }) => void stream.pause() });
     const picture = Buffer.concat([await png(1), Buffer.alloc(15 * 2 ** 20)]);
     const observation = observed({ frames: [{ data: picture }] });
@@ -129,8 +129,8 @@ describe("the stream of acts", () => {
   });
 });
 
-describe("a connection", () => {
-  it("carries no more than 1024 other calls at one time, and as many again once those have ended", async () => {
+describe("a connection of the limber-policy wire", () => {
+  it("carries at most 1024 other calls at once, and as many again once those have ended", async () => {
     await serve({ Ground: () => {} });
     const caller = new AbortController();
     const waiting = Array.from({ length: 1024 }, () => failureIn(ground(caller.signal)));
@@ -143,7 +143,7 @@ describe("a connection", () => {
     expect(nameOf(await again)).not.toBe("UPSTREAM_BUSY");
   });
 
-  it("that has fallen silent is given up after a call ran out of time on it, and the next call gets another", async () => {
+  it("that is silent is closed after a call times out on it, and the next call opens another", async () => {
     await serve();
     server.behave({ kind: "steps", steps: STEPS });
     const cable = await startCable(Number(new URL(server.endpoint).port));
@@ -167,7 +167,7 @@ describe("a connection", () => {
     await cable.close();
   });
 
-  it("that lives is kept after a call ran out of time on it", async () => {
+  it("that is alive is kept after a call times out on it", async () => {
     await serve();
     server.behave({ kind: "silence" }, { kind: "steps", steps: STEPS });
     const clock = new ManualClock();
@@ -185,7 +185,7 @@ describe("a connection", () => {
     restore();
   });
 
-  it("is closed after five minutes without a call, and made again for the next one", async () => {
+  it("is closed after five minutes without a call, and reopened for the next one", async () => {
     const clock = new ManualClock();
     const restore = replaceAmbient({ clock });
     let gone = 0;
@@ -208,7 +208,7 @@ describe("a connection", () => {
     restore();
   });
 
-  it("that can't be made is not tried again at once, and calls fail meanwhile without waiting", async () => {
+  it("that fails to open is not retried at once, and calls fail meanwhile without waiting", async () => {
     const clock = new ManualClock();
     const restore = replaceAmbient({ clock, random: () => 0.5 });
     const bad = await startBadUpstream((socket) => socket.resetAndDestroy());
@@ -226,7 +226,7 @@ describe("a connection", () => {
     await bad.close();
   });
 
-  it("that isn't made in ten seconds is given up", async () => {
+  it("that does not open within ten seconds is given up", async () => {
     const clock = new ManualClock();
     const restore = replaceAmbient({ clock });
     const bad = await startBadUpstream(() => undefined);
@@ -239,7 +239,7 @@ describe("a connection", () => {
     await bad.close();
   });
 
-  it("under TLS is made only to a server whose certificate we trust", async () => {
+  it("with TLS requires a trusted certificate", async () => {
     const { key, cert } = selfSigned();
     const secure = createSecureServer({ key, cert }).on("stream", (stream) => {
       stream.respond({ ":status": 200, "content-type": "application/grpc", "grpc-status": "8" }, { endStream: true });

@@ -64,8 +64,8 @@ async function fullObservations(): Promise<{ given: Observation[]; seen: Observa
   };
 }
 
-describe("what a server is told", () => {
-  it("is every field of an act, pictures as bytes and without their addresses", async () => {
+describe("a limber-policy server", () => {
+  it("receives every field of an act, with images as bytes and without their addresses", async () => {
     await serve();
     server.behave({ kind: "steps", steps: STEPS });
     const { given, seen } = await fullObservations();
@@ -98,7 +98,7 @@ describe("what a server is told", () => {
     await agent.close();
   });
 
-  it("is every field of a prediction and of a grounding, with the time that is left and the request's name", async () => {
+  it("receives every field of a prediction and of a grounding, with the remaining time and the request id", async () => {
     const heard: Served[] = [];
     const hear = async (served: Served): Promise<void> => {
       heard.push(served);
@@ -135,7 +135,7 @@ describe("what a server is told", () => {
     });
   });
 
-  it("is no message of more than 64 MiB", async () => {
+  it("receives no message above 64 MiB", async () => {
     await serve();
     const picture = Buffer.concat([await png(1), Buffer.alloc(15 * 2 ** 20)]);
     const observation = observed({ frames: Array.from({ length: 5 }, () => ({ data: picture })) });
@@ -156,8 +156,8 @@ const frameMessage = (index: number): Uint8Array =>
 const indexOf = (part: PredictAnswerPart | undefined): number | undefined =>
   part?.kind === "frame" ? part.frame.index : undefined;
 
-describe("a prediction", () => {
-  it("hands on each frame when it comes, not when the last one has", async () => {
+describe("a prediction over limber-policy", () => {
+  it("passes on each frame as it arrives, not after the last", async () => {
     const { promise: firstSeen, resolve: sawFirst } = Promise.withResolvers<void>();
     await serve({
       Predict: async ({ send, end }) => {
@@ -177,7 +177,7 @@ describe("a prediction", () => {
     expect((await parts.next()).done).toBe(true);
   });
 
-  it.each(["leaves the loop", "calls it off"])("is cancelled at the server when the reader %s", async (how) => {
+  it.each(["leaves the loop", "calls it off"])("is canceled at the server if the reader %s", async (how) => {
     const { promise: reset, resolve } = Promise.withResolvers<number>();
     await serve({
       Predict: ({ stream, send }) => {
@@ -197,7 +197,7 @@ describe("a prediction", () => {
     expect(await reset).toBe(constants.NGHTTP2_CANCEL);
   });
 
-  it("that nobody reads neither fills our memory nor holds up an act", async () => {
+  it("without a reader neither fills memory nor delays an act", async () => {
     const big = create(PredictResponseSchema, { body: { case: "frame", value: { data: Buffer.alloc(2 ** 20) } } });
     const bytes = toBinary(PredictResponseSchema, big);
     let sent = 0;
@@ -235,7 +235,7 @@ describe("a prediction", () => {
     [14, "UNREACHABLE"],
     [16, "UPSTREAM_AUTH"],
     [99, "UPSTREAM_ERROR"],
-  ])("that ends with gRPC status %i after a frame fails with %s, and the frame was handed on", async (status, name) => {
+  ])("that ends with gRPC status %i after a frame fails with %s, and the frame was passed on", async (status, name) => {
     await serve({
       Predict: ({ send, end }) => {
         send(frameMessage(0));
@@ -250,10 +250,10 @@ describe("a prediction", () => {
   });
 });
 
-describe("an answer of one message", () => {
+describe("a unary answer over limber-policy", () => {
   const answer = toBinary(GroundResponseSchema, create(GroundResponseSchema, { points: [{ x: 0.5 }], inputTokens: 2 }));
 
-  it("comes as the server wrote it", async () => {
+  it("arrives as the server wrote it", async () => {
     await serve({
       Ground: ({ send, end }) => {
         send(answer);
@@ -298,7 +298,7 @@ describe("an answer of one message", () => {
   });
 });
 
-describe("what stands before a server", () => {
+describe("a proxy before a limber-policy server", () => {
   it.each([
     [401, {}, "UPSTREAM_AUTH"],
     [403, {}, "UPSTREAM_AUTH"],
@@ -310,7 +310,7 @@ describe("what stands before a server", () => {
     [200, { "content-type": "text/html" }, "MALFORMED_ANSWER"],
     [200, { "content-type": "application/grpc", "grpc-status": "16" }, "UPSTREAM_AUTH"],
     [200, { "content-type": "application/grpc", "grpc-status": "12" }, "UPSTREAM_ERROR"],
-  ])("answers %i with %o: %s, for acts and for other calls", async (status, more, name) => {
+  ])("that answers %i with %o causes %s, for acts and for other calls", async (status, more, name) => {
     const proxy = createServer().on("stream", (stream) => {
       stream.on("error", () => undefined);
       stream.respond({ ":status": status, ...more });
@@ -329,12 +329,12 @@ describe("what stands before a server", () => {
   });
 });
 
-it("describes what a server serves", async () => {
+it("passes on the server's description", async () => {
   await serve();
   expect(await upstream.native.describe(targetAt(server.endpoint), callWith())).toMatchObject([{ slug: "test/model" }]);
 });
 
-it("keeps the schema of observations that the splicing of pictures relies on: frames and depth are all there is", () => {
+it("relies on an observation schema whose only images are frames and depth", () => {
   const withFrames = ObservationSchema.fields.filter((field) => field.message === FrameSchema).map(({ name }) => name);
   expect(withFrames).toEqual(["frames", "depth"]);
 });

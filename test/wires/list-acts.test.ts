@@ -45,7 +45,7 @@ describe("a form for Dexbotic", () => {
     return partsOfForm(server.requests.at(-1)!, `multipart/form-data; boundary=${boundary}`);
   };
 
-  it("has the instruction, the state, and every picture in its order, byte for byte as its camera encoded it", async () => {
+  it("has the instruction, the state, and every image in order, byte for byte as its camera encoded it", async () => {
     const [one, two] = [await jpeg(10), await jpeg(200)];
     const frames = [
       { camera: "front", data: one },
@@ -59,7 +59,7 @@ describe("a form for Dexbotic", () => {
     expect(images.map(({ head }) => /filename="(.+?)"/.exec(head)?.[1])).toEqual(["0.jpeg", "1.jpeg"]);
   });
 
-  it("has no state where the robot tells none, and the constants of the offering", async () => {
+  it("has no state if the robot sends none, and the offering's constants", async () => {
     await act(observed({}), { constants: [{ key: "batch_size", number: 1 }] });
     expect(parts().map(({ name, data }) => [name, data.toString()])).toEqual([
       ["text", "go on"],
@@ -67,19 +67,19 @@ describe("a form for Dexbotic", () => {
     ]);
   });
 
-  it("has pictures in the size that the offering's own mapping gives them", async () => {
+  it("has images in the size of the offering's mapping", async () => {
     const seen = observed({ frames: [{ camera: "front", data: await jpeg(10) }] });
     await act(seen, { frames: [{ camera: "front", key: "image", width: 6, height: 6 }] });
     const { width, height, format } = await sharp(parts()[1]!.data).metadata();
     expect([width, height, format]).toEqual([6, 6, "png"]);
   });
 
-  it("never ends early for what a caller writes", async () => {
+  it("never ends early because of a caller's text", async () => {
     await act(observed({}), {}, { instruction: 'a"\r\n--part\r\ncontent-disposition: form-data; name="x"\r\n\r\ny' });
     expect(parts().map(({ name }) => name)).toEqual(["text"]);
   });
 
-  it("finds a server that has the route, and none that has not", async () => {
+  it("detects whether a server has the route", async () => {
     await wire.health(target(), callWith());
     const other = await startTetherServer();
     const failure = await failureIn(wire.health(targetAt(other.endpoint), callWith()));
@@ -88,7 +88,7 @@ describe("a form for Dexbotic", () => {
   });
 });
 
-it("an answer of Dexbotic may have an axis for its batch of one", async () => {
+it("an answer of Dexbotic can have a batch axis of one", async () => {
   await begin("dexbotic", startDexboticServer([STEPS]));
   expect(rowsOf(await act())).toEqual(STEPS);
 });
@@ -96,7 +96,7 @@ it("an answer of Dexbotic may have an axis for its batch of one", async () => {
 describe("an act for Tether", () => {
   const body = () => JSON.parse(server.requests.at(-1)!.toString());
 
-  it("has its picture in base64, byte for byte, the state, and the episode of its session", async () => {
+  it("has its image in base64, byte for byte, the state, and the episode of its session", async () => {
     await begin("tether-act", startTetherServer());
     const data = await jpeg(10);
     const seen = observed({ frames: [{ camera: "front", data }], proprio: [0.5, -1] });
@@ -117,13 +117,13 @@ describe("an act for Tether", () => {
     expect(body().episode_id).toBe("a-2");
   });
 
-  it("of no session is an episode of its own, so that no chunk is blended into another robot's", async () => {
+  it("without a session is its own episode, so that no chunk is blended into another robot's", async () => {
     await begin("tether-act", startTetherServer());
     await act();
     expect(body().episode_id).toBe("req_1");
   });
 
-  it("has two pictures by a preset", async () => {
+  it("has two images by a preset", async () => {
     await begin("tether-act", startTetherServer());
     const [one, two] = [await jpeg(10), await jpeg(200)];
     const frames = [
@@ -140,7 +140,7 @@ describe("an act for Tether", () => {
     ["rows that a blind model made", { vlm_conditioning: "dummy" }, "UPSTREAM_ERROR"],
     ["an error", { error: "guard_tripped" }, "UPSTREAM_ERROR"],
     ["no room", { error: "inference_executor_full" }, "UPSTREAM_BUSY"],
-  ])("is not answered by %s", async (_, more, name) => {
+  ])("rejects %s as an answer", async (_, more, name) => {
     await begin("tether-act", startTetherServer(more));
     const seen = observed({ frames: [{ camera: "front", data: await jpeg(10) }] });
     expect(nameOf(await failureIn(act(seen)))).toBe(name);
@@ -152,7 +152,7 @@ describe("an act for Tether", () => {
       { guard_violations: ["axis 0: above 1"], guard_clamped: true },
     ],
     ["rows within the server's deadline", { deadline_exceeded: false, vlm_conditioning: "real", error: null }],
-  ])("is answered by %s", async (_, more) => {
+  ])("accepts %s as an answer", async (_, more) => {
     await begin("tether-act", startTetherServer(more));
     const seen = observed({ frames: [{ camera: "front", data: await jpeg(10) }] });
     expect(rowsOf(await act(seen))).toEqual(STEPS);

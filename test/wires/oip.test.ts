@@ -65,7 +65,7 @@ const TRANSPORTS = [
 ] as const;
 
 describe.each(TRANSPORTS)("%s", (id, start) => {
-  it("fills a model's inputs from what it says of itself, without a profile: pictures, files, numbers, text", async () => {
+  it("fills a model's inputs from its own metadata without a profile: images, files, numbers, text", async () => {
     const server = kept(await start(ARM));
     server.behave({ kind: "steps", steps: STEPS });
     const observation = await seen();
@@ -94,7 +94,7 @@ describe.each(TRANSPORTS)("%s", (id, start) => {
     expect(inputs.get("gripper")?.data).toEqual(Buffer.from(Float64Array.of(2.5).buffer));
   });
 
-  it("tells the probe what the model wants, and what a profile gets wrong", async () => {
+  it("reports in the probe what the model requires, and what a profile gets wrong", async () => {
     const server = kept(await start(ARM));
     expect(await wireOf(id).wants(targetAt(server.endpoint), callWith())).toEqual({ cameras: ["", ""], proprioDim: 3 });
     const look = (name: string, to = target(server.endpoint)) =>
@@ -115,7 +115,7 @@ describe.each(TRANSPORTS)("%s", (id, start) => {
     await expect(look("model_metadata", blind)).rejects.toThrow("no outputs named arm");
   });
 
-  it("refuses input that the model couldn't take, before it's asked", async () => {
+  it("refuses input that the model cannot accept before calling it", async () => {
     const server = kept(await start(ARM));
     server.behave({ kind: "steps", steps: STEPS });
     const observation = await seen();
@@ -137,7 +137,7 @@ describe.each(TRANSPORTS)("%s", (id, start) => {
     expect(server.inferences).toEqual([]);
   });
 
-  it("asks for nothing that changes the server", async () => {
+  it("sends no request that changes the server", async () => {
     const server = kept(await start());
     server.behave({ kind: "steps", steps: STEPS });
     await wireOf(id).act(targetAt(server.endpoint), actInput(), framesOf(), callWith());
@@ -149,7 +149,7 @@ describe.each(TRANSPORTS)("%s", (id, start) => {
 });
 
 describe("oip-v2-grpc", () => {
-  it("reads typed outputs as well as raw ones", async () => {
+  it("parses typed outputs as well as raw ones", async () => {
     const server = kept(await startOipGrpcServer(undefined, "typed"));
     server.behave({ kind: "steps", steps: STEPS });
     expect(
@@ -170,7 +170,7 @@ describe("oip-v2-rest", () => {
   };
   const output = (more: object) => ({ name: "actions", datatype: "FP32", shape: [1, 2, 2], ...more });
 
-  it("writes plain JSON for servers that read nothing else", async () => {
+  it("writes plain JSON for servers without the binary extension", async () => {
     const server = kept(await startOipRestServer(undefined, { binary: false }));
     server.behave({ kind: "steps", steps: STEPS });
     expect(rowsOf(await act(server))).toEqual(STEPS);
@@ -191,7 +191,7 @@ describe("oip-v2-rest", () => {
     ["in halves", output({ datatype: "FP16", data: [1, 2, 3, 4] })],
     ["whole", output({ datatype: "INT32", data: [1, 2, 3, 4] })],
     ["with sizes as texts", output({ shape: ["1", "2", "2"], data: [1, 2, 3, 4] })],
-  ])("reads an answer that is %s", async (_, body) => {
+  ])("parses an answer that is %s", async (_, body) => {
     expect(rowsOf(await answering(() => ({ outputs: [body] })))).toEqual(STEPS);
   });
 
@@ -228,7 +228,7 @@ describe("oip-v2-rest", () => {
     expect(nameOf(await failureIn(act(server)))).toBe("MALFORMED_ANSWER");
   });
 
-  it("hands on predicted pictures, pixel for pixel, as many as were asked for", async () => {
+  it("passes on predicted images pixel for pixel, as many as requested", async () => {
     const model = {
       ...ARM,
       inputs: [ARM.inputs[0]!],
@@ -255,7 +255,7 @@ describe("oip-v2-rest", () => {
   });
 });
 
-it("drafts pictures of every layout, and leaves open what a model leaves open", () => {
+it("drafts images of every layout, and leaves open what the model leaves open", () => {
   const draft = draftProfile({
     inputs: [
       { name: "planar", datatype: "FP32", shape: [-1, 3, -1, -1] },

@@ -52,7 +52,7 @@ const places = async (says: string, coordinates: CoordinateConvention) => {
   };
 };
 
-describe("an answer in the convention of", () => {
+describe("a grounding answer in the convention of", () => {
   it.each<[string, CoordinateConvention, string, unknown[], unknown[]]>([
     [
       "Molmo, one point",
@@ -149,11 +149,11 @@ describe("an answer in the convention of", () => {
       ],
       [],
     ],
-  ])("%s is read to its places", async (_, coordinates, says, points, boxes) => {
+  ])("%s is parsed to its places", async (_, coordinates, says, points, boxes) => {
     expect(await places(says, coordinates)).toEqual({ points, boxes });
   });
 
-  it("Molmo2 about several pictures names the camera of each place", async () => {
+  it("Molmo2 names the camera of each place for several images", async () => {
     const says = '<points coords="1 1 100 200\t2 2 300 400;2 3 500 600">cube</points>';
     const { points } = await ground(says, MOLMO2_COORDS, "front", "wrist");
     expect(points.map(({ x, frame, camera }) => [x, frame, camera])).toEqual([
@@ -164,7 +164,7 @@ describe("an answer in the convention of", () => {
     expect(server.chats()).toHaveLength(1);
   });
 
-  it("any other asks about each picture by itself, and adds up the tokens", async () => {
+  it("any other model is called once per image, and the tokens are added", async () => {
     const { points, inputTokens, outputTokens } = await ground('[{"point_2d": [750, 250]}]', XY_1000, "front", "wrist");
     expect(points.map(({ frame, camera }) => [frame, camera])).toEqual([
       [0, "front"],
@@ -173,7 +173,7 @@ describe("an answer in the convention of", () => {
     expect([inputTokens, outputTokens]).toEqual([600, 40]);
   });
 
-  it("counts places outside of the picture, clamps what rounding put there, and turns boxes right way round", async () => {
+  it("each model has outside places counted, rounding errors clamped, and boxes put the right way round", async () => {
     const says = '[{"point_2d": [1003, -4]}, {"point_2d": [1200, 10]}, {"bbox_2d": [800, 300, 700, 200]}]';
     const { points, boxes, note } = await ground(says, XY_1000);
     expect(points.map(({ x, y }) => [x, y])).toEqual([[1, 0]]);
@@ -182,8 +182,8 @@ describe("an answer in the convention of", () => {
   });
 });
 
-describe("a question", () => {
-  it("holds the picture itself, never its address, the instruction, and what the offering declares", async () => {
+describe("a grounding request over chat completions", () => {
+  it("contains the image itself, never its address, the instruction, and the offering's declarations", async () => {
     server = await startChatServer("[]");
     const observation = await seen();
     const constants = [{ key: "top_k", number: 1 }];
@@ -203,7 +203,7 @@ describe("a question", () => {
     expect(server.asked).toEqual(["POST /v1/chat/completions"]);
   });
 
-  it("in pixels shows the very size that the answer is divided by", async () => {
+  it("in pixels sends the image in the exact size by which the answer is divided", async () => {
     const { boxes } = await ground((chat) => {
       const url = chat.messages[0]!.content[0]!.image_url!.url;
       const png = Buffer.from(url.slice(url.indexOf(",") + 1), "base64");
@@ -229,7 +229,7 @@ describe("a question", () => {
     expect(sizeFor(from, 28)).toEqual(to);
   });
 
-  it("refuses an observation without a picture, and an offering without a convention", async () => {
+  it("is refused for an observation without an image and for an offering without a convention", async () => {
     server = await startChatServer("[]");
     const blind = observed({ proprio: [1] });
     const call = wire.ground(target(XY_1000), groundInput(blind, "x"), framesOf(blind), callWith());
@@ -246,7 +246,7 @@ describe("a question", () => {
   });
 });
 
-describe("a bad answer fails with a word of ours", () => {
+describe("a bad chat completion fails with the gateway's own text", () => {
   it.each<[string, CoordinateConvention, string, string]>([
     ["of another convention", XY_1000, '<point x="61.5" y="40.6">cube</point>', "MALFORMED_ANSWER"],
     ["in prose", YX_1000, "The cube is on the left.", "MALFORMED_ANSWER"],
@@ -290,7 +290,7 @@ describe("a bad answer fails with a word of ours", () => {
     await http.close();
   });
 
-  it("of a compressed body, which could unfold beyond every cap", async () => {
+  it("of a compressed body, which could expand beyond every limit", async () => {
     const http = await startBadUpstream((socket) =>
       socket.once("data", () =>
         socket.end("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\nzzzz"),
@@ -303,8 +303,8 @@ describe("a bad answer fails with a word of ours", () => {
   });
 });
 
-describe("the probe", () => {
-  it("asks for the model by the name that it goes by there", async () => {
+describe("the chat completions probe", () => {
+  it("queries the model by its upstream name", async () => {
     server = await startChatServer("[]", { models: ["Qwen/Qwen3-VL-8B"] });
     const [check] = wire.probes;
     await expect(check?.look(target(XY_1000), callWith())).rejects.toThrow("set profile.server_model");
@@ -313,13 +313,13 @@ describe("the probe", () => {
     await wire.health(named, callWith());
   });
 
-  it("needs a convention of every offering that grounds", () => {
+  it("requires a convention of every offering that grounds", () => {
     expect(wire.faultOf(undefined, [3])?.field).toBe("coordinates");
     expect(wire.faultOf(profile(XY_UNIT), [3])).toBeUndefined();
   });
 });
 
-it("sends pictures that sharp can read back, for every size", async () => {
+it("sends images that sharp can read back, for every size", async () => {
   await ground((chat) => {
     expect(chat.messages[0]!.content[0]!.image_url!.url).toMatch(/^data:image\/png;base64,/);
     return "[]";

@@ -62,7 +62,7 @@ describe("SGLang's dialect", () => {
   it.each([
     ["that the server's metadata tell", metadata, {}],
     ["that the offering declares", pack(map({})), { dialect: ServerDialect.SGLANG }],
-  ])("%s keeps the dots in its keys", async (_, first, more) => {
+  ])("keeps the dots in its keys with %s", async (_, first, more) => {
     await serve({ metadata: first });
     const seen = await twoCameras();
     const init = { frames, proprio: [{ start: 0, end: 3, key: "observation.state" }], instructionKey: "task", ...more };
@@ -94,7 +94,7 @@ describe("cosmos-framework's dialect", () => {
     proprio: [{ start: 0, end: 2, key: "observation/joint_position" }],
   };
 
-  it("gives proprioception an axis of time, and reads `action`", async () => {
+  it("adds a time axis to proprioception, and reads `action`", async () => {
     await serve({ answer });
     const seen = await twoCameras();
     const answered = await wire.act(told(init), actInput({ observations: [seen] }), framesOf(seen), callWith());
@@ -104,7 +104,7 @@ describe("cosmos-framework's dialect", () => {
     expect(requests()[0]?.get("observation/image")?.get("shape")).toEqual([8, 8, 3]);
   });
 
-  it("hands on the video beside the action to whoever asks for a prediction, pixel for pixel", async () => {
+  it("passes on the video beside the action to prediction callers, pixel for pixel", async () => {
     await serve({ answer });
     const seen = await twoCameras();
     const input = actInput({ observations: [seen], returnPrediction: true });
@@ -148,7 +148,7 @@ describe("starVLA's dialect", () => {
     return wire.act(told(init), actInput({ observations: [seen] }), framesOf(seen), callWith());
   };
 
-  it("puts one example into an envelope, with its pictures in order and the constants beside it", async () => {
+  it("wraps one example in an envelope, with its images in order and the constants beside it", async () => {
     await serve({ metadata, answer: enveloped("req_1", map({ actions: f4(STEPS, [1, 2, 2]) })) });
     expect(rowsOf(await act())).toEqual(STEPS);
     const [request] = requests();
@@ -160,13 +160,13 @@ describe("starVLA's dialect", () => {
     expect([example.get("lang"), example.get("state")?.get("shape")]).toEqual(["go on", [1, 3]]);
   });
 
-  it("never takes the answer to another request for its own", async () => {
+  it("never matches an answer with another request", async () => {
     await serve({ metadata, answer: enveloped("req_0", map({ actions: f4(STEPS, [1, 2, 2]) })) });
     const failure = await failureIn(act());
     expect([nameOf(failure), failure.message]).toEqual(["MALFORMED_ANSWER", "the response is for another request"]);
   });
 
-  it("doesn't take normalised actions of older servers for actions", async () => {
+  it("does not take older servers' normalized actions for actions", async () => {
     await serve({ metadata, answer: enveloped("req_1", map({ normalized_actions: f4(STEPS, [1, 2, 2]) })) });
     expect(nameOf(await failureIn(act()))).toBe("MALFORMED_ANSWER");
   });
@@ -175,7 +175,7 @@ describe("starVLA's dialect", () => {
 describe("vLLM-Omni's dialect", () => {
   const metadata = pack(map({ policy_server_config: map({ action_dim: 3, action_horizon: 4 }) }));
 
-  it("reads a map of named arrays side by side, in the declared order and sizes", async () => {
+  it("concatenates a map of named arrays in the declared order and sizes", async () => {
     const columns = (...rows: number[][]) => f4(rows);
     await serve({
       metadata,
@@ -201,7 +201,7 @@ describe("vLLM-Omni's dialect", () => {
       "as DreamZero has them",
       map({ ...Object.fromEntries(GR00T), needs_wrist_camera: true, action_space: "joint_position" }),
     ],
-  ])("is told by metadata that stand %s: calls without a session share none", async (_, first) => {
+  ])("is detected by metadata that are %s: calls without a session share none", async (_, first) => {
     await serve({ metadata: pack(first) });
     for (const requestId of ["req_a", "req_b"])
       await wire.act(told({}), actInput(), framesOf(), { ...callWith(), requestId });
@@ -212,7 +212,7 @@ describe("vLLM-Omni's dialect", () => {
     ]);
   });
 
-  it("takes pictures in the size that the server announces, on the first call and after it", async () => {
+  it("uses the image size that the server announces, on the first call and after it", async () => {
     await serve({ metadata: pack(GR00T) });
     const seen = await twoCameras();
     const frames = framesOf(seen);
@@ -227,7 +227,7 @@ describe("vLLM-Omni's dialect", () => {
       expect(request.get("observation/exterior_image_0_left")?.get("shape")).toEqual([6, 10, 3]);
   });
 
-  it("takes pictures in the size of the offering's own mapping where it has one", async () => {
+  it("uses the image size of the offering's own mapping if there is one", async () => {
     await serve({ metadata: pack(GR00T) });
     const seen = await twoCameras();
     const init = { frames: [{ camera: "base", key: "observation/image", ...small }] };
@@ -236,7 +236,7 @@ describe("vLLM-Omni's dialect", () => {
   });
 
   it.each([[[0, 10]], [[6]], [[6, 10, 3]], [[5000, 10]], [["6", "10"]], [6], [null]])(
-    "leaves pictures as they are where the size is %j",
+    "leaves images unchanged if the size is %j",
     async (image_resolution) => {
       await serve({ metadata: pack(map({ image_resolution, needs_session_id: true })) });
       const seen = await twoCameras();
@@ -245,7 +245,7 @@ describe("vLLM-Omni's dialect", () => {
     },
   );
 
-  it("reads the only array of a map, whatever its name, and never guesses the order of several", async () => {
+  it("reads a map's only array under any name, and never guesses the order of several", async () => {
     let answer = map({ default: f4(STEPS, [1, 2, 2]) });
     await serve({ metadata: pack(GR00T), answer: () => pack(answer) });
     const rows = async (init = {}) => rowsOf(await wire.act(told(init), actInput(), framesOf(), callWith()));
@@ -266,7 +266,7 @@ describe("vLLM-Omni's dialect", () => {
   });
 });
 
-describe("a reset", () => {
+describe("a reset over openpi", () => {
   const resetBy = (answer: string | Buffer) => ({ resetAnswer: answer });
   const init = { dialect: ServerDialect.ROBOARENA, reset: WireReset.MESSAGE };
   const act = (sessionId?: string, more = {}) =>
@@ -276,7 +276,7 @@ describe("a reset", () => {
   it.each([
     ["RoboArena's text", "reset successful"],
     ["vLLM-Omni's map", pack(map({ status: "reset successful" }))],
-  ])("opens every session once, and is answered by %s", async (_, answer) => {
+  ])("starts every session once, and is answered by %s", async (_, answer) => {
     await serve(resetBy(answer));
     expect(rowsOf(await act("a"))).toEqual(STEPS);
     expect(rowsOf(await act("a"))).toEqual(STEPS);
@@ -290,7 +290,7 @@ describe("a reset", () => {
     ]);
   });
 
-  it("begins each episode of a session anew, under its own name and on the connection that there is", async () => {
+  it("starts each episode of a session under its own name on the existing connection", async () => {
     await serve(resetBy("reset successful"));
     const inEpisode = (episode?: string) =>
       wire.act(told(init), actInput({ sessionId: "a", episode }), framesOf(), callWith());
@@ -307,7 +307,7 @@ describe("a reset", () => {
     expect(server.counts.connections).toBe(1);
   });
 
-  it("is not sent for acts without a session, nor to servers that know none", async () => {
+  it("is not sent for acts without a session, nor to servers without resets", async () => {
     await serve(resetBy("reset successful"));
     await act();
     await act("a", { session: WireSession.NONE });
@@ -325,7 +325,7 @@ describe("a reset", () => {
     expect(server.counts.connections).toBe(2);
   });
 
-  it("lets no other text pass: after it a text is an error again", async () => {
+  it("permits no other text answer: after it a text is an error again", async () => {
     await serve(resetBy("reset successful"));
     await act("a");
     server.behave({ kind: "text" });

@@ -16,7 +16,7 @@ import { act, begin, end, NO_FRAMES, received, STEPS, serve, server, upstream, w
 beforeEach(begin);
 afterEach(end);
 
-describe("an upgrade", () => {
+describe("an openpi upgrade", () => {
   it.each([
     [401, "UPSTREAM_AUTH"],
     [403, "UPSTREAM_AUTH"],
@@ -25,14 +25,14 @@ describe("an upgrade", () => {
     [500, "UPSTREAM_ERROR"],
     [502, "UNREACHABLE"],
     [503, "UPSTREAM_BUSY"],
-  ])("refused with %i fails with %s and no word of the answer", async (refuse, name) => {
+  ])("refused with %i fails with %s and quotes nothing of the answer", async (refuse, name) => {
     await serve({ refuse });
     const failure = await failureIn(act());
     expect(nameOf(failure)).toBe(name);
     expect(failure.message).toBe(`answered HTTP ${refuse}`);
   });
 
-  it("is not followed to where a redirect leads", async () => {
+  it("does not follow redirects", async () => {
     const other = await startOpenpiServer();
     await serve({ refuse: 302, location: other.endpoint });
     expect(nameOf(await failureIn(act()))).toBe("UPSTREAM_ERROR");
@@ -46,7 +46,7 @@ describe("an upgrade", () => {
     expect(server.acts[0]?.headers["sec-websocket-extensions"]).toBeUndefined();
   });
 
-  it("under TLS is made only to a server whose certificate we trust", async () => {
+  it("with TLS requires a trusted certificate", async () => {
     const { key, cert } = selfSigned();
     const https = createServer({ key, cert }, (_, response) => response.end("OK\n"));
     new WebSocketServer({ server: https }).on("connection", (client) => {
@@ -69,10 +69,10 @@ describe("an upgrade", () => {
   });
 });
 
-describe("the connections to one server", () => {
+describe("the connections to one openpi server", () => {
   beforeEach(() => serve());
 
-  it("are one for each session, on which its acts take turns", async () => {
+  it("number one per session, on which its acts take turns", async () => {
     const first = Promise.withResolvers<void>();
     server.behave({ kind: "later", steps: STEPS, after: first.promise }, { kind: "steps", steps: STEPS });
     const a1 = act({ sessionId: "a" });
@@ -87,13 +87,13 @@ describe("the connections to one server", () => {
     expect(server.counts.connections).toBe(2);
   });
 
-  it("are another one for each episode of a session, for a server that is not told of episodes may keep what it keeps by them", async () => {
+  it("number one per episode of a session if the server does not support resets", async () => {
     for (const episode of [undefined, undefined, "a-2", "a-2", "a-3"]) await act({ sessionId: "a", episode });
     expect(server.counts.connections).toBe(3);
     await eventually(() => expect(server.open()).toBe(1));
   });
 
-  it("are eight at most for acts without a session, and who waits is served in turn", async () => {
+  it("number at most eight for acts without a session, which queue in order", async () => {
     server.behave({ kind: "silence" });
     const held = Array.from({ length: 8 }, () => new AbortController());
     const calls = held.map(({ signal }) => failureIn(act({}, signal)));
@@ -110,7 +110,7 @@ describe("the connections to one server", () => {
     await Promise.all(calls);
   });
 
-  it("keep no place for a call that was called off while it waited", async () => {
+  it("keep no place for a call that is canceled while it waits", async () => {
     server.behave({ kind: "silence" });
     const holder = new AbortController();
     const held = failureIn(act({ sessionId: "a" }, holder.signal));
@@ -127,7 +127,7 @@ describe("the connections to one server", () => {
     expect(server.acts.map(({ instruction }) => instruction)).toEqual(["go on", "go on"]);
   });
 
-  it("refuse more than 256 calls that wait", async () => {
+  it("refuse more than 256 waiting calls", async () => {
     server.behave({ kind: "silence" });
     const caller = new AbortController();
     const calls = Array.from({ length: 1 + 256 }, () => failureIn(act({ sessionId: "a" }, caller.signal)));
@@ -137,7 +137,7 @@ describe("the connections to one server", () => {
     expect(new Set((await Promise.all(calls)).map(nameOf))).toEqual(new Set(["TIMEOUT"]));
   });
 
-  it("make room for a new session by closing the one that was unused for longest", async () => {
+  it("make space for a new session by closing the least recently used one", async () => {
     for (let i = 0; i < 258; i++) await act({ sessionId: `s${i}` });
     expect(server.counts.connections).toBe(258);
     await act({ sessionId: "s257" });
@@ -161,10 +161,10 @@ describe("the connections to one server", () => {
   });
 });
 
-describe("health", () => {
+describe("the health of an openpi server", () => {
   const health = () => wire.health(targetAt(server.endpoint, { auth: { type: "bearer", secret: "sk" } }), callWith());
 
-  it("is asked at /healthz, with the credential, and is good at 200 and at 426 of dialects that have none", async () => {
+  it("is queried at /healthz with the credential, and is good at 200, and at 426 of dialects without that route", async () => {
     await serve();
     await health();
     await server.close();
@@ -182,7 +182,7 @@ describe("health", () => {
     expect(nameOf(await failureIn(health()))).toBe(name);
   });
 
-  it("is waited for as long as the caller waits, for a server that infers can't answer", async () => {
+  it("is awaited as long as the caller waits, because a server cannot answer during inference", async () => {
     const busy = await startBadUpstream(() => undefined);
     const caller = new AbortController();
     const call = failureIn(wire.health(targetAt(`ws://127.0.0.1:${busy.port}`), callWith(caller.signal)));

@@ -28,10 +28,10 @@ import {
 beforeEach(begin);
 afterEach(end);
 
-describe("the bytes of a request", () => {
+describe("the bytes of an openpi request", () => {
   beforeEach(() => serve());
 
-  it("are those of openpi's own client for DROID", async () => {
+  it("equal those of openpi's own client for DROID", async () => {
     const frames = [
       { camera: "wrist", data: await png(FLIPPED) },
       { camera: "exterior_1", data: await png(PIXELS) },
@@ -50,7 +50,7 @@ describe("the bytes of a request", () => {
     expect(bytes.equals(sample("openpi_droid_request"))).toBe(true);
   });
 
-  it("are those of openpi's own client for LIBERO, whose pictures are turned", async () => {
+  it("equal those of openpi's own client for LIBERO, whose images are turned", async () => {
     const turned = (pixels: Buffer): Buffer =>
       Buffer.concat(Array.from({ length: 64 }, (_, i) => pixels.subarray((63 - i) * 3, (64 - i) * 3)));
     const frames = [
@@ -71,7 +71,7 @@ describe("the bytes of a request", () => {
     expect(bytes.equals(sample("openpi_libero_request"))).toBe(true);
   });
 
-  it("say what openpi's own client says for ALOHA: channels first, in a map of their own", async () => {
+  it("equal those of openpi's own client for ALOHA: channels first, in a nested map", async () => {
     const frames = [
       { camera: "cam_high", data: await png(PIXELS) },
       { camera: "cam_left_wrist", data: await png(FLIPPED) },
@@ -92,12 +92,12 @@ describe("the bytes of a request", () => {
   });
 });
 
-describe("the profile of a request", () => {
+describe("the profile of an openpi request", () => {
   beforeEach(() => serve());
   type Tree = Map<string, Tree>;
   const fields = (bytes: Buffer) => unpack(bytes) as Tree;
 
-  it("without one is the first picture at 224 by 224, all proprioception as f4, and the prompt", async () => {
+  it("defaults to the first image at 224 by 224, all proprioception as f4, and the prompt", async () => {
     const frames = [{ data: await png(PIXELS) }, { data: await png(FLIPPED) }];
     const seen = fields(await sent(observed({ frames, proprio: [1, 2, 3] })));
     expect([...seen.keys()]).toEqual(["observation/image", "observation/state", "prompt"]);
@@ -135,7 +135,7 @@ describe("the profile of a request", () => {
     expect(shape).toEqual(preset === "openpi/aloha" ? [3, 224, 224] : [224, 224, 3]);
   });
 
-  it("takes frames by their place where the caller names no camera", async () => {
+  it("maps frames by position if the caller names no camera", async () => {
     const frames = [{ data: await png(PIXELS) }, { data: await png(FLIPPED) }];
     const slots = [
       { camera: "a", key: "first", ...small },
@@ -146,7 +146,7 @@ describe("the profile of a request", () => {
     expect(seen.get("second")?.get("data")).toEqual(FLIPPED);
   });
 
-  it("takes the newest observation's frames", async () => {
+  it("uses the newest observation's frames", async () => {
     const older = observed({ frames: [{ data: await png(FLIPPED) }], depth: [{ data: await png(FLIPPED) }] });
     const newer = observed({ frames: [{ data: await png(PIXELS) }] });
     const target = targetAt(server.endpoint, { profile: profile({ frames: [{ key: "picture", ...small }] }) });
@@ -167,7 +167,7 @@ describe("the profile of a request", () => {
     expect(seen.get("stretched")?.get("data")).toEqual(Buffer.alloc(192, 200));
   });
 
-  it("cuts proprioception into parts of the declared types, under keys that open maps", async () => {
+  it("splits proprioception into parts of the declared types, under nested keys", async () => {
     const proprio = [
       { start: 1, end: 3, key: "robot.arm.joints", dtype: NumberType.F8 },
       { start: 0, end: 1, key: "robot.grip" },
@@ -195,7 +195,7 @@ describe("the profile of a request", () => {
     ["another length of proprioception", { proprioDim: 4 }],
     ["proprioception beyond its end", { proprio: [{ start: 2, end: 9, key: "x" }] }],
     ["what a preset wants", { preset: "openpi/droid" }],
-  ])("that wants %s refuses the input and sends nothing", async (_, init) => {
+  ])("that requires %s refuses the input and sends nothing", async (_, init) => {
     const data = await png(PIXELS);
     const observation = observed({
       frames: [
@@ -209,7 +209,7 @@ describe("the profile of a request", () => {
   });
 });
 
-describe("an answer", () => {
+describe("an openpi answer", () => {
   const answer = async (value: unknown, init: MessageInitShape<typeof WireProfileSchema> = {}, horizon = 2) => {
     await serve({ answer: () => (Buffer.isBuffer(value) ? value : pack(value)) });
     return wire.act(
@@ -235,11 +235,11 @@ describe("an answer", () => {
       "starVLA's",
       map({ status: "ok", ok: true, type: "inference_result", data: map({ actions: f4(STEPS, [1, 2, 2]) }) }),
     ],
-  ])("%s is read", async (_, value) => {
+  ])("%s is parsed", async (_, value) => {
     expect(rowsOf(await answer(value))).toEqual(STEPS);
   });
 
-  it("recorded from openpi's own server is read to its values", async () => {
+  it("recorded from openpi's own server is parsed to its values", async () => {
     const answered = await answer(sample("openpi_response"), {}, 10);
     const expected = Array.from({ length: 10 }, (_, t) =>
       Array.from({ length: 8 }, (_, d) => Math.fround(1 + (8 * t + d) / 1000)),
@@ -252,7 +252,7 @@ describe("an answer", () => {
     expect(rowsOf(await answer(map({ actions: f4([[1, 2]], [2]) }), {}, 1))).toEqual([[1, 2]]);
   });
 
-  it("of named parts is put side by side in the declared order", async () => {
+  it("of named parts is concatenated in the declared order", async () => {
     const parts = map({ grip: columns([9, 8]), arm: columns([1, 2, 3, 4]), other: columns([0, 0]) });
     const rows = rowsOf(await answer(parts, { actionKeys: ["arm", "grip"] }));
     expect(rows).toEqual([
@@ -261,7 +261,7 @@ describe("an answer", () => {
     ]);
   });
 
-  it("of fewer rows than asked for comes as it is, and tells how many rows there are", async () => {
+  it("of fewer rows than requested is returned unchanged, with its number of rows", async () => {
     expect(await answer(map({ actions: f4([[1, 2]]) }))).toMatchObject({ steps: [{ values: [1, 2] }], chunk: 1 });
   });
 
@@ -279,7 +279,7 @@ describe("an answer", () => {
     ["a missing part", "MALFORMED_ANSWER", map({ a: f4(STEPS) }), { actionKeys: ["a", "b"] }],
     ["vLLM-Omni's error", "UPSTREAM_ERROR", map({ type: "error", message: "trace\nlast line" })],
     ["starVLA's error", "UPSTREAM_ERROR", map({ ok: false, error: map({ message: "trace\nlast line" }) })],
-  ])("of %s fails with %s, and the connection serves on", async (_, name, value, init) => {
+  ])("of %s fails with %s, and the connection continues", async (_, name, value, init) => {
     const failure = await failureIn(answer(value, init));
     expect(nameOf(failure)).toBe(name);
     if (name === "UPSTREAM_ERROR") expect(failure.message).toBe("last line");
@@ -294,7 +294,7 @@ describe("an answer", () => {
   });
 });
 
-describe("the dialect", () => {
+describe("the openpi dialect", () => {
   const metadata = (entries: Record<string, unknown>): Buffer => pack(new Map(Object.entries(entries)));
   const more = { sessionId: "episode 7", seed: 5 };
   const extras = () => {
@@ -314,7 +314,7 @@ describe("the dialect", () => {
   it.each([
     ["RoboArena", { image_resolution: null, needs_session_id: true, action_space: "joint_position" }],
     ["vLLM-Omni", { policy_server_config: new Map([["action_dim", 7]]) }],
-  ])("of a server like %s is told to infer, in which session, with which seed", async (_, entries) => {
+  ])("of a server like %s gets the method, the session and the seed", async (_, entries) => {
     await serve({ metadata: metadata(entries) });
     await act(more);
     expect(extras()).toEqual(["infer", "episode 7", 5]);
@@ -325,12 +325,12 @@ describe("the dialect", () => {
   it.each([
     ["a list", Buffer.from([0x90])],
     ["garbage", Buffer.from([0xc1])],
-  ])("can't be told from metadata that are %s, so the act fails", async (_, bytes) => {
+  ])("is unknown for metadata that are %s, so the act fails", async (_, bytes) => {
     await serve({ metadata: bytes });
     expect(nameOf(await failureIn(act()))).toBe("MALFORMED_ANSWER");
   });
 
-  it("is waited for, as long as the caller waits", async () => {
+  it("is awaited as long as the caller waits", async () => {
     await serve({ metadata: undefined });
     const caller = new AbortController();
     const call = failureIn(act({}, caller.signal));

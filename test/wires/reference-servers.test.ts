@@ -54,7 +54,7 @@ async function post(path: string, body: Buffer, more: Record<string, string> = {
 
 const statusOf = ({ headers, trailers }: Answer): number => Number(headers["grpc-status"] ?? trailers["grpc-status"]);
 
-describe("the gRPC server", () => {
+describe("the reference gRPC server", () => {
   it("answers a call with headers, one framed message and trailers", async () => {
     const answer = await post(`${SERVICE}/Describe`, prefixed(Buffer.alloc(0)));
     expect(answer.headers).toMatchObject({ ":status": 200, "content-type": "application/grpc+proto" });
@@ -71,12 +71,12 @@ describe("the gRPC server", () => {
     ["half a message", 13, `${SERVICE}/Ground`, prefixed(Buffer.alloc(9), { length: 90 })],
     ["a message of no meaning", 13, `${SERVICE}/Ground`, prefixed(Buffer.alloc(9, 0xff))],
     ["an empty request", 3, `${SERVICE}/Ground`, prefixed(Buffer.alloc(0))],
-  ])("ends %s with status %i, and serves on", async (_, status, path, body, more) => {
+  ])("ends %s with status %i, and continues", async (_, status, path, body, more) => {
     expect(statusOf(await post(path, body, more))).toBe(status);
     expect(statusOf(await post(`${SERVICE}/Describe`, prefixed(Buffer.alloc(0))))).toBe(0);
   });
 
-  it("ends a call whose time is up with status 4, while the client still sends", async () => {
+  it("ends a call at its deadline with status 4, while the client still sends", async () => {
     const headers = { "content-type": "application/grpc", "grpc-timeout": "1m" };
     const stream = session.request({ ":method": "POST", ":path": `${SERVICE}/Act`, ...headers });
     stream.resume();
@@ -85,13 +85,13 @@ describe("the gRPC server", () => {
     stream.destroy();
   });
 
-  it("answers what isn't gRPC with 415", async () => {
+  it("answers non-gRPC requests with 415", async () => {
     expect(
       (await post(`${SERVICE}/Describe`, Buffer.alloc(0), { "content-type": "text/plain" })).headers[":status"],
     ).toBe(415);
   });
 
-  it("says nothing to an act that was cancelled, and answers the others", async () => {
+  it("does not answer a canceled act, and answers the others", async () => {
     const stream = session.request({
       ":method": "POST",
       ":path": `${SERVICE}/Act`,
@@ -124,7 +124,7 @@ describe("the gRPC server", () => {
     expect(answers.sort()).toEqual([2, 3]);
   });
 
-  it("refuses a prediction without a frame as input that it doesn't take", async () => {
+  it("refuses a prediction without a frame as invalid input", async () => {
     const request = create(PredictRequestSchema, { model: "reference/block-flow", observations: [{}], horizon: 1 });
     const answer = await post(`${SERVICE}/Predict`, prefixed(toBinary(PredictRequestSchema, request)));
     expect(statusOf(answer)).toBe(3);
@@ -132,7 +132,7 @@ describe("the gRPC server", () => {
   });
 });
 
-describe("the openpi server", () => {
+describe("the reference openpi server", () => {
   const address = (path: string): string => server.openpi + path;
   const NAV = "/reference/potential-nav/base_twist_2d";
 
@@ -153,7 +153,7 @@ describe("the openpi server", () => {
   const observation = (state: readonly number[], more: readonly [string, unknown][] = []): Buffer =>
     pack(new Map<string, unknown>([["observation/state", f4([state], [state.length])], ["prompt", ""], ...more]));
 
-  it("greets with its metadata and answers observation after observation", async () => {
+  it("sends its metadata first and answers observation after observation", async () => {
     const [metadata, first, second, code] = await converse(
       NAV,
       observation([0, 0, 0, 1, 0, 0]),
@@ -182,7 +182,7 @@ describe("the openpi server", () => {
     expect(code).toBe(1011);
   });
 
-  it("knows no other address, is healthy at /healthz, and asks for WebSocket elsewhere", async () => {
+  it("has no other path, is healthy at /healthz, and requires WebSocket elsewhere", async () => {
     const socket = new WebSocket(address("/reference/potential-nav/joint_pos_7"));
     const [error] = await once(socket, "error");
     expect(String(error)).toContain("404");

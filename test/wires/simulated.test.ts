@@ -20,7 +20,7 @@ const wire = upstream.wireOf("simulated") as Required<Wire>; // it answers to ev
 const target = targetAt("");
 const NOTE = "Placeholder output: no model was called.";
 
-it("stands in for an act with steps of zeros in the offering's dimension", async () => {
+it("the simulated wire answers an act with steps of zeros in the offering's dimension", async () => {
   const answer = await wire.act(target, actInput({ horizon: 3 }), framesOf(), callWith());
   expect(rowsOf(answer)).toEqual([
     [0, 0],
@@ -40,7 +40,7 @@ it.each([
   ["of the size that was asked for", { resolution: "32x24" }, [32, 24]],
   ["of a common size when the asked one is absurd", { resolution: "9999999x1" }, [640, 480]],
   ["of a common size when nothing is known", {}, [640, 480]],
-] as const)("stands in for a prediction with grey pictures %s", async (_, more, [width, height]) => {
+] as const)("the simulated wire answers a prediction with gray images %s", async (_, more, [width, height]) => {
   const parts = await predicted(more);
   expect(parts).toHaveLength(3);
   for (const [index, part] of parts.slice(0, 2).entries()) {
@@ -54,21 +54,21 @@ it.each([
   expect(await predicted(more)).toEqual(parts);
 });
 
-it("stands in for a prediction in the size of the newest picture", async () => {
+it("the simulated wire answers a prediction in the size of the newest image", async () => {
   const data = await encodeImage(blankImage(20, 10), "png");
   const observation = observed({ frames: [{ camera: "front", data }] });
   const [part] = await predicted({ observations: [observation] }, framesOf(observation));
   expect(part).toMatchObject({ frame: { width: 20, height: 10, camera: "front" } });
 });
 
-it("stands in for a grounding with a point that it has no confidence in", async () => {
+it("the simulated wire answers a grounding with a point of zero confidence", async () => {
   const observation = observed({ frames: [{ camera: "front", data: Buffer.of(1) }] });
   const answer = await wire.ground(target, groundInput(observation, "the cube"), framesOf(), callWith());
   expect(answer.points).toMatchObject([{ x: 0.5, y: 0.5, confidence: 0, camera: "front" }]);
   expect(answer).toMatchObject({ boxes: [], note: NOTE, inputTokens: 0, outputTokens: 0 });
 });
 
-it("is one of the runtimes, and there is no wire for any other name", () => {
+it("the simulated wire is one of the runtimes, and unknown runtimes have no wire", () => {
   expect(upstream.runtimes).toEqual(expect.arrayContaining(["limber-policy", "openpi-ws", "simulated"]));
   for (const runtime of upstream.runtimes) expect(upstream.wireOf(runtime)?.id).toBe(runtime);
   for (const name of ["", "grpc", "__proto__", "constructor"]) expect(upstream.wireOf(name)).toBeUndefined();

@@ -46,8 +46,8 @@ const picture = async (camera: string, red: number) => ({
     .toBuffer(),
 });
 
-describe("a server of the harness", () => {
-  it("is greeted, begins an episode, and is shown pictures, state and task by the harness's own names", async () => {
+describe("a vla-evaluation-harness server", () => {
+  it("receives a greeting, the start of an episode, and images, state and task by the harness's own names", async () => {
     await serve();
     const frames = [await picture("front", 7)];
     expect(rowsOf(await act({}, {}, observed({ frames, proprio: [0.5, -1] })))).toEqual(STEPS);
@@ -72,14 +72,14 @@ describe("a server of the harness", () => {
     ]);
   });
 
-  it("knows an array by a key of text, as its own reader looks for it", async () => {
+  it("receives arrays under text keys, as its own reader requires", async () => {
     await serve();
     await act({}, {}, observed({ proprio: [1] }));
     const bytes = server.requests.at(-1)!;
     expect(bytes.includes(Buffer.concat([Buffer.of(0xab), Buffer.from("__ndarray__")]))).toBe(true);
   });
 
-  it("has one episode for a session, and one for each call of none", async () => {
+  it("has one episode for a session, and one for each call without a session", async () => {
     await serve();
     for (let i = 0; i < 2; i++) await act({ sessionId: "a" });
     expect(types()).toEqual(["hello", "episode_start", "observation", "observation"]);
@@ -89,7 +89,7 @@ describe("a server of the harness", () => {
     expect(types().slice(-2)).toEqual(["episode_start", "observation"]);
   });
 
-  it("hears of each episode of a session on its one connection", async () => {
+  it("receives each episode of a session on its one connection", async () => {
     await serve();
     for (const episode of [undefined, "a-2", "a-2"]) await act({ sessionId: "a", episode });
     expect(types()).toEqual([
@@ -99,7 +99,7 @@ describe("a server of the harness", () => {
     ]);
   });
 
-  it("is shown LIBERO's pictures turned, as the harness turns them", async () => {
+  it("receives LIBERO's images turned, as the harness turns them", async () => {
     await serve();
     const half = await sharp({ create: { width: 8, height: 8, channels: 3, background: "#000" } })
       .composite([{ input: { create: { width: 8, height: 4, channels: 3, background: "#fff" } }, top: 0, left: 0 }])
@@ -113,7 +113,7 @@ describe("a server of the harness", () => {
     expect([[...images.keys()], data[0], data.at(-1)]).toEqual([["agentview"], 0, 255]);
   });
 
-  it("gets a picture's own file where the offering says so, and no WebP", async () => {
+  it("receives an image's own file if the offering enables it, but no WebP", async () => {
     await serve();
     const frame = await picture("front", 7);
     const init = { frames: [{ camera: "front", key: "images.top", width: 8, height: 8, form: PixelForm.ENCODED }] };
@@ -128,12 +128,12 @@ describe("a server of the harness", () => {
   it.each([
     ["rows under `action`", () => ({ action: STEPS }), STEPS],
     ["one row, as a server answers that keeps the rest of its chunk", () => ({ actions: [1, 2] }), [[1, 2]]],
-  ])("may answer %s", async (_, payload, rows) => {
+  ])("can answer %s", async (_, payload, rows) => {
     await serve({ payload });
     expect(rowsOf(await act({ horizon: rows.length }))).toEqual(rows);
   });
 
-  it("may answer parts, side by side in the declared order", async () => {
+  it("can answer parts, concatenated in the declared order", async () => {
     await serve({ payload: () => ({ actions: { grip: [[2], [4]], arm: [[1], [3]] } }) });
     expect(rowsOf(await act({}, { actionKeys: ["arm", "grip"] }))).toEqual(STEPS);
   });
@@ -149,7 +149,7 @@ describe("a server of the harness", () => {
     expect(nameOf(await failureIn(act()))).toBe("MALFORMED_ANSWER");
   });
 
-  it("may fail at an observation and go on, on the same connection", async () => {
+  it("can fail at an observation and continue on the same connection", async () => {
     await serve();
     server.behave({ kind: "error", text: "observation_failed: ValueError: no" }, { kind: "steps", steps: STEPS });
     const failure = await failureIn(act({ sessionId: "a" }));
@@ -158,13 +158,13 @@ describe("a server of the harness", () => {
     expect(server.counts.connections).toBe(1);
   });
 
-  it("is asked for its health by its own path, and never for its configuration, which a question would change", async () => {
+  it("has its health checked by its own path, and never by its configuration, which a query would change", async () => {
     await serve();
     await wire.health(target(), callWith());
     expect(server.healthChecks).not.toHaveLength(0);
   });
 
-  it("is probed for what it says of its actions", async () => {
+  it("is probed for its description of its actions", async () => {
     const part = (dims: number) => ({ name: "x", dims, format: "raw" });
     await serve({ hello: { action_spec: { position: part(3), rotation: part(3), gripper: part(1) } } });
     const [probe] = wire.probes;
@@ -177,7 +177,7 @@ describe("a server of the harness", () => {
     ["no spec", {}],
     ["a part of any length", { action_spec: { raw: { name: "raw", dims: 0 } } }],
     ["nonsense", { action_spec: { raw: { dims: "many" }, other: 7 } }],
-  ])("may say nothing of its actions, with %s", async (_, hello) => {
+  ])("can leave its actions undescribed, with %s", async (_, hello) => {
     await serve({ hello });
     await expect(wire.probes[0]!.look(target({}, { actionDim: 7 }), callWith())).resolves.toContain("does not declare");
   });

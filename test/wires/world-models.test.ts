@@ -101,7 +101,7 @@ describe("vllm-omni-videos", () => {
   const working = { status: "in_progress", progress: 40 };
   const completed = { status: "completed" };
 
-  it("makes a job, asks after it with growing waits, fetches it, and leaves out the picture that it was given", async () => {
+  it("creates a job, polls it at growing intervals, fetches it, and leaves out the given image", async () => {
     const clock = new ManualClock();
     const restore = replaceAmbient({ clock });
     const predicted = predict("vllm-omni-videos", jobs([queued, working, working, completed]), { seed: 7, fps: 20 });
@@ -135,7 +135,7 @@ describe("vllm-omni-videos", () => {
     expect(made!.headers["content-type"]).toMatch(/^multipart\/form-data; boundary=part-/);
   });
 
-  it("conditions on actions in the domain that the offering names", async () => {
+  it("conditions on actions in the offering's domain", async () => {
     const actions = [{ $typeName: "limber.v1.ActionStep" as const, values: [1, 2] }];
     await predict(
       "vllm-omni-videos",
@@ -149,7 +149,7 @@ describe("vllm-omni-videos", () => {
     );
   });
 
-  it("deletes the job when nobody waits any more", async () => {
+  it("deletes the job when no caller waits", async () => {
     const caller = new AbortController();
     const call = failureIn(predict("vllm-omni-videos", jobs([queued]), {}, {}, caller.signal));
     await eventually(() => expect(server?.asked.length).toBeGreaterThan(0));
@@ -174,7 +174,7 @@ describe("vllm-omni-videos", () => {
 });
 
 describe("cosmos-nim", () => {
-  it("asks the earlier generations by their fields, and reads the video", async () => {
+  it("calls the earlier generations by their fields, and reads the video", async () => {
     const frames = await predict("cosmos-nim", () => ({ json: { b64_video: base64(mp4(3)), seed: 7 } }), { seed: 7 });
     expect(await reds(frames)).toEqual([10, 20]);
     expect(server.asked[0]?.path).toBe("/v1/infer");
@@ -183,7 +183,7 @@ describe("cosmos-nim", () => {
     expect(image).toMatch(/^data:image\/png;base64,/);
   });
 
-  it("asks the third generation in the mode that the offering names, and gives it actions instead of a length", async () => {
+  it("calls the third generation in the offering's mode, and sends it actions instead of a length", async () => {
     const actions = [1, 2].map((value) => ({ $typeName: "limber.v1.ActionStep" as const, values: [value] }));
     const init = { constants: [{ key: "model_mode", text: "forward_dynamics" }] };
     await predict("cosmos-nim", () => ({ json: { b64_video: base64(mp4(3)) } }), { actions, resolution: "480" }, init);
@@ -192,7 +192,7 @@ describe("cosmos-nim", () => {
     expect(input_reference).toMatch(/^data:/);
   });
 
-  it("takes a single picture for a horizon of one", async () => {
+  it("accepts a single image for a horizon of one", async () => {
     const file = await picture(60);
     expect(
       await reds(await predict("cosmos-nim", () => ({ json: { b64_image: base64(file) } }), { horizon: 1 })),
@@ -212,7 +212,7 @@ describe("cosmos-nim", () => {
     expect(nameOf(await failureIn(predict("cosmos-nim", () => said)))).toBe(name);
   });
 
-  it("says that a video can't be decoded where there is no decoder, after it has counted its pictures", async () => {
+  it("reports that a video cannot be decoded without a decoder, after counting its images", async () => {
     process.env.PATH = folder.concat("-nowhere");
     const said = (): Said => ({ json: { b64_video: base64(mp4(3)) } });
     const failure = await failureIn(predict("cosmos-nim", said));
@@ -233,7 +233,7 @@ describe("cog", () => {
       asked.path === "/openapi.json" ? { json: schema } : prediction(asked);
   const succeeded = (output: unknown) => container(() => ({ json: { id: "req_1", status: "succeeded", output } }));
 
-  it("gives the container the inputs that its schema has, under the call's own id, and takes pictures as they come", async () => {
+  it("sends the container the inputs of its schema under the call's own id, and accepts images as they arrive", async () => {
     const files = await Promise.all(
       [1, 2].map(async (level) => `data:image/png;base64,${base64(await picture(level))}`),
     );
@@ -247,11 +247,11 @@ describe("cog", () => {
     expect({ ...input, image: "" }).toEqual({ image: "", prompt: "go on", num_frames: 3, seed: 7 });
   });
 
-  it("takes one video for all of them", async () => {
+  it("accepts one video for all images", async () => {
     expect(await reds(await predict("cog", succeeded(`data:video/mp4;base64,${base64(mp4(2))}`)))).toEqual([0, 10]);
   });
 
-  it("cancels the prediction when nobody waits any more", async () => {
+  it("cancels the prediction when no caller waits", async () => {
     const caller = new AbortController();
     const silent = container(({ path: to }) => (to.endsWith("/cancel") ? {} : "silence"));
     const call = failureIn(predict("cog", silent, {}, {}, caller.signal));
@@ -281,7 +281,7 @@ describe("cog", () => {
     expect(failure.message).not.toContain("trace");
   });
 
-  it("is healthy when it says so in words, whatever its status, and is probed for its inputs", async () => {
+  it("is healthy if its body reports so, whatever the status, and is probed for its inputs", async () => {
     let status = "READY";
     server = await startWorldServer(({ path: to }) =>
       to === "/openapi.json" ? { json: schema } : { json: { status } },
@@ -298,14 +298,14 @@ describe("cog", () => {
   });
 });
 
-describe("a video's container", () => {
-  it("is counted by its tables or its fragments, sound apart", () => {
+describe("a video container", () => {
+  it("has its images counted by its tables or its fragments, without its sound", () => {
     expect([countMp4Frames(mp4(0)), countMp4Frames(mp4(121)), countMp4Frames(fragmentedMp4(10, 15))]).toEqual([
       0, 121, 25,
     ]);
   });
 
-  it("nested, endless or damaged is refused, and thousands of damaged ones do nothing worse", () => {
+  it("that is nested, endless or damaged is refused, and thousands of damaged ones do no more", () => {
     let nest = box("trak");
     for (let i = 0; i < 20; i++) nest = box("trak", nest);
     expect(() => countMp4Frames(nest)).toThrow("too_deep");
@@ -326,7 +326,7 @@ describe("a video's container", () => {
 
 const REAL = spawnSync("ffmpeg", ["-version"], { stdio: "ignore" }).status === 0;
 
-describe.runIf(REAL)("a video that ffmpeg made, decoded by ffmpeg", () => {
+describe.runIf(REAL)("a video from ffmpeg, decoded by ffmpeg", () => {
   const LEVELS = [0, 60, 120, 180, 240];
   let made: string;
   beforeAll(async () => {
@@ -355,7 +355,7 @@ describe.runIf(REAL)("a video that ffmpeg made, decoded by ffmpeg", () => {
     ["with its tables at the end", []],
     ["with its tables at the start", ["-movflags", "+faststart"]],
     ["in fragments", ["-movflags", "+frag_keyframe+empty_moov", "-g", "2"]],
-  ])("%s is counted by its container and gives the pictures after the first, in order", async (_, how) => {
+  ])("%s is counted by its container and gives the images after the first, in order", async (_, how) => {
     const file = video("plain.mp4", "-c:v", "mpeg4", "-q:v", "1", ...how);
     expect(countMp4Frames(file)).toBe(LEVELS.length);
     const said = (): Said => ({ json: { b64_video: base64(file) } });
@@ -364,7 +364,7 @@ describe.runIf(REAL)("a video that ffmpeg made, decoded by ffmpeg", () => {
     for (const [i, red] of (await reds(frames)).entries()) expect(Math.abs(red - LEVELS[i + 1]!)).toBeLessThan(8);
   });
 
-  it("that is cut or damaged fails with a word of ours", async () => {
+  it("that is cut or damaged fails with the gateway's own text", async () => {
     const file = video("cut.mp4", "-c:v", "mpeg4", "-movflags", "+faststart");
     const broken = Buffer.from(file);
     broken.fill(0x5a, file.indexOf("mdat") + 4);

@@ -41,8 +41,8 @@ const act = (more = {}, at = target(), seen = observed()) =>
 const said = (): Tree[] => server.requests.map((bytes) => unpack(bytes) as Tree);
 const told = (key: string) => said().map((each) => each.get(key) as unknown);
 
-describe("a policy server of XPolicyLab", () => {
-  it("is greeted, begins an episode, and is shown colors, state and instruction by XPolicyLab's names", async () => {
+describe("an XPolicyLab policy server", () => {
+  it("receives a greeting, the start of an episode, and colors, state and instruction by XPolicyLab's names", async () => {
     await serve();
     const frames = [{ camera: "front", data: await redSquare(0.5, 0.5, 32) }];
     expect(rowsOf(await act({}, target(), observed({ frames, proprio: [0.5, -1] })))).toEqual(STEPS);
@@ -63,13 +63,13 @@ describe("a policy server of XPolicyLab", () => {
     expect([state.get("type"), state.get("shape")]).toEqual(["<f4", [2]]);
   });
 
-  it("is sent arrays whose keys are bytes, for it takes others for maps", async () => {
+  it("receives arrays with byte keys, because it takes others for maps", async () => {
     await serve();
     await act();
     expect(server.requests.at(-1)!.includes(Buffer.concat([Buffer.of(0xc4, 2), Buffer.from("nd")]))).toBe(true);
   });
 
-  it("begins each episode of a session by a reset, counts its inferences, and has one for each call of none", async () => {
+  it("starts each episode of a session with a reset, counts its inferences, and has one for each call without a session", async () => {
     await serve();
     const episodes = [undefined, undefined, "a-2", "a-2"];
     for (const episode of episodes) await act({ sessionId: "a", episode });
@@ -78,21 +78,21 @@ describe("a policy server of XPolicyLab", () => {
     expect(told("trial_id").slice(1)).toEqual(["a", "a", "a", "a-2", "a-2", "a-2"]);
   });
 
-  it("serves calls of no session as episodes of their own", async () => {
+  it("serves calls without a session as separate episodes", async () => {
     await serve();
     for (let i = 0; i < 2; i++) await act();
     expect(told("message_type")).toEqual(["hello", "reset", "infer", "reset", "infer"]);
     expect(server.counts.connections).toBe(1);
   });
 
-  it("serves one session at a time: its policy has one state for all", async () => {
+  it("serves one session at a time, because its policy has one state", async () => {
     await serve();
     await act({ sessionId: "a" });
     expect(nameOf(await failureIn(act({ sessionId: "b" })))).toBe("UPSTREAM_BUSY");
     expect(rowsOf(await act({ sessionId: "a" }))).toEqual(STEPS);
   });
 
-  it("begins the episode again after a failure", async () => {
+  it("starts the episode again after a failure", async () => {
     await serve();
     await act({ sessionId: "a" });
     server.behave({ kind: "error", text: "CUDA error" }, { kind: "steps", steps: STEPS });
@@ -101,29 +101,29 @@ describe("a policy server of XPolicyLab", () => {
     expect(told("message_type").filter((type) => type === "reset")).toHaveLength(2);
   });
 
-  it("that cannot begin an episode fails the call, and is shown nothing", async () => {
+  it("that cannot start an episode fails the call, and receives no observation", async () => {
     await serve({ refuse: "model.reset is not callable" });
     expect(nameOf(await failureIn(act()))).toBe("UPSTREAM_ERROR");
     expect(server.acts).toEqual([]);
   });
 
-  it("is alive where it has no route of health and wants an upgrade", async () => {
+  it("is alive if it has no health route and requires an upgrade", async () => {
     await serve();
     await wire.health(target(), callWith());
   });
 
-  it("says its name to the probe", async () => {
+  it("reports its name to the probe", async () => {
     await serve({ hello: { server_instance_id: "ab12" } });
     const [probe] = wire.probes;
     await expect(probe?.look(target(), callWith())).resolves.toBe("it is test_policy_server, started as ab12");
   });
 });
 
-describe("actions", () => {
+describe("XPolicyLab actions", () => {
   const parts = (left: number[], right: number[]) =>
     tree({ right_arm_joint_state: nd(right), left_arm_joint_state: nd(left) });
 
-  it("are the parts of each step in the order of the profile", async () => {
+  it("are the parts of each step in the profile's order", async () => {
     await serve({ actions: (steps) => steps.map(([a = 0, b = 0]) => parts([a], [b])) });
     const keys = { actionKeys: ["right_arm_joint_state", "left_arm_joint_state"] };
     expect(rowsOf(await act({}, target(keys)))).toEqual([
@@ -137,7 +137,7 @@ describe("actions", () => {
     expect(rowsOf(await act())).toEqual(STEPS);
   });
 
-  it("of two arms and their grippers make 14 numbers by the ready-made profile", async () => {
+  it("of two arms and their grippers make 14 numbers by the preset profile", async () => {
     const step = tree({
       left_arm_joint_state: nd([1, 2, 3, 4, 5, 6]),
       left_ee_joint_state: nd([7]),
@@ -167,7 +167,7 @@ describe("actions", () => {
     ["a single step alone", tree({ arm_joint_state: nd([1, 2]) })],
     ["steps of plain lists", [tree({ arm_joint_state: [1, 2] })]],
     ["an array of rows", nd([1, 2], [1, 2])],
-  ])("may be %s", async (_, actions) => {
+  ])("can be %s", async (_, actions) => {
     await serve({ actions: () => actions });
     expect(rowsOf(await act({ horizon: 1 }))).toEqual([[1, 2]]);
   });
@@ -183,7 +183,7 @@ describe("actions", () => {
     ["of texts", { actions: () => [tree({ arm_joint_state: "left" })] }, "MALFORMED_ANSWER"],
     ["of nothing", { actions: () => null }, "MALFORMED_ANSWER"],
     ["to another request", { ids: (asked) => ({ ...asked, message_id: "other" }) }, "MALFORMED_ANSWER"],
-  ])("%s are none", async (_, options, name) => {
+  ])("%s are invalid", async (_, options, name) => {
     await serve(options);
     expect(nameOf(await failureIn(act()))).toBe(name);
   });
