@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { Cancel, nativeOf, untilAbort } from "../../src/cancellation.ts";
 
-describe("calling work off", () => {
-  it("tells everyone who listens once, with the first reason, in the order in which they came", () => {
+describe("cancellation", () => {
+  it("notifies every listener once, in the order of registration, with the first reason", () => {
     const cancel = new Cancel();
     const heard: string[] = [];
     const [a, b, c] = ["a", "b", "c"].map((name) => () => void heard.push(`${name} ${cancel.reason}`));
@@ -15,7 +15,7 @@ describe("calling work off", () => {
     expect(() => cancel.throwIfAborted()).toThrow("first");
   });
 
-  it("tells nobody who left, nor who came too late", () => {
+  it("does not notify listeners that were removed or added too late", () => {
     const cancel = new Cancel();
     const heard: string[] = [];
     const [a, b, c] = ["a", "b", "c"].map((name) => () => void heard.push(name));
@@ -27,7 +27,7 @@ describe("calling work off", () => {
     expect(heard).toEqual([]);
   });
 
-  it("reaches libraries that insist on the platform's kind", () => {
+  it("is an AbortSignal for libraries that require one", () => {
     const cancel = new Cancel();
     const native = nativeOf(cancel);
     expect(native.aborted).toBe(false);
@@ -38,7 +38,7 @@ describe("calling work off", () => {
   });
 });
 
-describe("items until work is called off", () => {
+describe("items until cancellation", () => {
   /** Counts for ever, or stands still after `still`; says how often it was left. */
   function counting(still = Number.POSITIVE_INFINITY) {
     const seen = { left: 0 };
@@ -54,7 +54,7 @@ describe("items until work is called off", () => {
     return { items, seen };
   }
 
-  it("end with the reason for a reader that waits in vain, who leaves the source once", async () => {
+  it("end with the reason for a waiting reader, and the source is closed once", async () => {
     const { items, seen } = counting(1);
     const cancel = new Cancel();
     const until = untilAbort(items, cancel);
@@ -67,7 +67,7 @@ describe("items until work is called off", () => {
     expect(seen.left).toBe(1);
   });
 
-  it("end with the reason at the next question of a reader that does not wait", async () => {
+  it("end with the reason at the next read of a reader that does not wait", async () => {
     const { items, seen } = counting();
     const cancel = new Cancel();
     const until = untilAbort(items, cancel);
@@ -78,7 +78,7 @@ describe("items until work is called off", () => {
     expect(seen.left).toBe(1);
   });
 
-  it("are left by a reader that stops", async () => {
+  it("are closed by a reader that stops", async () => {
     const { items, seen } = counting();
     for await (const item of untilAbort(items, new Cancel())) if (item === 3) break;
     expect(seen.left).toBe(1);

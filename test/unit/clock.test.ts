@@ -4,7 +4,7 @@ import { everySpan, everyTogether } from "../../src/clock.ts";
 import { replaceAmbient } from "../support/ambient.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 
-it("calls all who wait for one interval once in it, on one timer", async () => {
+it("all listeners of one interval run once in it, on one timer", async () => {
   const clock = new ManualClock();
   onTestFinished(replaceAmbient({ clock }));
   const counts = new Map<number, number>();
@@ -21,7 +21,7 @@ it("calls all who wait for one interval once in it, on one timer", async () => {
   expect(clock.pending).toBe(0);
 });
 
-it("calls the first time after nearly the whole interval, and never again who has left, be it in the turn of another", async () => {
+it("a listener first runs after nearly the full interval, and never after its removal, even within another listener's turn", async () => {
   const clock = new ManualClock();
   onTestFinished(replaceAmbient({ clock }));
   const heard: string[] = [];
@@ -41,7 +41,7 @@ it("calls the first time after nearly the whole interval, and never again who ha
   expect(clock.pending).toBe(0);
 });
 
-it("tells how long ago it ran last, and counts twice the interval at most where the process stood still", async () => {
+it("a listener receives the time since its last run, at most twice the interval after a freeze", async () => {
   let stoodMs = 0;
   class StallingClock extends ManualClock {
     override steady(): number {

@@ -104,18 +104,18 @@ const WRONG: readonly (readonly [env: Record<string, string>, line: string])[] =
   [{ WATCHDOG_USEC: "soon" }, "WATCHDOG_USEC must be a whole number of microseconds"],
 ];
 
-it.each(WRONG)("%j: %s", (env, line) => {
+it.each(WRONG)("the settings %j cause %s", (env, line) => {
   const problems = problemsOf({ ...OUTSIDE, ...env });
   expect(problems).toEqual([expect.stringContaining(line)]);
   expect(problems[0]).not.toContain(SECRET);
 });
 
-it("has more than forty of them, and says all that is wrong at once", () => {
+it("the settings number more than forty, and all invalid ones are reported at once", () => {
   expect(WRONG.length).toBeGreaterThan(40);
   expect(problemsOf({ ...OUTSIDE, PORT: "x", LOG_LEVEL: "y", LIMBER_ROLES: "z" })).toHaveLength(3);
 });
 
-it("takes what is right", () => {
+it("valid settings are accepted", () => {
   expect(problemsOf({ ...OUTSIDE, TLS_CERT: CERT, TLS_KEY: KEY, LIMBER_PROCESSES: "auto", PORT: "0" })).toEqual([]);
   expect(problemsOf({ LIMBER_PROCESSES: "auto" })).toEqual([]);
   const { DATABASE_URL: _, ...inside } = OUTSIDE;

@@ -4,7 +4,7 @@ import { SideNote } from "../../src/side-note.ts";
 describe("a side note", () => {
   const colour = new SideNote<{ name: string }, string>("colour");
 
-  it("is known of the object that it was made of, under its own name", () => {
+  it("is attached to its object, under its own name", () => {
     const [cube, ball] = [{ name: "cube" }, { name: "ball" }];
     colour.set(cube, "red");
     expect([colour.of(cube), colour.of(ball)]).toEqual(["red", undefined]);
@@ -13,7 +13,7 @@ describe("a side note", () => {
     expect(colour.of(cube)).toBe("blue");
   });
 
-  it("is in no copy, text or comparison", () => {
+  it("does not appear in a copy, text or comparison", () => {
     const cube = { name: "cube" };
     colour.set(cube, "red");
     expect(colour.of({ ...cube })).toBeUndefined();

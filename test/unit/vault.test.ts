@@ -17,18 +17,18 @@ function faultOf(open: () => unknown): VaultFault | undefined {
 }
 
 describe("a sealed secret", () => {
-  it("opens to what was sealed, whatever letters it has", () => {
+  it("opens to the sealed text, for any characters", () => {
     for (const secret of ["", "a", "sk-123", "schlüssel 🔑", "x".repeat(4096)])
       expect(vault.open(vault.seal(secret, CONTEXT), CONTEXT)).toBe(secret);
   });
 
-  it("never looks the same twice, and shows nothing of the secret", () => {
+  it("is different each time, and reveals nothing of the secret", () => {
     const sealed = Array.from({ length: 2000 }, () => vault.seal("sk-a-known-secret", CONTEXT));
     expect(new Set(sealed.map((bytes) => bytes.toString("hex"))).size).toBe(2000);
     expect(sealed.some((bytes) => bytes.includes("known-secret"))).toBe(false);
   });
 
-  it("is refused after any single bit was flipped", () => {
+  it("is refused after any bit flip", () => {
     const sealed = vault.seal("sk-123456", CONTEXT);
     for (let bit = 0; bit < sealed.length * 8; bit++) {
       const flipped = Buffer.from(sealed);
@@ -40,7 +40,7 @@ describe("a sealed secret", () => {
     }
   });
 
-  it("is refused when cut short, lengthened, or made of nothing", () => {
+  it("is refused if it is cut short, lengthened, or empty", () => {
     const sealed = vault.seal("sk-123456", CONTEXT);
     for (let length = 0; length < sealed.length; length++)
       expect(
@@ -50,7 +50,7 @@ describe("a sealed secret", () => {
     expect(faultOf(() => vault.open(Buffer.concat([sealed, Buffer.of(0)]), CONTEXT))).toBe("changed");
   });
 
-  it("is refused in another context, and when parts of two are put together", () => {
+  it("is refused in another context, and if parts of two are combined", () => {
     const [a, b] = [vault.seal("a", CONTEXT), vault.seal("b", CONTEXT)];
     expect(faultOf(() => vault.open(a, `${CONTEXT}!`))).toBe("changed");
     for (const cut of [5, 17, 33, 65, 77, 93])
@@ -67,7 +67,7 @@ describe("a data key", () => {
   const { wrapped, key } = vault.dataKey(CONTEXT);
   const text = Buffer.from("a");
 
-  it("opens what it sealed, in its place alone, and what its wrapped form opens", () => {
+  it("opens only what it sealed, in its context, and what its wrapped form opens", () => {
     const sealed = key.seal(text, "here");
     expect(key.open(sealed, "here")).toEqual(text);
     expect(vault.openDataKey(wrapped, CONTEXT).open(sealed, "here")).toEqual(text);
@@ -76,7 +76,7 @@ describe("a data key", () => {
     expect(faultOf(() => key.open(Buffer.alloc(3), "here"))).toBe("changed");
   });
 
-  it("is wrapped as secrets are: for its context, and taken over by a new master key", () => {
+  it("is wrapped like secrets: for its context, and rewrapped under a new master key", () => {
     const sealed = key.seal(text, "here");
     expect(faultOf(() => vault.openDataKey(wrapped, "elsewhere"))).toBe("changed");
     const after = createVault(NEW, [OLD]).rewrap(wrapped, CONTEXT)!;
@@ -84,12 +84,12 @@ describe("a data key", () => {
   });
 });
 
-describe("a hash", () => {
+describe("a secret's hash", () => {
   const plain = Buffer.alloc(32, 7);
   const all = ({ hash, otherHashes }: KeptHashes): string[] =>
     [hash, ...otherHashes].map((each) => each.toString("hex"));
 
-  it("is kept as it is, or keyed: then it differs with the key and the context, and is known again under another master key", () => {
+  it("is plain or keyed: a keyed one depends on the key and the context, and still matches under another master key", () => {
     const key = Buffer.alloc(32, 9);
     const vault = createVault(OLD, [], key);
     expect(vault.hashes(plain, false, CONTEXT).hash).toEqual(plain);
@@ -105,7 +105,7 @@ describe("a hash", () => {
 });
 
 describe("master keys", () => {
-  it("name themselves, so that a missing one is told from a change", () => {
+  it("have names, so that a missing one differs from a changed one", () => {
     expect(faultOf(() => createVault(STRANGE).open(vault.seal("a", CONTEXT), CONTEXT))).toBe("unknown_master_key");
   });
 
@@ -115,7 +115,7 @@ describe("master keys", () => {
     expect(createVault(NEW).open(both.seal("b", CONTEXT), CONTEXT)).toBe("b");
   });
 
-  it("take over without the secret being sealed again", () => {
+  it("rewrap a secret without sealing it again", () => {
     const both = createVault(NEW, [OLD]);
     const before = vault.seal("a", CONTEXT);
     const after = both.rewrap(before, CONTEXT)!;

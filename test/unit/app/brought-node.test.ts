@@ -14,12 +14,12 @@ it.each([
   expect(isTooOld(version)).toBe(expected);
 });
 
-it("is the oldest that the project names", () => {
+it("the minimum Node.js version is the one that the project declares", () => {
   const { engines } = JSON.parse(readFileSync(new URL("../../../package.json", import.meta.url), "utf8"));
   expect(`${engines.node}.0`).toBe(`>=${OLDEST_NODE}`);
 });
 
-it("is brought along, new enough to run the gateway", () => {
+it("the bundled Node.js is new enough to run the gateway", () => {
   const version = execFileSync(broughtNode()!, ["-p", "process.versions.node"], { encoding: "utf8" }).trim();
   expect(isTooOld(version)).toBe(false);
 });

@@ -76,8 +76,8 @@ function open() {
 
 const names = (count: number): string[] => Array.from({ length: count }, (_, i) => `call ${i}`);
 
-describe("callers who go round", () => {
-  it("wait for no clock: the next batch leaves when the last of them is back", async () => {
+describe("callers of the group committer", () => {
+  it("need no timer: the next batch starts when the last running caller returns", async () => {
     const { ledger, committer } = open();
     for (const name of names(64)) committer.intend(name);
     await settle();
@@ -94,7 +94,7 @@ describe("callers who go round", () => {
     }
   });
 
-  it("wait a few milliseconds and no longer for one who has left", async () => {
+  it("wait a few milliseconds at most for a caller that has left", async () => {
     const { ledger, committer } = open();
     for (const name of names(64)) committer.intend(name);
     await settle();
@@ -104,7 +104,7 @@ describe("callers who go round", () => {
     expect(ledger.sizes).toEqual([64, 63]);
   });
 
-  it("take those along who came while they were under way", async () => {
+  it("include those that arrived while the others were running", async () => {
     const { ledger, committer } = open();
     for (const name of names(32)) committer.intend(name);
     await settle();
@@ -117,7 +117,7 @@ describe("callers who go round", () => {
     expect(ledger.sizes).toEqual([32, 33]);
   });
 
-  it("bring what they say in one turn into one batch", async () => {
+  it("share a batch for all records of one turn", async () => {
     const { ledger, committer } = open();
     for (const name of names(4)) committer.intend(name);
     await settle();
@@ -131,7 +131,7 @@ describe("callers who go round", () => {
   });
 });
 
-describe("a rest before a batch ends at once", () => {
+describe("a pause before a batch ends at once", () => {
   async function resting() {
     const { ledger, committer } = open();
     for (const name of names(20)) committer.intend(name);
@@ -172,7 +172,7 @@ describe("a rest before a batch ends at once", () => {
   });
 });
 
-describe("ends that nobody waits for", () => {
+describe("unawaited settlements", () => {
   /** A pump with calls under way, whose promises are in the journal. */
   async function promised(calls: number) {
     const { ledger, committer } = open();
@@ -185,7 +185,7 @@ describe("ends that nobody waits for", () => {
     return { ledger, committer, end };
   }
 
-  it("gather while promises leave, and the journal keeps their promises until they do", async () => {
+  it("are collected until the next batch of intents, and the journal keeps their intents meanwhile", async () => {
     const { ledger, committer, end } = await promised(2);
     void end(0);
     void end(1);
@@ -198,7 +198,7 @@ describe("ends that nobody waits for", () => {
     expect(ledger.batches.at(-1)).toMatchObject({ intents: [], over: [1] });
   });
 
-  it("leave when the first of them has waited for twenty milliseconds, by themselves where nothing else does", async () => {
+  it("are written when the first has waited twenty milliseconds, alone if nothing else is written", async () => {
     const { ledger, end } = await promised(2);
     void end(0);
     await clock.advance(19);
@@ -211,7 +211,7 @@ describe("ends that nobody waits for", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("leave when there are 512 of them", async () => {
+  it("are written when there are 512 of them", async () => {
     const { ledger, end } = await promised(512);
     for (let i = 0; i < 511; i++) void end(i);
     await settle();
@@ -222,7 +222,7 @@ describe("ends that nobody waits for", () => {
     expect(ledger.sizes).toEqual([512, 512]);
   });
 
-  it("leave, 512 at most at a time, before anything that was asked for after them", async () => {
+  it("are written, 512 at most at a time, before any later request", async () => {
     const { ledger, committer, end } = await promised(600);
     for (let i = 0; i < 600; i++) void end(i);
     void committer.move({ kind: "end", entry: "entry_1", lease: "lease_1", org: "org_1" });
@@ -243,7 +243,7 @@ describe("ends that nobody waits for", () => {
     ],
     ["the pump closes", ({ committer }) => committer.close()],
   ];
-  it.each(reasons)("leave at once when %s", async (_, happens) => {
+  it.each(reasons)("are written at once when %s", async (_, happens) => {
     const made = await promised(2);
     let written = false;
     void made.end(0).then(() => {
@@ -258,7 +258,7 @@ describe("ends that nobody waits for", () => {
     expect(clock.pending).toBe(0);
   });
 
-  it("are refused with all else when the credit leaser was fenced", async () => {
+  it("are refused with all else if the credit leaser was fenced", async () => {
     const { ledger, committer, end } = await promised(1);
     const lost = end(0).catch((cause: unknown) => cause);
     committer.intend("next");
@@ -271,7 +271,7 @@ describe("ends that nobody waits for", () => {
   });
 });
 
-it("writes every promise before it is answered and every end once, however callers, answers and losses fall together", async () => {
+it("every intent is written before its call is answered and every settlement once, for any order of callers, answers and losses", async () => {
   /** How many callers come, what becomes of the batch under way, and how much time passes. */
   const step = fc.tuple(fc.integer({ min: 0, max: 200 }), fc.constantFrom("none", "done", "lost"), fc.nat({ max: 7 }));
   await fc.assert(

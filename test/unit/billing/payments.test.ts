@@ -12,7 +12,7 @@ afterEach(async () => {
   for (const last of undo.splice(0).reverse()) await last();
 });
 
-it("a processor that never answers is unavailable after 20 seconds, whatever it is asked, and nothing stays behind", async () => {
+it("an unresponsive payment processor is unavailable after 20 seconds for every request, and leaves nothing behind", async () => {
   const clock = new ManualClock();
   undo.push(replaceAmbient({ clock }));
   const stripe = await StripeServer.start();
@@ -49,7 +49,7 @@ it.each<[string, StripeForm]>([
   ["that knows neither refunds nor disputes", { knowsLittle: true }],
   ["that names a payment's intent by the whole object", { expands: true }],
   ["that hangs up after each answer without a word", { hangsUp: true }],
-])("a server %s opens a checkout once, and tells what became of it", async (_, form) => {
+])("a server %s opens a checkout once, and reports its outcome", async (_, form) => {
   const stripe = await StripeServer.start(form);
   undo.push(() => stripe.close());
   const processor = stripeProcessor(stripe.settings);
@@ -71,7 +71,7 @@ it.each<[string, StripeForm]>([
   expect(session?.kind === "checkout" && (await processor.find(String(session.intentId)))).toBe(opened.sessionId);
 });
 
-it("an address that ends in /v1, as Stripe's documents write it, is the same without", async () => {
+it("an address that ends in /v1, as in Stripe's documents, equals the one without it", async () => {
   const stripe = await StripeServer.start();
   undo.push(() => stripe.close());
   const { apiBase, ...keys } = stripe.settings;
@@ -80,7 +80,7 @@ it("an address that ends in /v1, as Stripe's documents write it, is the same wit
   expect(stripe.requests).toMatchObject([{ path: "/v1/checkout/sessions" }]);
 });
 
-it("a server that does not take what it is asked is told of as that, with its own words in the cause alone", async () => {
+it("a payment server that rejects a request causes that error, with its own text only in the cause", async () => {
   const stripe = await StripeServer.start();
   undo.push(() => stripe.close());
   const processor = stripeProcessor(stripe.settings);

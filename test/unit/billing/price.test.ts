@@ -27,7 +27,7 @@ describe("a charge", () => {
     expect(charge(units, nanoPerUnit)).toBe(micro);
   });
 
-  it("is exact, rounded once and half to even, for every price and number of units", () => {
+  it("is exact and rounded once, half to even, for every price and number of units", () => {
     const product = (most: number) => {
       const dearest = Math.min(Math.floor((MOST_MICRO * 1_000) / most), Number.MAX_SAFE_INTEGER);
       return fc.tuple(fc.integer({ min: 0, max: most }), fc.integer({ min: 0, max: dearest }));
@@ -72,7 +72,7 @@ describe("a charge", () => {
 });
 
 describe("an amount in dollars", () => {
-  it("goes out with at most six decimals and comes back the same", () => {
+  it("is formatted with at most six decimals and parsed back to the same amount", () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: MOST_MICRO }), (micro) => {
         const usd = toUsd(micro);
@@ -83,7 +83,7 @@ describe("an amount in dollars", () => {
     );
   });
 
-  it("as people write it is the amount that they mean", () => {
+  it("is parsed from common notation", () => {
     fc.assert(
       fc.property(fc.integer({ min: 0, max: 99_999_999 }), fc.integer({ min: 0, max: 999_999 }), (whole, decimals) => {
         expect(fromUsd(Number(`${whole}.${String(decimals).padStart(6, "0")}`))).toBe(whole * 1_000_000 + decimals);
@@ -119,7 +119,7 @@ describe("a price in dollars", () => {
     [0.000001, 1_000, 1],
     [1_000, 1, 1_000_000_000_000],
     [0, 1, 0],
-  ])("of %d for %i is %i nano-dollars each, and comes back the same", (usd, per, nano) => {
+  ])("of %d for %i is %i nano-dollars each, and is parsed back to the same", (usd, per, nano) => {
     expect(nanoFromUsd(usd, per)).toBe(nano);
     expect(usdFromNano(nano, per)).toBe(usd);
   });

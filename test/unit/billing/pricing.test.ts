@@ -15,7 +15,7 @@ const CASES: readonly (readonly [what: string, units: number, nanoPerUnit: numbe
   ["for nothing", 16, 0, 0],
 ];
 
-describe("a call of the list price", () => {
+describe("a call at the list price", () => {
   it.each(CASES)("%s", (_, units, nano, micro) => {
     expect(charge(units, nano)).toBe(micro);
     expect(microOf(units, nano)).toBe(micro);
@@ -31,7 +31,7 @@ describe("a call on the caller's own provider key", () => {
     expect(ownKeyNano(nano)).toBe(own);
   });
 
-  it("costs never more than the list, however many units", () => {
+  it("costs at most the list price for any number of units", () => {
     for (const nano of [0, 1, 19, 20, 999, 100_000, 2_500_000_000])
       for (const units of [0, 1, 16, 256, 100_000])
         expect(charge(units, ownKeyNano(nano))).toBeLessThanOrEqual(charge(units, nano));

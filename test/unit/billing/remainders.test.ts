@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { charge, Remainders } from "../../../src/billing/price.ts";
 import { mostMicroOf } from "../../../src/contracts/contract.ts";
 
-it("charges a thousand calls of a third of a micro-dollar what they come to together", () => {
+it("a thousand calls at a third of a micro-dollar each cost their exact sum", () => {
   const remainders = new Remainders();
   let micro = 0;
   for (let i = 0; i < 1_000; i++) {
@@ -15,7 +15,7 @@ it("charges a thousand calls of a third of a micro-dollar what they come to toge
   expect(micro).toBe(333);
 });
 
-it("keeps keys apart, and what was not kept open", () => {
+it("remainders are kept per key, and dropped ones are not charged", () => {
   const remainders = new Remainders();
   expect(remainders.charge("key_1", 1, 400)).toEqual({ micro: 0, restNano: 400 });
   remainders.keep("key_1", 400);
@@ -25,7 +25,7 @@ it("keeps keys apart, and what was not kept open", () => {
   expect(remainders.charge("key_1", 1, 400)).toEqual({ micro: 1, restNano: -600 });
 });
 
-it("charges the first call as it would be charged alone, and a price of whole micro-dollars always", () => {
+it("the first call costs the same as alone, and prices in full micro-dollars are always exact", () => {
   fc.assert(
     fc.property(fc.nat(4_096), fc.nat(5_000_000), (units, nano) => {
       expect(new Remainders().charge("key", units, nano).micro).toBe(charge(units, nano));
@@ -36,7 +36,7 @@ it("charges the first call as it would be charged alone, and a price of whole mi
   expect(remainders.charge("key", 3, 2_000)).toEqual({ micro: 6, restNano: 0 });
 });
 
-it("is off by less than a micro-dollar after any number of calls, and charges none more than was held for it", () => {
+it("the sum of any number of charges is off by less than a micro-dollar, and no charge exceeds its hold", () => {
   const call = fc.record({ units: fc.nat(300), nano: fc.nat(20_000), isMade: fc.boolean() });
   fc.assert(
     fc.property(fc.array(call, { maxLength: 60 }), (calls) => {
@@ -57,7 +57,7 @@ it("is off by less than a micro-dollar after any number of calls, and charges no
   );
 });
 
-it("never rounds up beyond the most that a call may cost", () => {
+it("remainders never raise a charge above the call's maximum", () => {
   const remainders = new Remainders();
   remainders.keep("key", 499);
   expect(remainders.charge("key", 1, 1_400, 1).micro).toBe(1);

@@ -48,7 +48,7 @@ describe("MessageReader", () => {
     ["five by five, so that prefixes split", () => 5],
     ["in HTTP/2 frames", () => 16_384],
     ["in pieces of any length", () => 1 + Math.floor(random() * 100_000)],
-  ])("gives back every message in order when the body arrives %s", (_how, nextLength) => {
+  ])("returns every message in order when the body arrives %s", (_how, nextLength) => {
     const read = readAll(cut(body, nextLength));
     expect(read.map(({ compressed }) => compressed)).toEqual(messages.map((_, i) => i % 2 === 1));
     read.forEach(({ bytes }, i) => {
@@ -56,21 +56,21 @@ describe("MessageReader", () => {
     });
   });
 
-  it("hands on a message that lies whole in a chunk without copying it", () => {
+  it("passes on a message that is complete in a chunk without copying it", () => {
     const chunk = Buffer.concat([frameMessage(Buffer.from("abc")), frameMessage(Buffer.from("defg"))]);
     const read = readAll([chunk]);
     expect(read.map(({ bytes }) => bytes.buffer === chunk.buffer)).toEqual([true, true]);
     expect(read.map(({ bytes }) => bytes.byteOffset - chunk.byteOffset)).toEqual([5, 13]);
   });
 
-  it("hands on a message without copying it when its prefix came alone before it", () => {
+  it("passes on a message without copying it if its prefix arrived alone before", () => {
     const chunk = Buffer.from("abc");
     const [read] = readAll([Buffer.from("0000000003", "hex"), chunk]);
     expect(read?.bytes.buffer).toBe(chunk.buffer);
     expect(read?.bytes.byteOffset).toBe(chunk.byteOffset);
   });
 
-  it("says whether it handed on a view of a chunk, which nobody may write over then", () => {
+  it("reports whether it passed on a view of a chunk, which must not be overwritten", () => {
     const reader = new MessageReader(MAX, () => {});
     const whole = frameMessage(Buffer.from("abc"));
     expect(reader.push(whole)).toBe(true);
@@ -78,27 +78,27 @@ describe("MessageReader", () => {
     expect([reader.push(whole.subarray(0, 5)), reader.push(whole.subarray(5))]).toEqual([false, true]);
   });
 
-  it("delivers a message of no bytes as soon as its prefix is there", () => {
+  it("delivers an empty message as soon as its prefix has arrived", () => {
     const read: Buffer[] = [];
     new MessageReader(MAX, (bytes) => read.push(bytes)).push(Buffer.alloc(5));
     expect(read).toEqual([Buffer.alloc(0)]);
   });
 
-  it("refuses a message above the limit when it's announced, before it arrives", () => {
+  it("refuses a message above the limit when its prefix arrives", () => {
     const prefix = Buffer.from("0000000401", "hex");
     expect(() => new MessageReader(0x400, () => {}).push(prefix)).toThrow(new CodecError("too_large"));
     expect(() => new MessageReader(0x401, () => {}).push(prefix)).not.toThrow();
     expect(() => new MessageReader(MAX, () => {}).push(Buffer.from("00ffffffff", "hex"))).toThrow("too_large");
   });
 
-  it("takes no memory that the peer hasn't earned by sending", () => {
+  it("allocates no memory beyond what the peer has sent", () => {
     const before = process.memoryUsage().arrayBuffers;
     const readers = Array.from({ length: 50 }, () => new MessageReader(2 ** 30, () => {}));
     for (const reader of readers) reader.push(Buffer.from("0010000000ff", "hex"));
     expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(50 * 512 * 1024);
   });
 
-  it("refuses flags it doesn't know, a body that ends inside a message, and everything after an error", () => {
+  it("refuses unknown flags, a body that ends inside a message, and everything after an error", () => {
     const reader = new MessageReader(MAX, () => {});
     expect(() => reader.push(Buffer.from("80", "hex"))).toThrow(new CodecError("bad_flag"));
     expect(() => reader.push(frameMessage(Buffer.from("abc")))).toThrow("bad_flag");
@@ -107,7 +107,7 @@ describe("MessageReader", () => {
     expect(() => readAll([Buffer.from("0000000002ff", "hex")])).toThrow(new CodecError("truncated"));
   });
 
-  it("meets damaged bodies with messages within the limit or a CodecError", () => {
+  it("parses damaged bodies to messages within the limit or a CodecError", () => {
     const samples = [
       body.subarray(0, 400),
       frameMessage(Buffer.alloc(40)),

@@ -28,7 +28,7 @@ const chunk = (...steps: number[][]): ActAnswer => ({
 });
 
 describe("intentOf", () => {
-  test("fills in the defaults of the specification", () => {
+  test("applies the defaults of the specification", () => {
     expect(intentOf(request())).toMatchObject({
       contract: Contract.ACT,
       actionSpace: "ee_delta_6d_grip",
@@ -40,19 +40,19 @@ describe("intentOf", () => {
   });
 
   test.each([
-    ["a named horizon is a contract", { horizon: 16 }, 16, undefined],
-    ["a whole chunk has as many steps as it has", { wholeChunk: true }, 256, "chunk"],
-    ["a horizon beside a whole chunk is the most of it", { wholeChunk: true, horizon: 50 }, 50, "wish"],
+    ["treats a named horizon as exact", { horizon: 16 }, 16, undefined],
+    ["gives a whole chunk any number of steps up to the maximum", { wholeChunk: true }, 256, "chunk"],
+    ["treats a horizon beside a whole chunk as its maximum", { wholeChunk: true, horizon: 50 }, 50, "wish"],
   ])("%s", (_, init, units, extent) => {
     expect(intentOf(request(init))).toMatchObject({ units, extent });
   });
 
-  test("names the parameters that the request sets, so that require_parameters can bind", () => {
+  test("lists the parameters that the request sets, so that require_parameters can apply", () => {
     const intent = intentOf(request({ seed: 0, temperature: 0, goalImage: { url: "data:," }, returnPrediction: true }));
     expect(intent.parameters).toEqual(["seed", "temperature", "goal_image", "return_prediction"]);
   });
 
-  test("takes the chain from the top, from provider, or from both when they agree", () => {
+  test("reads the chain from the top level, from provider, or from both if they agree", () => {
     for (const both of [
       { models: ["a/b"] },
       { provider: { models: ["a/b"] } },
@@ -70,7 +70,7 @@ describe("intentOf", () => {
     expect(refusal(() => intentOf(request(init))).reason).toBe(Reason.CONFLICTING_PREFERENCES);
   });
 
-  test("refuses an objective that weighs nothing", () => {
+  test("refuses an objective without weights", () => {
     const { reason, details } = refusal(() => intentOf(request({ provider: { objective: { price: 0, latency: 0 } } })));
     expect(reason).toBe(Reason.VALIDATION_FAILED);
     expect(details.violations?.map((each) => each.path)).toEqual(["provider.objective"]);
@@ -83,7 +83,7 @@ describe("intentOf", () => {
   });
 });
 
-test("inputOf hands the model what the intent promised", () => {
+test("inputOf builds the model's input from the intent", () => {
   const full = request({
     instruction: "pick",
     seed: 7,
@@ -113,11 +113,11 @@ describe("checkAnswer", () => {
     ["infinity", chunk([1, 2], [1, Number.NEGATIVE_INFINITY]), AttemptFailure.NON_FINITE_ACTION],
     ["fewer steps than the horizon", chunk([1, 2]), AttemptFailure.WRONG_STEP_COUNT],
     ["more steps than the horizon", chunk([1, 2], [1, 2], [1, 2]), AttemptFailure.WRONG_STEP_COUNT],
-  ])("fails %s", (_, answer, failure) => {
+  ])("rejects %s", (_, answer, failure) => {
     expect(check(answer)).toBe(failure);
   });
 
-  test("passes exactly horizon steps of the right dimension", () => {
+  test("accepts exactly horizon steps of the right dimension", () => {
     expect(check(chunk([1, 2], [-3e38, 0]))).toBeUndefined();
   });
 
@@ -130,12 +130,12 @@ describe("checkAnswer", () => {
       "a predicted frame out of order",
       { prediction: [create(PredictedFrameSchema, { index: 1, data: new Uint8Array(9) })] },
     ],
-  ])("fails an answer with %s", (_, more) => {
+  ])("rejects an answer with %s", (_, more) => {
     const answer = { ...chunk([1, 2], [3, 4]), ...more };
     expect(checkAnswer(answer, { units: 2, dim: 2 })).toBe(AttemptFailure.MALFORMED_ANSWER);
   });
 
-  test("where no dimension is fixed, every step must be as long as the first, and not empty", () => {
+  test("requires steps of equal length, and not empty, if no dimension is fixed", () => {
     const free = (answer: ActAnswer) => checkAnswer(answer, { units: 2, dim: undefined });
     expect(free(chunk([1, 2, 3], [4, 5, 6]))).toBeUndefined();
     expect(free(chunk([1, 2, 3], [4, 5]))).toBe(AttemptFailure.ACTION_DIM_MISMATCH);
@@ -143,6 +143,6 @@ describe("checkAnswer", () => {
   });
 });
 
-test("an act answer is billed on its steps", () => {
+test("an act answer is billed by its steps", () => {
   expect(unitsOf(chunk([1], [2], [3]))).toBe(3);
 });

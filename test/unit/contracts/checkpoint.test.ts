@@ -19,14 +19,14 @@ const SIGNATURE = signed(STATED);
 const good = (stated: CheckpointStatement, signature: Uint8Array = SIGNATURE, keys = [OTHER, MAKER]): boolean =>
   isSigned(statementOf(stated), signature, keys);
 
-describe("a statement", () => {
-  it("is canonical JSON, whatever the order in which it was written", () => {
+describe("a checkpoint statement", () => {
+  it("is canonical JSON, independent of the order of its fields", () => {
     expect(statementOf({ ...STATED, input: { b: [1e21, 0.1, -0], a: { d: null, c: "\u20ac\n" } }, bounds: null })).toBe(
       `{"bounds":null,"digest":"${STATED.digest}","input":{"a":{"c":"\u20ac\\n","d":null},"b":[1e+21,0.1,0]},"model":"acme/arm","provider":"lab","type":"limber.checkpoint.v1"}`,
     );
   });
 
-  it("is the same after it was kept as JSON", () => {
+  it("is unchanged after storage as JSON", () => {
     fc.assert(
       fc.property(
         fc.object({ values: [fc.double({ noNaN: true, noDefaultInfinity: true }), fc.string(), fc.boolean()] }),
@@ -40,8 +40,8 @@ describe("a statement", () => {
   });
 });
 
-describe("a signature", () => {
-  it("of the maker's is good", () => {
+describe("a checkpoint signature", () => {
+  it("of the maker is valid", () => {
     expect(good(STATED)).toBe(true);
   });
 
@@ -54,11 +54,11 @@ describe("a signature", () => {
     ["no bounds", { bounds: null }],
     ["another model of the same maker", { model: "acme/arm2" }],
     ["another provider's offering of the same model", { provider: "lab2" }],
-  ])("is not good for %s", (_, altered) => {
+  ])("is invalid for %s", (_, altered) => {
     expect(good({ ...STATED, ...altered })).toBe(false);
   });
 
-  it("by another key, another curve, cut short, too long, or with any bit turned is not good", () => {
+  it("by another key, another curve, cut short, too long, or with any bit flipped is invalid", () => {
     expect(good(STATED, SIGNATURE, [OTHER])).toBe(false);
     expect(good(STATED, SIGNATURE, [])).toBe(false);
     expect(good(STATED, signed(STATED, generateKeyPairSync("ed25519").privateKey))).toBe(false);
@@ -76,20 +76,20 @@ describe("a signature", () => {
     }
   });
 
-  it("with the order of the curve added to it, which is another spelling of the same, is not good", () => {
+  it("with the curve's order added, another encoding of the same value, is invalid", () => {
     const order = (1n << 252n) + 27742317777372353535851937790883648493n;
     const scalar = BigInt(`0x${Buffer.from(SIGNATURE.subarray(32)).reverse().toString("hex")}`) + order;
     const spelt = Buffer.from(scalar.toString(16).padStart(64, "0"), "hex").reverse();
     expect(good(STATED, Buffer.concat([SIGNATURE.subarray(0, 32), spelt]))).toBe(false);
   });
 
-  it("over the bare digest is not good", () => {
+  it("over the bare digest is invalid", () => {
     expect(good(STATED, sign(null, Buffer.from(STATED.digest), maker.privateKey))).toBe(false);
   });
 });
 
 describe("a maker's key", () => {
-  it("is a public key of Ed25519, in one spelling", () => {
+  it("is a public key of Ed25519, in one encoding", () => {
     expect(pemOf(ed25519Key(`\n${MAKER.replaceAll("\n", "\r\n")}`)!)).toBe(MAKER);
   });
 
@@ -101,7 +101,7 @@ describe("a maker's key", () => {
     ["cut short", MAKER.slice(0, -40)],
     ["no key", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"],
     ["nothing", ""],
-  ])("is none where it is %s", (_, pem) => {
+  ])("is invalid if it is %s", (_, pem) => {
     expect(ed25519Key(pem)).toBeUndefined();
   });
 });

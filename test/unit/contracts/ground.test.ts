@@ -20,7 +20,7 @@ const answer = (points: Point[], boxes: Box[] = [], tokens = 10): GroundAnswer =
   outputTokens: 2,
 });
 
-test("ground means service/ground when no model is named, and expects more tokens for more frames", () => {
+test("ground defaults to service/ground, and expects more tokens for more frames", () => {
   const intent = intentOf(request);
   expect(intent).toMatchObject({ contract: Contract.GROUND, model: "service/ground", actionSpace: undefined });
   const one = intentOf(create(GroundRequestSchema, { observations: [{ frames: [{}] }], instruction: "the red box" }));
@@ -28,12 +28,12 @@ test("ground means service/ground when no model is named, and expects more token
   expect(intentOf(create(GroundRequestSchema, { ...request, model: "eye/point" })).model).toBe("eye/point");
 });
 
-test("ground hands the model the last observation alone", () => {
+test("ground sends the model only the last observation", () => {
   expect(inputOf(request).observations.map((each) => each.frames.map((frame) => frame.camera))).toEqual([["a", "b"]]);
 });
 
 describe("checkAnswer", () => {
-  test("passes points and boxes from 0 to 1, and finding nothing", () => {
+  test("accepts points and boxes from 0 to 1, and an empty result", () => {
     expect(
       checkAnswer(answer([{ x: 0, y: 1, confidence: 0.5 }], [{ xMin: 0, yMin: 0, xMax: 1, yMax: 1 }]), 1),
     ).toBeUndefined();
@@ -52,11 +52,11 @@ describe("checkAnswer", () => {
     ["a point in a picture that was not sent", answer([{ frame: 1 }]), AttemptFailure.MALFORMED_ANSWER],
     ["more tokens than any model reads", answer([], [], 1e9), AttemptFailure.MALFORMED_ANSWER],
     ["negative tokens", answer([], [], -1), AttemptFailure.MALFORMED_ANSWER],
-  ])("fails %s", (_, given, failure) => {
+  ])("rejects %s", (_, given, failure) => {
     expect(checkAnswer(given, 1)).toBe(failure);
   });
 });
 
-test("a ground answer is billed on what it read and wrote", () => {
+test("a ground answer is billed by its input and output tokens", () => {
   expect(unitsOf(answer([]))).toBe(12);
 });

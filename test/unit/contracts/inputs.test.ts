@@ -196,7 +196,7 @@ const TABLE: readonly (readonly [string, Contract, GivenInput, Readonly<Record<s
   ],
 ];
 
-describe("a request against a contract", () => {
+describe("a request against an input contract", () => {
   test.each(TABLE)("%s", (_, said, request, wanted) => {
     const contract = contractOf(said);
     const faults = inputFaults(contract, request);
@@ -207,7 +207,7 @@ describe("a request against a contract", () => {
     if (quickCheckOf(contract)(request)) expect(faults).toEqual([]);
   });
 
-  it("goes by the bytes of a picture before what is said of them", async () => {
+  it("is checked by an image's bytes before its declared values", async () => {
     const data = await redSquareAs({ x: 0.5, y: 0.5 }, { width: 64, height: 48 });
     const lying = given({ frames: [{ camera: "front", data, width: 224, height: 224 }] });
     expect(inputFaults(contractOf(SIZED), lying, readPicture).map(({ path }) => path)).toEqual([
@@ -221,7 +221,7 @@ describe("a request against a contract", () => {
     expect(inputFaults(contractOf(SIZED), broken, readPicture)).toEqual([]);
   });
 
-  it("the quick check admits nothing that the thorough one does not, and all of the plainest requests", () => {
+  it("admits by the quick check nothing that the thorough check refuses, and all of the simplest requests", () => {
     const random = seeded(11);
     const below = (limit: number): number => Math.floor(random() * limit);
     const pick = <T>(all: readonly T[]): T => all[below(all.length)]!;
@@ -270,7 +270,7 @@ describe("a request against a contract", () => {
     expect(agreed).toBeGreaterThan(100);
   });
 
-  it("says what is read in a sentence", () => {
+  it("has a sentence that describes what is read", () => {
     const contract = contractOf({
       cameras: { cameras: [{ name: "front", width: 224, height: 224, required: true }, { name: "wrist" }] },
       proprio: [
@@ -290,7 +290,7 @@ describe("a request against a contract", () => {
 
 const meaning = (said: MessageInitShape<typeof ActionMeaningSchema>) => create(ActionMeaningSchema, said);
 
-describe("what actions mean", () => {
+describe("action semantics", () => {
   const arm = { names: ["x", "y"], units: ["m"], reference: ActionReference.RELATIVE, referenceFrame: "base" } as const;
   test.each([
     ["the same", arm, arm, undefined],
@@ -311,7 +311,7 @@ describe("what actions mean", () => {
     expect(differenceOf(meaning(other as object), meaning(one as object))).toBe(wanted);
   });
 
-  it("of a space goes before that of every space", () => {
+  it("of one space take precedence over those of every space", () => {
     const all = meaning({ referenceFrame: "base" });
     const one = meaning({ actionSpace: "joint_pos_7" });
     expect([
@@ -322,7 +322,7 @@ describe("what actions mean", () => {
   });
 });
 
-describe("a declaration", () => {
+describe("an input declaration", () => {
   const faultOf = (input: Contract, actions: readonly Meaning[] = []) =>
     inputDeclarationFault({
       input: contractOf(input),

@@ -24,12 +24,12 @@ const frame = (index: number, init: MessageInitShape<typeof PredictedFrameSchema
   create(PredictedFrameSchema, { index, tMs: 50, width: 8, height: 8, format: ImageFormat.PNG, data: PNG, ...init });
 
 describe("intentOf", () => {
-  test("asks for 16 frames when the request does not say, and for one sample however many it names", () => {
+  test("defaults to 16 frames, and to one sample for any given number", () => {
     expect(intentOf(request()).units).toBe(16);
     expect(intentOf(request({ horizon: 5, numSamples: 3 })).units).toBe(5);
   });
 
-  test("names the parameters that the request sets", () => {
+  test("lists the parameters that the request sets", () => {
     const { parameters, actionSpace } = intentOf(
       request({ seed: 1, actions: [{ values: [1] }], fps: 10, resolution: "8x8", numSamples: 1 }),
     );
@@ -52,13 +52,13 @@ describe("intentOf", () => {
   });
 });
 
-test("stream: true is refused where the answer comes whole, and only there", () => {
+test("predict refuses stream: true only if the transport returns one response", () => {
   expect(refusal(() => refuseStream(request({ stream: true }))).reason).toBe(Reason.STREAM_UNSUPPORTED);
   expect(() => refuseStream(request())).not.toThrow();
   expect(() => intentOf(request({ stream: true }))).not.toThrow();
 });
 
-test("inputOf hands the model what the request says", () => {
+test("inputOf sends the model the request's values", () => {
   const input = inputOf(request({ actions: [{ values: [1, 2] }], actionSpace: "base_twist_2d", fps: 10, horizon: 4 }));
   expect(input).toMatchObject({ horizon: 4, actionSpace: "base_twist_2d", fps: 10, resolution: undefined });
   expect(input.actions[0]?.values).toEqual([1, 2]);
@@ -72,7 +72,7 @@ describe("checkFrame", () => {
     [ImageFormat.PNG, PNG],
     [ImageFormat.JPEG, jpeg],
     [ImageFormat.WEBP, webp],
-  ])("passes a frame whose bytes are of its format (%i)", (format, data) => {
+  ])("accepts a frame whose bytes match its format (%i)", (format, data) => {
     expect(checkFrame(frame(3, { format, data }), 3)).toBeUndefined();
   });
 
@@ -84,7 +84,7 @@ describe("checkFrame", () => {
     ["no width", { width: 0 }, AttemptFailure.UNREADABLE_FRAME],
     ["a place out of order", { index: 4 }, AttemptFailure.MALFORMED_ANSWER],
     ["a time that is no number", { tMs: Number.NaN }, AttemptFailure.MALFORMED_ANSWER],
-  ])("fails a frame with %s", (_, init, failure) => {
+  ])("rejects a frame with %s", (_, init, failure) => {
     expect(checkFrame(frame(3, init), 3)).toBe(failure);
   });
 });
@@ -92,11 +92,11 @@ describe("checkFrame", () => {
 describe("checkAnswer", () => {
   const check = (...frames: PredictedFrame[]) => checkAnswer({ frames, gpuSeconds: 0, note: "" }, { units: 2 });
 
-  test("passes exactly horizon frames in order", () => {
+  test("accepts exactly horizon frames in order", () => {
     expect(check(frame(0), frame(1))).toBeUndefined();
   });
 
-  test("fails none, fewer, more, and a bad one among good", () => {
+  test("rejects no frames, too few, too many, and one bad frame among good ones", () => {
     expect(check()).toBe(AttemptFailure.EMPTY_ANSWER);
     expect(check(frame(0))).toBe(AttemptFailure.WRONG_STEP_COUNT);
     expect(check(frame(0), frame(1), frame(2))).toBe(AttemptFailure.WRONG_STEP_COUNT);
@@ -104,6 +104,6 @@ describe("checkAnswer", () => {
   });
 });
 
-test("a predict answer is billed on its frames", () => {
+test("a predict answer is billed by its frames", () => {
   expect(unitsOf({ frames: [frame(0), frame(1)], gpuSeconds: 0, note: "" })).toBe(2);
 });

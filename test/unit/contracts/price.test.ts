@@ -13,7 +13,7 @@ function exactly(units: number, nano: number): number {
   return Number(up ? micro + 1n : micro);
 }
 
-test("rounds once, half to even", () => {
+test("a price rounds once, half to even", () => {
   expect([
     microOf(1, 499),
     microOf(1, 500),
@@ -24,7 +24,7 @@ test("rounds once, half to even", () => {
   ]).toEqual([0, 0, 1, 2, 2, 2]);
 });
 
-test("agrees with integers without bounds up to nine million dollars", () => {
+test("a price equals unbounded integer arithmetic up to nine million dollars", () => {
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 1_000_000 }), fc.integer({ min: 0, max: 9_000_000_000 }), (units, nano) => {
       fc.pre(units * nano < 2 ** 53);
@@ -34,7 +34,7 @@ test("agrees with integers without bounds up to nine million dollars", () => {
   );
 });
 
-test("agrees where the quotient is one step from a whole number", () => {
+test("a price is exact if the quotient is one step from a whole number", () => {
   for (let micro = 2 ** 42; micro < 2 ** 42 + 50; micro++) {
     for (const off of [-501, -500, -499, -1, 0, 1, 499, 500, 501]) {
       expect(microOf(1, micro * 1000 + off)).toBe(exactly(1, micro * 1000 + off));
@@ -42,7 +42,7 @@ test("agrees where the quotient is one step from a whole number", () => {
   }
 });
 
-test("plans cost what the credit leaser charges", () => {
+test("a plan's cost equals the credit leaser's charge", () => {
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 5000 }), fc.integer({ min: 0, max: 1_000_000_000 }), (units, nano) => {
       expect(microOf(units, nano)).toBe(charge(units, nano));

@@ -15,11 +15,11 @@ const whole: LogLine = {
 };
 const { code: _, keyId: __, callerRequestId: ___, ...plain } = whole;
 
-describe("lines of answered calls", () => {
+describe("log lines of answered calls", () => {
   it.each([
     ["with all that can be said", whole],
     ["of a plain success", { ...plain, status: 200 }],
-  ])("say what pino would write, %s", (_, line) => {
+  ])("equal pino's lines, %s", (_, line) => {
     const byHand: string[] = [];
     const byPino: string[] = [];
     const log = pino({}, { write: (text: string) => byPino.push(text) });
@@ -32,7 +32,7 @@ describe("lines of answered calls", () => {
     expect(byHand.join("").endsWith("\n")).toBe(true);
   });
 
-  it("are gathered, and none is lost when the gateway closes", () => {
+  it("are buffered, and none is lost when the gateway closes", () => {
     const writes: string[] = [];
     const lines = new CallLines((text) => writes.push(text), { pid: 1 });
     for (let i = 0; i < 1000; i++) lines.add(plain);

@@ -47,7 +47,7 @@ const settle = (bill: CallBilling, costMicro: number): Promise<Refusal> =>
       (thrown) => thrown,
     );
 
-it("that was settled ends once: the caller hears of the ledger, not of a second end, and the key stays with the charge", async () => {
+it("a settled call ends once: the caller gets the ledger's result, and the key stays with the charge", async () => {
   const leaser = await CreditLeaser.open(fencing);
   const idempotency = { orgId: "org_1", workspaceId: undefined, key: "k", claimId: "req_1", promised: false };
   const call = keyCall(idempotency);
@@ -61,7 +61,7 @@ it("that was settled ends once: the caller hears of the ledger, not of a second 
   await leaser.close();
 });
 
-it("charges nothing for an answer that its transport can't encode", async () => {
+it("an answer that its transport cannot encode is not charged", async () => {
   const records: RequestRecord[] = [];
   const port: LedgerPort<IntentRecord, RequestRecord> = {
     ...fencing,
@@ -84,7 +84,7 @@ it("charges nothing for an answer that its transport can't encode", async () => 
   expect(records.map(({ status, costMicro }) => [status, costMicro])).toEqual([["failed", 0]]);
 });
 
-describe("while the ledger does not answer", () => {
+describe("while the ledger does not respond,", () => {
   const restore: (() => void)[] = [];
   afterEach(() => {
     for (const put of restore.splice(0)) put();
@@ -114,7 +114,7 @@ describe("while the ledger does not answer", () => {
     return { clock, charged, recorded, answer: answered.resolve, leaser: await CreditLeaser.open(port) };
   }
 
-  it("a call whose promise is not on record is told that nothing was charged: nothing is, when the ledger answers", async () => {
+  it("a call without a durable intent reports no charge, and is not charged when the ledger responds", async () => {
     const { clock, charged, recorded, answer, leaser } = await openSilent();
     const bill = await CallBilling.open(leaser, plan, keyCall(), { modelRequested: "a" });
     const thrown = settle(bill, 1);
@@ -145,7 +145,7 @@ describe("while the ledger does not answer", () => {
     await leaser.close();
   });
 
-  it("an answer that comes when its deadline is over is none, even where the ledger was quick", async () => {
+  it("an answer after the deadline is discarded, even if the ledger was fast", async () => {
     const { clock, charged, answer, leaser } = await openSilent();
     answer();
     const bill = await CallBilling.open(leaser, plan, keyCall(), { modelRequested: "a" }, 500);
@@ -156,7 +156,7 @@ describe("while the ledger does not answer", () => {
     await leaser.close();
   });
 
-  it("a caller that left before its answer did is not charged", async () => {
+  it("a call whose caller left before the answer is not charged", async () => {
     const { clock, charged, answer, leaser } = await openSilent();
     answer();
     const gone = new Cancel();
@@ -169,7 +169,7 @@ describe("while the ledger does not answer", () => {
     await leaser.close();
   });
 
-  it("a call with an idempotency key is told to call again: its answer is kept and charged once", async () => {
+  it("a call with an idempotency key asks for a retry: its answer is stored and charged once", async () => {
     const { clock, charged, answer, leaser } = await openSilent();
     const call = keyCall({ orgId: "org_1", workspaceId: undefined, key: "k", claimId: "req_1", promised: false });
     const bill = await CallBilling.open(leaser, plan, call, { modelRequested: "a" });
@@ -184,7 +184,7 @@ describe("while the ledger does not answer", () => {
     await leaser.close();
   });
 
-  it("the next call is told that nothing was charged: nothing ever is", async () => {
+  it("the next call reports no charge, and is never charged", async () => {
     const { clock, charged, answer, leaser } = await openSilent();
     const first = await CallBilling.open(leaser, plan, keyCall(), { modelRequested: "a" });
     await clock.advance(5_000);

@@ -20,7 +20,7 @@ const fail = (callers: FailingCallers, caller: { keyId: string; orgId: string },
   for (let i = 0; i < count; i++) callers.failed(caller, now);
 };
 
-test("twenty failed calls of a key may come at once, and one every two seconds after that", () => {
+test("a key can have twenty failed calls at once, and then one every two seconds", () => {
   const callers = new FailingCallers();
   fail(callers, who("a"), 19);
   expect(waits(callers, who("a"), 0)).toBe(0);
@@ -33,21 +33,21 @@ test("twenty failed calls of a key may come at once, and one every two seconds a
   expect(waits(callers, who("b"), 2_000)).toBe(0);
 });
 
-test("a hundred of an organisation's keys together, and two a second after that", () => {
+test("an organization's keys can have a hundred failed calls together, and then two a second", () => {
   const callers = new FailingCallers();
   for (let key = 0; key < 10; key++) fail(callers, who(`key_${key}`, "org"), 10);
   expect([waits(callers, who("key_new", "org"), 0), waits(callers, who("key_new", "org"), 500)]).toEqual([1, 0]);
   expect(waits(callers, who("key_new", "another"), 0)).toBe(0);
 });
 
-test("however many fail at one time, nobody waits for more than ten seconds", () => {
+test("no caller waits for more than ten seconds, however many fail at once", () => {
   const callers = new FailingCallers();
   fail(callers, who("a"), 64);
   expect([waits(callers, who("a"), 0), waits(callers, who("a"), 9_999)]).toEqual([10, 1]);
   expect(waits(callers, who("a"), 10_000)).toBe(0);
 });
 
-test("of more callers than are remembered the one that failed longest ago is forgotten", () => {
+test("above the maximum of tracked callers, the one with the oldest failure is dropped", () => {
   const callers = new FailingCallers();
   fail(callers, who("first"), 20);
   fail(callers, who("second"), 20);

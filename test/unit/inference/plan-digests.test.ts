@@ -19,8 +19,8 @@ const SUPPLY = supplyOf([offering("a"), offering("b"), offering("c", { retainsFr
 const args = (more: Parameters<typeof intent>[0] = {}) =>
   planArgs(SUPPLY, { intent: intent({ provider: prefer({ dataCollection: DataCollection.DENY }), ...more }) });
 
-describe("digests", () => {
-  it("are one for alike calls, whatever their order, and written once, after the calls", async () => {
+describe("plan digests", () => {
+  it("are equal for equal calls in any order, and are written once after the calls", async () => {
     const written: NamedDigest[] = [];
     const digests = new PlanDigests(async (all) => void written.push(...all));
     const ranks = new Set<string>();
@@ -44,7 +44,7 @@ describe("digests", () => {
     await digests.close();
   });
 
-  it("that could not be written are written when they are next made", async () => {
+  it("that could not be written are written at the next one", async () => {
     let tries = 0;
     const digests = new PlanDigests(() => (++tries === 1 ? Promise.reject(new Error("away")) : Promise.resolve()));
     digests.of(args(), undefined);
@@ -55,7 +55,7 @@ describe("digests", () => {
     expect(tries).toBe(2);
   });
 
-  it("of sessions are one, of other constraints another, and of a request that is wrong none", () => {
+  it("are equal across sessions, differ between constraints, and do not exist for invalid requests", () => {
     const digests = new PlanDigests(async () => {});
     const id = (more: Parameters<typeof intent>[0]) => digests.of(args(more), undefined)?.id;
     const of = (sessionId: string) => id({ provider: prefer({ ignore: ["a"], sessionId }) });

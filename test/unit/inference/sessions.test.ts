@@ -18,7 +18,7 @@ const sessions = new Sessions(
 
 afterAll(() => sessions.close());
 
-it("keeps a pin that another replica moved, though a call that followed the old pin ends later", async () => {
+it("a pin that another replica moved is kept when an older call ends later", async () => {
   const owner = { orgId: "org_1", workspaceId: undefined, settings: { zdr: false } };
   const session = sessionOf({ provider: { sessionId: "episode" } }, owner)!;
   const [left, right] = [

@@ -32,7 +32,7 @@ function openOrders() {
   return { writes, robot, isStopped, orders, orgId };
 }
 
-it("writes a flood of stops of one robot twice at most: the one that runs, and one for all that came meanwhile", async () => {
+it("a flood of stops of one robot causes two writes at most: the running one, and one for all later stops", async () => {
   const { writes, robot, isStopped, orders } = openOrders();
   const first = robot("arm");
   const others = Array.from({ length: 1_000 }, () => robot("arm"));
@@ -48,7 +48,7 @@ it("writes a flood of stops of one robot twice at most: the one that runs, and o
   expect(writes.length).toBe(2);
 });
 
-it("writes a stop again that is ordered after the one before was written, as a release may have come between", async () => {
+it("a stop after a written one is written again, because a release might have come between", async () => {
   const { writes, robot } = openOrders();
   const first = robot("arm");
   writes[0]!.end();
@@ -58,7 +58,7 @@ it("writes a stop again that is ordered after the one before was written, as a r
   expect(second.order.id).not.toBe(first.order.id);
 });
 
-it("writes few stops of one organization at a time, and has all of them in force at once", async () => {
+it("stops of one organization are written few at a time, and all apply at once", async () => {
   const { writes, robot, isStopped } = openOrders();
   const placed = Array.from({ length: 100 }, (_, i) => robot(`robot-${i}`));
   expect([writes.length, isStopped("robot-0"), isStopped("robot-99")]).toEqual([4, true, true]);
@@ -71,7 +71,7 @@ it("writes few stops of one organization at a time, and has all of them in force
   expect((await all).length).toBe(100);
 });
 
-it("refuses more than ten thousand unwritten stops of an organization, and never the one of all of it", () => {
+it("an organization cannot have more than ten thousand unwritten stops, except the stop of the entire organization", () => {
   const { robot, orders, orgId } = openOrders();
   for (let i = 0; i < 10_000; i++) robot(`robot-${i}`);
   expect(() => robot("one more")).toThrow("stop the workspace or the organization instead");

@@ -17,7 +17,7 @@ async function orderOf(cores: Cores, orgs: readonly string[]): Promise<string[]>
   return order;
 }
 
-it("gives a core to organisations in turn, however many of one wait", async () => {
+it("cores are assigned to organizations in turn, however many runs of one wait", async () => {
   const cores = new Cores(1);
   const leave = await cores.enter("a", never);
   const order = orderOf(cores, ["a", "a", "a", "b", "b", "c"]);
@@ -25,7 +25,7 @@ it("gives a core to organisations in turn, however many of one wait", async () =
   expect(await order).toEqual(["a", "b", "c", "a", "b", "a"]);
 });
 
-it("lets no more in than there are cores, and takes each back once", async () => {
+it("at most as many runs as cores are admitted, and each core is returned once", async () => {
   const cores = new Cores(2);
   const [one, two] = [await cores.enter("a", never), await cores.enter("a", never)];
   let third = false;
@@ -47,7 +47,7 @@ it("lets no more in than there are cores, and takes each back once", async () =>
   expect(await orderOf(cores, ["a", "b", "c"])).toEqual(["a", "b", "c"]);
 });
 
-it("is not entered by work that was called off before", async () => {
+it("a canceled run does not get a core", async () => {
   const off = new Cancel();
   off.abort(new Error("called off"));
   const cores = new Cores(1);

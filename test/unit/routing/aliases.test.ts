@@ -14,13 +14,13 @@ describe("parseModelName", () => {
     ["acme/arm:turbo:floor", "acme/arm:turbo", ":floor"],
     ["acme/arm:fast", "acme/arm:fast", undefined],
     [":turbo", "", ":turbo"],
-  ])("takes %s apart from the right", (name, base, suffix) => {
+  ])("splits %s from the right", (name, base, suffix) => {
     const parsed = parseModelName(name);
     expect([parsed.base, parsed.variant?.suffix]).toEqual([base, suffix]);
   });
 });
 
-test("the aliases are the ten of the specification, with their filters and sorts", () => {
+test("aliases are the ten of the specification, with their filters and sorts", () => {
   expect(ALIASES.map(({ id, filter, sort }) => [id, filter, sort])).toEqual([
     ["service/auto", {}, undefined],
     ["service/fastest", {}, "latency"],
@@ -35,7 +35,7 @@ test("the aliases are the ten of the specification, with their filters and sorts
   ]);
 });
 
-test("no alias ends like a suffix, so that taking suffixes off the right is safe", () => {
+test("aliases do not end like a suffix, so that suffixes can be split from the right", () => {
   for (const { id } of ALIASES) {
     expect(VARIANTS.some(({ suffix }) => id.endsWith(suffix))).toBe(false);
     expect(aliasOf(parseModelName(id).base)?.id).toBe(id);

@@ -97,7 +97,7 @@ const authority = fc
   .map(([own, ...above]) => authorityOf(key({ ...own, ancestors: above.map(key) })));
 
 describe("attenuates", () => {
-  it("holds of an authority and itself", () => {
+  it("is reflexive", () => {
     fc.assert(
       fc.property(authority, (a) => {
         expect(exceeding(a, a)).toEqual([]);
@@ -105,7 +105,7 @@ describe("attenuates", () => {
     );
   });
 
-  it("holds of the first and the last of three where it holds of neighbours", () => {
+  it("is transitive", () => {
     fc.assert(
       fc.property(authority, authority, authority, (a, b, c) => {
         // Met, so that neighbours are within one another often.
@@ -120,7 +120,7 @@ describe("attenuates", () => {
     );
   });
 
-  it("has a meet that is within both, and that holds whatever is within both", () => {
+  it("has a meet that is within both authorities, and contains everything within both", () => {
     fc.assert(
       fc.property(authority, authority, authority, (a, b, c) => {
         const met = meet(a, b);
@@ -141,13 +141,13 @@ describe("attenuates", () => {
     ["highestRest", 2],
     ["maxChange", 2],
     ["maxStartJump", 2],
-  ] as const)("does not hold of bounds that are wider in %s alone", (field, wider) => {
+  ] as const)("rejects bounds that are wider in %s alone", (field, wider) => {
     const outer = { lowest: [-1], lowestRest: -1, highest: [1], highestRest: 1, maxChange: 1, maxStartJump: 1 };
     expect(ORDERS.bounds.within({ ...outer, [field]: wider }, outer)).toBe(false);
     expect(ORDERS.bounds.within(outer, { ...outer, [field]: wider })).toBe(true);
   });
 
-  it("compares budgets by what the one could spend in any interval of the other", () => {
+  it("compares budgets by the maximum spending in any interval", () => {
     const within = (inner: [number, BudgetInterval], outer: [number, BudgetInterval]): boolean =>
       ORDERS.budget.within(
         [{ limitMicro: inner[0], interval: inner[1] }],
@@ -161,7 +161,7 @@ describe("attenuates", () => {
     expect(within([0, "daily"], [0, "lifetime"])).toBe(true);
   });
 
-  it("knows one number of bounds as one for every dimension, and no number as no bound", () => {
+  it("treats one number as a bound for every dimension, and no number as no bound", () => {
     const within = (inner: object, outer: object): boolean =>
       attenuates(authorityOf(key({ bounds: inner })), authorityOf(key({ bounds: outer })));
     expect(within({ lowest: [0], highest: [1] }, { lowest: [0, -1], highest: [1, 2] })).toBe(true);
@@ -171,14 +171,14 @@ describe("attenuates", () => {
     expect(within({ lowest: [0], highest: [], maxChange: 1 }, { lowest: [0], highest: [] })).toBe(true);
   });
 
-  it("reads every dimension from some field of a key", () => {
+  it("reads every dimension from a key's fields", () => {
     const read = new Set<string>(Object.values(FIELDS));
     expect(DIMENSIONS.filter((dimension) => !read.has(dimension) && dimension !== "zdr")).toEqual([]);
   });
 });
 
 describe("a key with ancestors", () => {
-  it("acts by no more than its own fields, and no more than any of theirs", () => {
+  it("has no more authority than its own fields and any of theirs", () => {
     fc.assert(
       fc.property(facts, facts, (own, above) => {
         const child = key({ ...own, ancestors: [key(above)] });
@@ -192,7 +192,7 @@ describe("a key with ancestors", () => {
     );
   });
 
-  it("is disabled, revoked and over with any of them", () => {
+  it("is disabled, revoked and expired with any of them", () => {
     const made = (above: Partial<KeyRecord>) => effective(key({ ancestors: [key({}), key(above)] }));
     expect(made({ disabled: true }).disabled).toBe(true);
     expect(made({ revoked: true }).revoked).toBe(true);
@@ -204,10 +204,10 @@ describe("a key with ancestors", () => {
   });
 });
 
-describe("operations by narrowed keys", () => {
+describe("an operation of a narrowed key", () => {
   const ROUNDS = runs(200);
 
-  it("reach no authority outside that of the key that they began with", () => {
+  it("reaches no authority outside that of the key at its start", () => {
     const random = seeded(16);
     const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
     const draws = fc.sample(facts, { numRuns: runs(800), seed: 16 });

@@ -9,7 +9,7 @@ const folder = mkdtempSync(join(tmpdir(), "limber-address-"));
 for (const name of ["client.crt", "client.key", "ca.crt"]) writeFileSync(join(folder, name), name);
 afterAll(() => rmSync(folder, { recursive: true }));
 
-describe("servers", () => {
+describe("the servers of a database address", () => {
   it.each([
     ["postgres://u@a/d", [{ host: "a", port: 5432 }], "a/d"],
     ["postgresql://u:p@a:1/d", [{ host: "a", port: 1 }], "a:1/d"],
@@ -41,11 +41,11 @@ describe("servers", () => {
       "a:1,b:2/d",
     ],
     ["postgres:///d", [{ host: "localhost", port: 5432 }], "localhost/d"],
-  ])("of %s", (url, servers, place) => {
+  ])("are those of %s", (url, servers, place) => {
     expect(databaseAddress(url)).toMatchObject({ servers, place });
   });
 
-  it("are tried in turn, each failure of the one in use once", () => {
+  it("are tried in turn, and each failure of the current one counts once", () => {
     const url = "postgres://u@a,b/d";
     const address = databaseAddress(url);
     const [a, b] = address.servers;
@@ -58,7 +58,7 @@ describe("servers", () => {
   });
 });
 
-it("keeps what is escaped in the account, and a password with a colon and an at sign", () => {
+it("can have an escaped account, and a password with a colon and an at sign", () => {
   expect(databaseAddress("postgres://u%40x:p:q%2F@h@a/d%20e")).toMatchObject({
     user: "u@x",
     password: "p:q/@h",
@@ -66,11 +66,11 @@ it("keeps what is escaped in the account, and a password with a colon and an at 
   });
 });
 
-describe("encryption", () => {
+describe("the encryption of a database connection", () => {
   const tls = (query: string) => databaseAddress(`postgres://u@a/d?${query}`).tls();
   const [cert, key, ca] = ["client.crt", "client.key", "ca.crt"].map((name) => join(folder, name));
 
-  it("is none unless it is asked for, and as strong as sslmode says", () => {
+  it("is off by default, and as strict as sslmode requires", () => {
     expect([tls(""), tls("sslmode=disable"), tls("sslmode=allow"), tls("sslmode=prefer")]).toEqual([
       false,
       false,
@@ -85,7 +85,7 @@ describe("encryption", () => {
     expect(tls(`sslrootcert=${ca}`)).toEqual({ ca: Buffer.from("ca.crt") });
   });
 
-  it("brings the client's certificate, read anew each time", () => {
+  it("uses the client's certificate, and reads it again for each connection", () => {
     const { tls } = databaseAddress(`postgres://u@a/d?sslmode=verify-full&sslcert=${cert}&sslkey=${key}`);
     expect(tls()).toEqual({ cert: Buffer.from("client.crt"), key: Buffer.from("client.key") });
     writeFileSync(cert!, "renewed");
@@ -105,6 +105,6 @@ it.each([
   ["postgres://u@a/d?connect_timeout=soon", "connect_timeout"],
   ["postgres://u@a/d?sslmod=require", "sslmod"],
   ["postgres://u%zz@a/d", "hexadecimal"],
-])("refuses %s in words, without its password", (url, words) => {
+])("is refused for %s with a text that hides the password", (url, words) => {
   expect(() => databaseAddress(url)).toThrow(words);
 });

@@ -24,7 +24,7 @@ function replica(name: string) {
 }
 
 describe("gossip", () => {
-  it("makes figures of one replica those of the other", async () => {
+  it("transfers one replica's figures to another", async () => {
     const [a, b] = [replica("a"), replica("b")];
     a.call("off_0", 20);
     for (const word of await a.told()) expect(b.gossip.hear(word)).toBe(true);
@@ -35,7 +35,7 @@ describe("gossip", () => {
     expect(b.health.view.usedAt[row]).toBeGreaterThan(Number.NEGATIVE_INFINITY);
   });
 
-  it("says of an offering that answers a long call that it is awake", async () => {
+  it("reports an offering as warm while it answers a long call", async () => {
     const short = buildSnapshot(supplyOf([offering("off_0", { scaledownS: 4 })]));
     const [a, b] = [replica("a"), replica("b")];
     for (const { health } of [a, b]) health.adopt(short, 0);
@@ -54,7 +54,7 @@ describe("gossip", () => {
     expect(await a.told()).toEqual([]);
   });
 
-  it("counts a call once, however often its word comes, and though words in between are lost", async () => {
+  it("counts a call once, despite repeated and lost messages", async () => {
     const [a, b] = [replica("a"), replica("b")];
     a.call("off_0", 10);
     const first = await a.told();
@@ -67,7 +67,7 @@ describe("gossip", () => {
     expect(b.rate("off_0")).toBeCloseTo(0.25);
   });
 
-  it("ignores words that were overtaken, its own, and what is none", async () => {
+  it("ignores superseded, own and invalid messages", async () => {
     const [a, b] = [replica("a"), replica("b")];
     a.call("off_0", 4, AttemptFailure.UNREACHABLE);
     const early = await a.told();
@@ -81,7 +81,7 @@ describe("gossip", () => {
       expect(b.gossip.hear(new TextEncoder().encode(noise))).toBe(false);
   });
 
-  it("says nothing when nothing was called, and what was called three times", async () => {
+  it("sends nothing without calls, and each call's data three times", async () => {
     const a = replica("a");
     expect(await a.told()).toEqual([]);
     a.call("off_0", 1);
@@ -90,7 +90,7 @@ describe("gossip", () => {
     expect(lengths).toEqual([1, 1, 1, 0, 0]);
   });
 
-  it("cuts what it tells into words that fit, and leaves nothing out", async () => {
+  it("splits its data into messages that fit, and leaves nothing out", async () => {
     const [a, b] = [replica("a"), replica("b")];
     for (let i = 0; i < 200; i++) for (let ms = 1; ms < 1e6; ms *= 1.3) a.call(`off_${i}`, 1, "ok", ms);
     const words = await a.told();

@@ -9,8 +9,8 @@ import { offering, planArgs, supplyOf } from "../../support/supply.ts";
 
 const KIND = AttemptFailure.UPSTREAM_ERROR;
 
-describe("what was counted", () => {
-  it("is written once, and waits where it cannot be", async () => {
+describe("a failure count", () => {
+  it("is written once, and waits if the store is unavailable", async () => {
     const written: TroubleRecord[] = [];
     let away = true;
     const troubles = new Troubles(async (records) => {
@@ -31,7 +31,7 @@ describe("what was counted", () => {
     ]);
   });
 
-  it("is of real offerings alone, each failure that ended an attempt", () => {
+  it("includes only real offerings and failures that ended an attempt", () => {
     const heard: string[] = [];
     const supply = supplyOf([offering("real"), offering("placeholder", { simulated: true })]);
     const health = new HealthTracker(buildSnapshot(supply), () => 0);
@@ -47,8 +47,8 @@ describe("what was counted", () => {
   });
 });
 
-describe("what a server said", () => {
-  it("is told, unless it may repeat the input", () => {
+describe("a server's own error text", () => {
+  it("is shown, unless it may repeat the input", () => {
     const supply = supplyOf([offering("one")]);
     const [step] = planFor(planArgs(supply)).steps;
     const told: string[] = [];

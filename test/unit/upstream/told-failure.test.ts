@@ -3,7 +3,7 @@ import { AttemptFailure, failureWord } from "../../../src/contracts/contract.ts"
 import { mayBeInput } from "../../../src/upstream/blame.ts";
 import { toldFailure } from "../../../src/upstream/transport/failures.ts";
 
-describe("an error in a server's own words is rejected input", () => {
+describe("a server's own error text is rejected input", () => {
   it.each([
     [
       'Traceback (most recent call last):\n  File "serve.py", line 9, in infer\nInvalidInput: no camera wrist',
@@ -17,13 +17,13 @@ describe("an error in a server's own words is rejected input", () => {
     ["InvalidInputs are fine", "upstream_error"],
     [`${"a.".repeat(50_000)}InvalidInput:`, "upstream_error"],
     ["", "upstream_error"],
-  ])("only where its last line names that exception: %#", (text, name) => {
+  ])("only if its last line names that exception: %#", (text, name) => {
     expect(failureWord(toldFailure(text).failure)).toBe(name);
   });
 });
 
-describe("what input may have caused", () => {
-  it("is an error of the server's own on every wire, and never that it was not there, late or of another shape", () => {
+describe("a failure that the input may have caused", () => {
+  it("is a server's own error on every wire, and never an unreachable, late or malformed answer", () => {
     for (const wire of ["openpi-ws", "limber-policy", "gr00t-zmq", "openvla-act", "a wire to come"]) {
       expect(mayBeInput(wire, AttemptFailure.UPSTREAM_ERROR, true)).toBe(true);
       for (const failure of [
@@ -39,13 +39,13 @@ describe("what input may have caused", () => {
     }
   });
 
-  it("is nothing where a server of LeRobot's has no actions, and words in place of coordinates", () => {
+  it("excludes a LeRobot server without actions, and words in place of coordinates", () => {
     expect(mayBeInput("lerobot-async", AttemptFailure.EMPTY_ANSWER, true)).toBe(true);
     expect(mayBeInput("openpi-ws", AttemptFailure.EMPTY_ANSWER, true)).toBe(false);
     expect(mayBeInput("openai-chat", AttemptFailure.MALFORMED_ANSWER, true)).toBe(true);
   });
 
-  it("is a rejection where the input met what was declared; else that says nothing of the offering", () => {
+  it("is a rejection if the input met the declaration; otherwise it does not count against the offering", () => {
     expect(mayBeInput("openpi-ws", AttemptFailure.INPUT_REJECTED, true)).toBe(true);
     expect(mayBeInput("openpi-ws", AttemptFailure.INPUT_REJECTED, false)).toBe(false);
   });

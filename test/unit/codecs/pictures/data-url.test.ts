@@ -11,7 +11,7 @@ const percent = (bytes: Uint8Array): string =>
   [...bytes].map((byte) => `%${byte.toString(16).padStart(2, "0")}`).join("");
 
 describe("decodeDataUrl", () => {
-  it("gives back any bytes, however they are written", () => {
+  it("decodes any bytes in every notation", () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 300 }), (array) => {
         const bytes = Buffer.from(array);
@@ -53,7 +53,7 @@ describe("decodeDataUrl", () => {
     expect(() => decodeDataUrl(url, MAX)).toThrow(new CodecError("malformed"));
   });
 
-  it("takes exactly the limit and not a byte more, whichever way it's written", () => {
+  it("accepts exactly the limit and no byte more, in every notation", () => {
     for (const [length, fits] of [
       [99, true],
       [100, true],
@@ -72,7 +72,7 @@ describe("decodeDataUrl", () => {
     }
   });
 
-  it("meets 20,000 damaged URLs with bytes within the limit or a CodecError", () => {
+  it("decodes 20,000 damaged URLs to bytes within the limit or a CodecError", () => {
     const samples = [
       base64(Buffer.alloc(60, 0xfb).toString("base64")),
       base64(Buffer.alloc(61, 7).toString("base64")).replaceAll("=", "%3d"),
@@ -90,7 +90,7 @@ describe("decodeDataUrl", () => {
     expect(refused).toBeGreaterThan(1_000);
   });
 
-  it("knows a data URL by its scheme in either case", () => {
+  it("recognizes a data URL by its scheme in either case", () => {
     expect(["data:,x", "DATA:,x"].map(isDataUrl)).toEqual([true, true]);
     expect(["https://data:80/", "dat", "", " data:,x"].map(isDataUrl)).toEqual([false, false, false, false]);
   });

@@ -53,14 +53,14 @@ describe("readImageHeader", () => {
     expect(readImageHeader(bytes)).toMatchObject({ format, width: 37, height: 23, complete: true });
   });
 
-  it.each(FORMS)("says of %s cut anywhere that it isn't complete", (_what, _format, bytes) => {
+  it.each(FORMS)("reports %s cut anywhere as incomplete", (_what, _format, bytes) => {
     for (let length = 0; length < bytes.length; length += 1 + Math.floor(bytes.length / 200)) {
       expect(readImageHeader(bytes.subarray(0, length))?.complete ?? false).toBe(false);
     }
     expect(readImageHeader(bytes.subarray(0, -2))?.complete ?? false).toBe(false);
   });
 
-  it("knows which of them can be decoded row by row", () => {
+  it("knows which images can be decoded row by row", () => {
     const rowByRow = FORMS.filter(([, , bytes]) => readImageHeader(bytes)?.rowByRow).map(([what]) => what);
     const severalScans = Buffer.from(FORMS[3]![2]);
     severalScans[severalScans.indexOf(Buffer.from("ffda", "hex")) + 4] = 1;
@@ -68,13 +68,13 @@ describe("readImageHeader", () => {
     expect(rowByRow).toEqual(["a PNG", "a PNG of 16 bits", "a baseline JPEG", "a grey JPEG with metadata"]);
   });
 
-  it("takes bytes behind the end, which some cameras pad with", () => {
+  it("accepts bytes after the end, with which some cameras pad", () => {
     for (const [, , bytes] of FORMS) {
       expect(readImageHeader(Buffer.concat([bytes, Buffer.alloc(512)]))?.complete).toBe(true);
     }
   });
 
-  it("takes a few bytes that fill space ahead of a marker, and no millions", () => {
+  it("accepts a few fill bytes before a marker, but not millions", () => {
     const [, , photo] = FORMS[3]!;
     const filled = (fills: number): Buffer =>
       Buffer.concat([photo.subarray(0, 2), Buffer.alloc(fills, 0xff), photo.subarray(2)]);
@@ -82,32 +82,32 @@ describe("readImageHeader", () => {
     expect(readImageHeader(filled(1 << 16))).toBeUndefined();
   });
 
-  it("looks for the end of a JPEG among its last 256 KiB", () => {
+  it("searches for the end of a JPEG in its last 256 KiB", () => {
     const [, , photo] = FORMS[3]!;
     const padded = (bytes: number): Buffer => Buffer.concat([photo, Buffer.alloc(bytes)]);
     expect(readImageHeader(padded((1 << 18) - 2))?.complete).toBe(true);
     expect(readImageHeader(padded(1 << 18))?.complete).toBe(false);
   });
 
-  it("isn't taken in by the end of a thumbnail inside a JPEG that is itself cut", async () => {
+  it("detects a cut JPEG although its thumbnail is complete", async () => {
     const [, , photo] = FORMS[3]!;
     const thumbnail = Buffer.concat([Buffer.from("ffe10006", "hex"), Buffer.from("0000ffd9", "hex")]);
     const cut = Buffer.concat([photo.subarray(0, 2), thumbnail, photo.subarray(2, -40)]);
     expect(readImageHeader(cut)).toMatchObject({ format: "jpeg", width: 37, height: 23, complete: false });
   });
 
-  it("reads the size that a bomb announces, without decoding it", () => {
+  it("reads a decompression bomb's declared size without decoding it", () => {
     const bomb = Buffer.from(FORMS[0]![2]);
     bomb.writeUInt32BE(60_000, 16);
     bomb.writeUInt32BE(60_000, 20);
     expect(readImageHeader(bomb)).toMatchObject({ width: 60_000, height: 60_000 });
   });
 
-  it.each(OTHERS)("has no header for %s", (_what, bytes) => {
+  it.each(OTHERS)("returns no header for %s", (_what, bytes) => {
     expect(readImageHeader(bytes)).toBeUndefined();
   });
 
-  it("meets damaged pictures without an error", () => {
+  it("parses damaged images without an error", () => {
     const samples = FORMS.map(([, , bytes]) => bytes.subarray(0, 700));
     let unknown = 0;
     for (const bytes of mutations(samples, runs(4_000), 6)) {

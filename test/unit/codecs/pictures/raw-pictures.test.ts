@@ -18,8 +18,8 @@ const pixelsOf = async (array: NdArray, turned = false): Promise<Buffer> =>
 const planes = (from: Uint8Array): Uint8Array =>
   Uint8Array.from(from, (_, i) => from[3 * (i % (WIDTH * HEIGHT)) + Math.floor(i / (WIDTH * HEIGHT))]!);
 
-describe("a picture as an array", () => {
-  it("is the same as bytes, as floats, with its channels first, and turned", async () => {
+describe("an image in an array", () => {
+  it("is the same as bytes, as floats, with channels first, and turned", async () => {
     const expected = Buffer.from(pixels);
     expect(await pixelsOf(NdArray.uint8(pixels, SHAPE))).toEqual(expected);
     const parts = Array.from(pixels, (byte) => byte / 255);
@@ -35,7 +35,7 @@ describe("a picture as an array", () => {
   it.each([
     ["as a view of its message", NdArray.uint8(pixels, SHAPE), false],
     ["in a copy where it was turned", NdArray.uint8(Uint8Array.from(pixels).reverse(), SHAPE), true],
-  ])("has but a head that tells its size until its file is wanted, and its pixels %s", async (_, array, turned) => {
+  ])("has only a header with its size until its file is read, and its pixels %s", async (_, array, turned) => {
     const head = await headOf(array, "front", { ...by, turned });
     const told = { format: "png", width: WIDTH, height: HEIGHT, complete: false };
     expect(readImageHeader(Buffer.from(head))).toMatchObject(told);
@@ -48,14 +48,14 @@ describe("a picture as an array", () => {
   });
 
   it.each([-1, 2, 255, Number.NaN, Number.POSITIVE_INFINITY])(
-    "is refused by its key where a float is %d",
+    "is refused with its key if a float is %d",
     async (odd) => {
       const array = NdArray.float64([0, 0.5, 1, 1.0005, 0.5, odd], [1, 2, 3]);
       await expect(pixelsOf(array)).rejects.toThrow(/front: .*floats from 0 to 1, or uint8/);
     },
   );
 
-  it("of 12 million floats leaves the event loop to others while it is read", async () => {
+  it("of 12 million floats yields the event loop during conversion", async () => {
     const side = 2048;
     const large = new NdArray("<f4", [3, side, side], new Uint8Array(3 * side * side * 4));
     let turns = 0;

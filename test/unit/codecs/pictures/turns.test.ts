@@ -28,7 +28,7 @@ const LARGE = 10_000;
 const limits = { all: 2, large: 1, largePixels: 1_000 };
 const by = (key: string, robot = "one") => ({ key, robot });
 
-describe("turns of pictures", () => {
+describe("the slots for image work", () => {
   it("are few at a time", async () => {
     const [turns, works] = [new PictureTurns(limits), new Works()];
     const done = ["a", "b", "c"].map((name) => turns.run(by("key"), SMALL, works.of(name)));
@@ -42,7 +42,7 @@ describe("turns of pictures", () => {
     expect(turns.figures).toEqual({ running: 0, waiting: 0, begun: 3, left: 0 });
   });
 
-  it("go round the keys, and of a key round its robots", async () => {
+  it("alternate between keys, and between the robots of a key", async () => {
     const [turns, works] = [new PictureTurns({ ...limits, all: 1 }), new Works()];
     const ask = (key: string, robot: string, name: string): void => {
       void turns.run(by(key, robot), SMALL, works.of(name));
@@ -66,7 +66,7 @@ describe("turns of pictures", () => {
     ]);
   });
 
-  it("of large pictures are fewer, so that small ones never wait for these alone", async () => {
+  it("are fewer for large images, so that small ones never wait only for large ones", async () => {
     const [turns, works] = [new PictureTurns(limits), new Works()];
     for (const name of ["large a", "large b", "large c"]) void turns.run(by(name), LARGE, works.of(name));
     void turns.run(by("small"), SMALL, works.of("small"));
@@ -77,7 +77,7 @@ describe("turns of pictures", () => {
     expect(works.begun).toEqual(["large a", "small", "large b"]);
   });
 
-  it("of callers who left are never taken", async () => {
+  it("are never given to callers that left", async () => {
     const [turns, works] = [new PictureTurns({ ...limits, all: 1 }), new Works()];
     const gone = new Error("gone");
     const [leaving, staying] = [new Cancel(), new Cancel()];
@@ -96,7 +96,7 @@ describe("turns of pictures", () => {
     expect(works.begun).toEqual(["first"]);
   });
 
-  it("come back after work that failed, at once or later", async () => {
+  it("are returned after failed work, at once or later", async () => {
     const turns = new PictureTurns({ ...limits, all: 1 });
     const broken = new Error("broken");
     const thrown = turns.run(by("a"), SMALL, () => {

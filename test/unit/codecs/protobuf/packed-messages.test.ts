@@ -105,8 +105,8 @@ function* spoilt(bytes: Uint8Array, roll: Roll): Generator<Buffer> {
   yield Buffer.concat([bytes.subarray(0, at), Uint8Array.of(roll(256)), bytes.subarray(at)]);
 }
 
-describe("a loop's messages, looked at", () => {
-  it("requests are what protobuf-es reads, and keep the rules of the schema", () => {
+describe("a loop's messages, read without decoding,", () => {
+  it("are the requests that protobuf-es reads, and keep the rules of the schema", () => {
     const roll = dice(1);
     let seen = 0;
     let pictured = 0;
@@ -128,7 +128,7 @@ describe("a loop's messages, looked at", () => {
     expect(pictured).toBeGreaterThan(20);
   });
 
-  it("what a loop goes by is what is in the newest observation", () => {
+  it("provide the newest observation's fields that a loop uses", () => {
     const observations = [
       { proprio: [1, 2, 3], tMs: 1 },
       { proprio: [1, 2], tMs: 7.5 },
@@ -140,7 +140,7 @@ describe("a loop's messages, looked at", () => {
     expect(packedRequest(Buffer.from(written))?.message.value).toMatchObject({ packed: { numbers: 2, tMs: 7.5 } });
   });
 
-  it("answers are what protobuf-es reads, every number finite", () => {
+  it("are the answers that protobuf-es reads, every number finite", () => {
     const roll = dice(2);
     let seen = 0;
     for (let i = 0; i < runs(800); i++) {
@@ -164,7 +164,7 @@ describe("a loop's messages, looked at", () => {
     expect(seen).toBeGreaterThan(200);
   });
 
-  it("chunks are written as protobuf-es writes them, to the byte", () => {
+  it("are chunks as protobuf-es writes them, byte for byte", () => {
     const roll = dice(3);
     let framed = 0;
     for (let i = 0; i < runs(800); i++) {

@@ -21,8 +21,8 @@ const chunks = fc
     fc.array(fc.array(finite, { minLength: dim, maxLength: dim }), { minLength: count, maxLength: count }),
   );
 
-describe("steps that are handed on as they came", () => {
-  it("are written as JSON and as protobuf to the byte as those that were read", () => {
+describe("steps that are passed on without decoding", () => {
+  it("are written as JSON and as protobuf byte for byte as decoded steps", () => {
     fc.assert(
       fc.property(chunks, (rows) => {
         const steps = rows.map((values) => ({ values }));

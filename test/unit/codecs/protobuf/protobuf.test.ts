@@ -29,7 +29,7 @@ const outcomeOf = (run: () => unknown): unknown => {
 };
 
 describe.each(SCHEMAS.map((desc) => [desc.typeName, desc] as const))("%s", (_, desc) => {
-  it("is written to the byte as protobuf-es writes it, behind the room that was asked for", () => {
+  it("is written byte for byte as protobuf-es writes it, after the reserved bytes", () => {
     const roll = dice(1);
     for (let i = 0; i < runs(40); i++) {
       const message = messageOf(desc, roll);
@@ -47,7 +47,7 @@ describe.each(SCHEMAS.map((desc) => [desc.typeName, desc] as const))("%s", (_, d
     }
   });
 
-  it("is read or refused as by protobuf-es, whatever became of its bytes", () => {
+  it("is read or refused as by protobuf-es for any damage to its bytes", () => {
     const roll = dice(3);
     for (let i = 0; i < runs(200); i++) {
       const bytes = toBinary(desc, messageOf(desc, roll, 3));
@@ -58,7 +58,7 @@ describe.each(SCHEMAS.map((desc) => [desc.typeName, desc] as const))("%s", (_, d
   });
 });
 
-it("refuses to write what protobuf-es refuses", () => {
+it("the encoder refuses to write what protobuf-es refuses", () => {
   const desc = inference.ActRequestSchema;
   for (const wrong of [{ horizon: -1 }, { horizon: 1.5 }, { model: 1 }, { observations: [{}] }, { $typeName: "no" }]) {
     const message = { ...create(desc), ...wrong } as unknown as inference.ActRequest;
@@ -68,7 +68,7 @@ it("refuses to write what protobuf-es refuses", () => {
   }
 });
 
-it("shares nothing between two messages that were read, nor between two that were written", () => {
+it("the codec shares no memory between two messages that were read or written", () => {
   const desc = policy.ActResponseSchema;
   const bytes = toBinary(desc, create(desc));
   const [one, other] = [readMessage(policy.ActCallSchema, bytes), readMessage(policy.ActCallSchema, bytes)];

@@ -65,7 +65,7 @@ const holding = (value: unknown, more: object = {}): Buffer =>
     }),
   );
 
-describe("what LeRobot's own codec wrote", () => {
+describe("a message from LeRobot's own codec", () => {
   it("has its header", () => {
     expect(peekRemote(sample("control"))).toEqual({
       type: "control",
@@ -82,7 +82,7 @@ describe("what LeRobot's own codec wrote", () => {
     });
   });
 
-  it("has tensors of every type, those in the other byte order and those turned among them", () => {
+  it("has tensors of every type, those in the other byte order and transposed ones among them", () => {
     const { body } = decodeRemote(sample("tensors"));
     const dtypes = "bool uint8 int8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64 big".split(" ");
     for (const dtype of dtypes) {
@@ -95,7 +95,7 @@ describe("what LeRobot's own codec wrote", () => {
     expect(body.get("nested")).toEqual(new Map([["list", [1, -1, 2 ** 40, true, null, "é"]]]));
   });
 
-  it("has pictures, raw and as JPEG", async () => {
+  it("has images, raw and as JPEG", async () => {
     const features = decodeRemote(sample("observation")).body.get("features") as Map<string, unknown>;
     const front = features.get("observation.images.front") as RemotePicture;
     expect([front.encoding, front.height, front.width]).toEqual(["raw", 6, 8]);
@@ -109,18 +109,18 @@ describe("what LeRobot's own codec wrote", () => {
     expect([data[0]! > 250, data[1]! < 5, data[2]! < 5]).toEqual([true, true, true]);
   });
 
-  it.each(NAMES)("is written by ours to what it was: %s", (name) => {
+  it.each(NAMES)("is reproduced by the gateway's codec in value: %s", (name) => {
     const { body, ...header } = decodeRemote(sample(name));
     expect(decodeRemote(encodeRemote(header, body))).toEqual({ ...header, body });
   });
 
-  it.each(["describe", "control", "ack", "error"])("is written by ours to its bytes: %s", (name) => {
+  it.each(["describe", "control", "ack", "error"])("is reproduced by the gateway's codec byte for byte: %s", (name) => {
     const { body, ...header } = decodeRemote(sample(name));
     expect(encodeRemote(header, body).equals(sample(name))).toBe(true);
   });
 });
 
-describe("what LeRobot's own tests refuse", () => {
+describe("a message that LeRobot's own tests refuse is refused:", () => {
   const one = Buffer.from(Float32Array.of(1).buffer);
   const record = { __lerobot_type__: "tensor", dtype: "float32", endianness: "little", shape: [1], data: one };
   it.each<[string, object, string]>([
@@ -159,7 +159,7 @@ describe("what LeRobot's own tests refuse", () => {
     ["of other bytes", { shape: [2, 1, 3] }, "bad_shape"],
     ["of a hundred megapixels", { encoding: "jpeg", shape: [10_000, 10_000, 3] }, "bad_shape"],
     ["as a PNG", { encoding: "png" }, "unsupported"],
-  ])("a picture %s", (_, changes, reason) => {
+  ])("an image %s", (_, changes, reason) => {
     expect(reasonOf(() => decodeRemote(holding({ ...rgb, ...changes })))).toBe(reason);
   });
 
@@ -198,7 +198,7 @@ describe("what LeRobot's own tests refuse", () => {
     expect(reasonOf(() => decodeRemote(holding(four)))).toBe("bad_shape");
   });
 
-  it("numbers that aren't finite when they are to be written", () => {
+  it("non-finite numbers on write", () => {
     expect(reasonOf(() => encodeRemote(HEADER, { a: NdArray.float32([Number.NaN]) }))).toBe("malformed");
   });
 
@@ -216,13 +216,13 @@ const tensorOf = (data: Buffer): object => ({
   data,
 });
 
-it("keeps a generation beyond 2^53", () => {
+it("a generation beyond 2^53 is kept", () => {
   const generation = 2n ** 62n + 1n;
   expect(decodeRemote(encodeRemote({ ...HEADER, generation })).generation).toBe(generation);
   expect(reasonOf(() => decodeRemote(encodeRemote({ ...HEADER, generation: 2n ** 63n })))).toBe("malformed");
 });
 
-it("ends in a reason, whatever is damaged", () => {
+it("any damaged message causes an error with a reason", () => {
   for (const bytes of mutations(NAMES.map(sample), runs(600), 11))
     expect(reasonOf(() => decodeRemote(bytes))).toMatch(/^[a-z_]+$/);
 });

@@ -92,14 +92,14 @@ describe("encodeMsgpack and decodeMsgpack", () => {
     },
   );
 
-  it("read single-precision floats and integers that are written longer than they need", () => {
+  it("read single-precision floats and integers in longer forms than necessary", () => {
     expect(decodeMsgpack(hex("ca 3fc00000"))).toBe(1.5);
     expect(decodeMsgpack(hex("cf 0000000000000007"))).toBe(7);
     expect(decodeMsgpack(hex("d3 0000000000000007"))).toBe(7);
     expect(decodeMsgpack(hex("d1 0007"))).toBe(7);
   });
 
-  it("give back any value that they can write", () => {
+  it("preserve any value that they can write", () => {
     const { value } = fc.letrec((tie) => ({
       value: fc.oneof(
         { depthSize: "small" },
@@ -130,7 +130,7 @@ describe("encodeMsgpack and decodeMsgpack", () => {
     expect(decodeMsgpack(binKeyed)).toEqual(new Map([["a", 1]]));
   });
 
-  it("leave prototypes alone whatever the keys are called", () => {
+  it("leave prototypes unchanged, whatever the keys", () => {
     const read = decodeMsgpack(encodeMsgpack(new Map([["__proto__", new Map([["polluted", true]])]])));
     expect(read).toBeInstanceOf(Map);
     expect((read as Map<string, unknown>).get("__proto__")).toEqual(new Map([["polluted", true]]));
@@ -149,7 +149,7 @@ describe("encodeMsgpack and decodeMsgpack", () => {
     expect(() => decodeMsgpack(hex(bytes))).toThrow(new CodecError(reason as CodecError["reason"]));
   });
 
-  it("refuse a message above a limit, and take one that just reaches it", () => {
+  it("refuse a message above a limit, and accept one exactly at it", () => {
     const nested = (depth: number): Buffer => Buffer.from([...Array(depth - 1).fill(0x91), 0x90]);
     const limits = { maxBytes: 100, maxDepth: 4, maxValues: 5 };
     expect(() => decodeMsgpack(nested(4), undefined, limits)).not.toThrow();
@@ -162,7 +162,7 @@ describe("encodeMsgpack and decodeMsgpack", () => {
     expect(() => decodeMsgpack(nested(UNPACK_LIMITS.maxDepth))).not.toThrow();
   });
 
-  it("refuse to write what has no form: a cycle, a foreign class, nothing, an integer of 65 bits", () => {
+  it("refuse to write unsupported values: a cycle, a foreign class, undefined, an integer of 65 bits", () => {
     const cycle: Packable[] = [];
     cycle.push(cycle);
     expect(() => encodeMsgpack(cycle)).toThrow("too_deep");
@@ -173,7 +173,7 @@ describe("encodeMsgpack and decodeMsgpack", () => {
     expect(() => encodeMsgpack(new Map([[1, 1]]) as never)).toThrow("bad_key");
   });
 
-  it("meet damaged messages with a value or a CodecError, nothing else", () => {
+  it("read damaged messages to a value or a CodecError", () => {
     const folder = new URL("../../../golden/wire-samples/", import.meta.url);
     const samples = readdirSync(folder)
       .filter((name) => name.endsWith(".msgpack"))

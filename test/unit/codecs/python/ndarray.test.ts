@@ -93,7 +93,7 @@ describe("decodeNumpy on openpi's own bytes", () => {
     );
   });
 
-  it("reads half floats, a numpy scalar, an array of no dimension and a big-endian one", () => {
+  it("reads half floats, a numpy scalar, a zero-dimensional array and a big-endian one", () => {
     const answer = read("openpi_response_f16_scalar");
     const actions = Array.from({ length: 80 }, (_, i) => 1 + i / 1000);
     expectArray(answer.get("actions"), "<f2", [10, 8], actions, 3);
@@ -147,7 +147,7 @@ describe("encodeNumpy", () => {
     expect(encodeNumpy(answer).equals(sample("openpi_response"))).toBe(true);
   });
 
-  it("gives back the recorded bytes of every array that it read", () => {
+  it("reproduces the recorded bytes of every array that it read", () => {
     const answer = read("openpi_response_f16_scalar");
     const again = encodeNumpy(new Map([["actions", answer.get("actions") as NdArray]]));
     const recorded = sample("openpi_response_f16_scalar");
@@ -182,7 +182,7 @@ describe("NdArray", () => {
   ];
 
   it.each(DTYPES)(
-    "reads %s in its byte order, at any alignment, without touching its bytes",
+    "reads %s in its byte order, at any alignment, without changing its bytes",
     (dtype, bytes, expected) => {
       for (const offset of [0, 1, 3]) {
         const data = Buffer.concat([Buffer.alloc(offset), Buffer.from(bytes, "hex")]).subarray(offset);
@@ -192,7 +192,7 @@ describe("NdArray", () => {
     },
   );
 
-  it("keeps not-a-number and the infinities, so that the caller can refuse them", () => {
+  it("keeps NaN and the infinities, so that the caller can refuse them", () => {
     const values = [Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
     expect([...NdArray.float32(values).toFloat64()]).toEqual(values);
     expect([...new NdArray("<f2", [2], Buffer.from("007c007e", "hex")).toFloat64()]).toEqual([
@@ -216,7 +216,7 @@ describe("NdArray", () => {
     expect(() => new NdArray("<f4", shape, Buffer.alloc(bytes))).toThrow(new CodecError("bad_shape"));
   });
 
-  it("takes an empty array, and one of no dimension", () => {
+  it("accepts an empty array and a zero-dimensional one", () => {
     expect(new NdArray("<f4", [0, 7], Buffer.alloc(0)).toFloat64()).toHaveLength(0);
     expect([...new NdArray("<f4", [], Buffer.from("0000c03f", "hex")).toFloat64()]).toEqual([1.5]);
   });
@@ -258,13 +258,13 @@ describe("decodeNumpy on foreign and hostile maps", () => {
     expect(() => decodeNumpy(nd(fields as { readonly [key: string]: Packable }))).toThrow(new CodecError(reason));
   });
 
-  it("refuses a scalar that isn't a number", () => {
+  it("refuses a scalar that is not a number", () => {
     const scalar = (fields: Packable): Buffer => encodeMsgpack(fields);
     expect(() => decodeNumpy(scalar({ __npgeneric__: true, data: "x", dtype: "<i8" }))).toThrow("bad_ndarray");
     expect(() => decodeNumpy(scalar({ __npgeneric__: true, data: "x", dtype: "|O" }))).toThrow("bad_dtype");
   });
 
-  it("meets damaged observations with a value or a CodecError, and reads no array larger than its message", () => {
+  it("reads damaged observations to a value or a CodecError, and no array larger than its message", () => {
     const names = ["openpi_droid_request", "openpi_aloha_request", "openpi_response", "openpi_response_f16_scalar"];
     let refused = 0;
     for (const bytes of mutations(names.map(sample), runs(4_000), 2)) {

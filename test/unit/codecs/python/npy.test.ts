@@ -29,7 +29,7 @@ const eight = Buffer.from(Float32Array.of(1, 2).buffer);
 const numbersOf = (bytes: Buffer): Float64Array => (readNpy(bytes) as NdArray).toFloat64();
 
 describe("an npy file", () => {
-  it("has its data at a multiple of 64 bytes, as numpy writes it", () => {
+  it("aligns its data at a multiple of 64 bytes, as numpy writes it", () => {
     for (const shape of [[2], [1, 2], [1, 1, 1, 1, 1, 1, 1, 1, 1, 2], []]) {
       const array = new NdArray("<f4", shape, shape.length === 0 ? eight.subarray(4) : eight);
       const bytes = writeNpy(array);

@@ -29,7 +29,7 @@ function reasonOf(read: () => unknown): string {
 
 const PIXELS = Array.from({ length: 6 * 8 * 3 }, (_, i) => (37 * i) % 256);
 
-describe("what LeRobot wrote with the format's own library", () => {
+describe("a safetensors file from LeRobot", () => {
   it("is read to its values and types", () => {
     const { told, arrays } = readLerobotMessage(sample("lerobot_observation_safe.bin"));
     expect([told.get("timestep"), told.get("timestamp"), told.get("must_go")]).toEqual([3, 1795208610.5, true]);
@@ -44,13 +44,13 @@ describe("what LeRobot wrote with the format's own library", () => {
     expect([...(arrays.get("motor_3.pos")?.toFloat64() ?? [])]).toEqual([-34.75]);
   });
 
-  it("may have no arrays at all", () => {
+  it("can have no arrays", () => {
     const { told, arrays } = readLerobotMessage(sample("lerobot_policy_setup_safe.bin"));
     expect([told.get("actions_per_chunk"), arrays.size]).toEqual([20, 0]);
   });
 });
 
-it("is written so that it is read to the same arrays, each aligned", () => {
+it("a safetensors file is written so that it reads back to the same arrays, each aligned", () => {
   const arrays = new Map([
     ["odd", NdArray.uint8(Uint8Array.of(1, 2, 3))],
     ["none", NdArray.float32([])],
@@ -67,7 +67,7 @@ it("is written so that it is read to the same arrays, each aligned", () => {
   expect(reasonOf(() => writeSafetensors(big))).toBe("unsupported");
 });
 
-describe("what lies about itself", () => {
+describe("a safetensors file with false lengths is refused:", () => {
   const array = (more: object = {}): object => ({ dtype: "F32", shape: [1], data_offsets: [0, 4], ...more });
   const four = Buffer.alloc(4);
   it.each<[string, Buffer, string]>([
@@ -102,12 +102,12 @@ describe("what lies about itself", () => {
     expect(reasonOf(() => readSafetensors(bytes))).toBe(reason);
   });
 
-  it("is passed over where it is metadata", () => {
+  it("is accepted if only the metadata are false", () => {
     expect(readSafetensors(file({ __metadata__: { format: "pt" }, a: array() }, four)).size).toBe(1);
   });
 });
 
-it("ends in a reason, whatever is damaged", () => {
+it("a damaged safetensors file causes an error with a reason", () => {
   const good = ["lerobot_observation_safe.bin", "lerobot_actions_safe.bin", "lerobot_policy_setup_safe.bin"].map(
     sample,
   );

@@ -5,7 +5,7 @@ import { callerAddress, proxiesOf } from "../../../../src/edge/gate/authenticate
 
 const PROXIES = proxiesOf(["10.0.0.0/8", "192.0.2.7", "fd00::/8"]);
 
-describe("the address that a call is counted by", () => {
+describe("the caller's address for limits", () => {
   it.each([
     ["203.0.113.9", undefined, "203.0.113.9"],
     ["203.0.113.9", "198.51.100.1", "203.0.113.9"],
@@ -24,7 +24,7 @@ describe("the address that a call is counted by", () => {
     ["2001:db8::1", undefined, "2001:db8:0:0"],
     ["fe80::1%eth0", undefined, "fe80:0:0:0"],
     ["", undefined, ""],
-  ])("of %s that tells of %s is %s", (connected, forwarded, counted) => {
+  ])("of %s that forwards for %s is %s", (connected, forwarded, counted) => {
     expect(callerAddress(connected, forwarded, PROXIES)).toBe(counted);
   });
 });

@@ -37,7 +37,7 @@ const head = { authorization: "Bearer key", adminToken: undefined, remoteAddress
 it.each([
   ["its state is not loaded", { closing: false, loaded: false }],
   ["it closes", { closing: true, loaded: true }],
-])("refuses calls for a moment while %s, whoever makes them, and answers whether it is ready", async (_, state) => {
+])("the gate refuses every call with a short retry time while %s, but answers readiness", async (_, state) => {
   const gate = gateOf(state);
   const refusal = await gate.admit(InferenceService.method.act, head).catch((thrown: unknown) => thrown);
   expect(refusal).toBeInstanceOf(Refusal);

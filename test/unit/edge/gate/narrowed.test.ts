@@ -32,6 +32,6 @@ it.each<[string, Change, Change, boolean]>([
   ["hardware", {}, { environment: "hardware" }, true],
   ["simulations", { environment: "hardware" }, {}, false],
   ["another robot", { robotId: "a" }, { robotId: "b" }, true],
-])("%s", (_what, before, after, narrowed) => {
+])("reports whether a change narrows a key: %s", (_what, before, after, narrowed) => {
   expect(isNarrowed(key(after), key(before))).toBe(narrowed);
 });

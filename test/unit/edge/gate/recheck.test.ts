@@ -9,7 +9,7 @@ import { ManualClock } from "../../../support/manual-clock.ts";
 
 const admission = { principal: DEVELOPER, headers: [], leave: () => {}, again: async () => {} };
 
-it("looks again until the signal is aborted, and never at a caller who has left before", () => {
+it("the recheck repeats until the signal is aborted, and never runs for a caller that has left", () => {
   const clock = new ManualClock();
   onTestFinished(replaceAmbient({ clock }));
   const signal = new Cancel();

@@ -53,8 +53,8 @@ function refusalOf(run: () => unknown): { reason: Reason; said: string } | undef
 const look = (desc: DescMessage, bytes: Buffer): ReturnType<typeof refusalOf> =>
   refusalOf(() => assertBounded(desc, Buffer.concat([PADDING, bytes]), BOUNDS));
 
-describe("sizes", () => {
-  it("are those of the schema: by who may call, and by kind of call", () => {
+describe("message size limits", () => {
+  it("follow the schema, by caller and kind of call", () => {
     expect(boundsOf(RegistryService.method.listModels).bytes).toBe(64 << 10);
     expect(boundsOf(Health.method.check).bytes).toBe(64 << 10);
     expect(boundsOf(InferenceService.method.act).bytes).toBe(32 << 20);
@@ -66,7 +66,7 @@ describe("sizes", () => {
   });
 });
 
-describe("protobuf", () => {
+describe("the limits on a protobuf message", () => {
   const frames = (count: number): Buffer => Buffer.concat(Array(count).fill(field(1, Buffer.alloc(0))));
   const REFUSED: readonly (readonly [string, DescMessage, Buffer, string])[] = [
     [
@@ -127,11 +127,11 @@ describe("protobuf", () => {
       "the message must have at most 104857 values in total",
     ],
   ];
-  it.each(REFUSED)("refuses too much of %s, by its name", (_, desc, bytes, said) => {
+  it.each(REFUSED)("refuse too much of %s, by its name", (_, desc, bytes, said) => {
     expect(look(desc, bytes)).toEqual({ reason: Reason.VALIDATION_FAILED, said });
   });
 
-  it("refuses what nests too deep", () => {
+  it("refuse deep nesting", () => {
     const key = field(1, Buffer.from("a"));
     let struct: Buffer = Buffer.alloc(0);
     for (let i = 0; i < 40; i++) struct = field(1, Buffer.concat([key, field(2, field(5, struct))]));
@@ -148,11 +148,11 @@ describe("protobuf", () => {
     ["a group", Buffer.from([0xfb, 0x7f, 0xfc, 0x7f])],
     ["a number without an end", Buffer.alloc(20, 0xff)],
     ["a cut", Buffer.from([0x12, 0x05, 0x0a])],
-  ])("refuses %s: a decoder would read on where nothing was counted", (_, bytes) => {
+  ])("refuse %s, after which a decoder would read uncounted data", (_, bytes) => {
     expect(look(ActRequestSchema, bytes)?.reason).toBe(Reason.MALFORMED_BODY);
   });
 
-  it("says of whole messages what the judge says of their lists", () => {
+  it("give the same violations for a complete message as the validator for its lists", () => {
     const told = { refused: 0, taken: 0 };
     const descs: DescMessage[] = [ActRequestSchema, ActStreamRequestSchema, ReportEpisodeRequestSchema];
     for (let seed = 0; seed < runs(60); seed++) {
@@ -168,7 +168,7 @@ describe("protobuf", () => {
     expect(Math.min(told.refused, told.taken)).toBeGreaterThan(5);
   });
 
-  it("lets no damaged message be made of more than is allowed", () => {
+  it("admit no damaged message that decodes to more than the limits", () => {
     const bounds = { bytes: 1 << 20, elements: 60 };
     const samples = [1, 2, 3, 4, 5, 6].map((seed) => bytesOf(ActRequestSchema, seed));
     let read = 0;
@@ -222,7 +222,7 @@ const inside = (value: unknown): number =>
     ? 0
     : Object.entries(value).reduce((sum, [name, item]) => sum + (name.startsWith("$") ? 0 : elementsOf(item)), 0);
 
-describe("JSON", () => {
+describe("the limits on a JSON message", () => {
   const count = (text: string, desc: DescMessage | undefined = ActRequestSchema, elements = 1000) =>
     refusalOf(() => atOnce(countingJson(Buffer.from(text), { desc, bounds: { bytes: 1 << 20, elements } })));
   const many = (item: string, n: number): string => Array(n).fill(item).join(",");
@@ -250,20 +250,20 @@ describe("JSON", () => {
     ["texts", `[${many('"\\""', 1001)}]`, "the message must have at most 1000 values in total"],
     ["numbers", `[${many("0", 1_000_001)}]`, "the message must have at most 1000000 numbers in total"],
     ["depth", `${"[".repeat(65)}${"]".repeat(65)}`, "the body must not nest deeper than 64 levels"],
-  ])("refuses too much of %s, by its name", (_, text, said) => {
+  ])("refuse too much of %s, by its name", (_, text, said) => {
     expect(
       count(text, ActRequestSchema, said.includes("4097") || said.includes("proprio") ? 100_000 : 1000)?.said,
     ).toContain(said.replace("proprio_names", "proprioNames"));
   });
 
-  it("counts what a list stands for that is written without its message", () => {
+  it("count what an abbreviated list stands for", () => {
     const text = (n: number): string => `{"actions":[[${many("1", 3)}],[${many("1", n)}]]}`;
     const { predict } = InferenceService.method;
     expect(count(text(1024), predict.input)).toBeUndefined();
     expect(count(text(1025), predict.input)?.said).toBe("`actions.1` must have at most 1024 items");
   });
 
-  it("counts the members that JSON.parse makes, whatever stands in texts", () => {
+  it("count the members that JSON.parse creates, regardless of string contents", () => {
     const texts = [
       '{"a":"{\\"b\\":1}","c":[{"d":"\\\\"},{"e":"\\\\\\""}]}',
       '{"a":{"b":{"c":[1,-2e5,true,null,"x:y"]}}}',
@@ -278,7 +278,7 @@ describe("JSON", () => {
     }
   });
 
-  it("reads large bodies as small ones are read, with all their refusals", async () => {
+  it("treat large bodies as small ones, with the same refusals", async () => {
     const padding = " ".repeat(20_000);
     const texts = [
       '{"a":[1,{"b":"c"}]}',
@@ -301,7 +301,7 @@ describe("JSON", () => {
     }
   });
 
-  it("leaves the event loop to others while it counts", async () => {
+  it("yield the event loop while they count", async () => {
     const bytes = Buffer.from(`{"a":"${"\\n".repeat(4 << 20)}"${" ".repeat(8 << 20)}}`);
     let turns = 0;
     let isOver = false;
@@ -314,7 +314,7 @@ describe("JSON", () => {
     expect(turns).toBeGreaterThan(3);
   });
 
-  it("lists of a value that was read before are counted before they are decoded", () => {
+  it("count the lists of an already parsed value before it is decoded", () => {
     const faults = new Faults();
     const message = decoderOf(ActRequestSchema).decode({ observations: Array(100_000).fill({}) }, faults);
     expect(faults.list).toEqual([{ path: ["observations"], type: "too_long", message: "must have at most 32 items" }]);

@@ -18,8 +18,8 @@ const ID = "req_1";
 const headersOf = (headers: readonly string[]): Record<string, string> =>
   Object.fromEntries(headers.flatMap((name, i) => (i % 2 === 0 ? [[name, headers[i + 1] ?? ""]] : [])));
 
-describe("over REST", () => {
-  it("a refusal has the whole error body, and only the details of its kind", () => {
+describe("an error over REST", () => {
+  it("has the complete error body, and only the details of its kind", () => {
     const dropped = [
       create(DroppedOfferingSchema, {
         offeringId: "off_1",
@@ -81,7 +81,7 @@ describe("over REST", () => {
     });
   });
 
-  it("failed attempts are the providers' fault and stand beside the error", () => {
+  it("reports failed attempts of providers beside the error", () => {
     const attempts = [{ model: "o/n", status: AttemptStatus.ERROR, reason: AttemptFailure.TIMEOUT, latencyMs: 30000 }];
     const refusal = refuse(Reason.ALL_ATTEMPTS_FAILED, "no", {}, { route: create(RouteSchema, { attempts }) });
     const body = JSON.parse(restAnswer(refusal, ID).body);
@@ -89,7 +89,7 @@ describe("over REST", () => {
     expect(body.route.attempts).toMatchObject([{ status: "error", reason: "timeout" }]);
   });
 
-  it("a 422 lists what is wrong as the described service does, with what the caller sent", () => {
+  it("lists the violations of a 422 as the described service does, with the sent values", () => {
     const violations = [
       create(ViolationSchema, {
         path: "horizon",
@@ -119,7 +119,7 @@ describe("over REST", () => {
     expect(body.error.details.violations).toHaveLength(3);
   });
 
-  it("a 422 without a list of violations has one entry all the same", () => {
+  it("has one entry for a 422 without violations", () => {
     const refusal = refuse(Reason.ACTION_SPACE_MISMATCH, "o/n emits joint_pos_7", {}, { param: "action_space" });
     expect(JSON.parse(restAnswer(refusal, ID).body).detail).toEqual([
       { loc: ["body", "action_space"], msg: "o/n emits joint_pos_7", type: "action_space_mismatch" },
@@ -135,17 +135,17 @@ describe("over REST", () => {
     [Reason.IDEMPOTENCY_IN_PROGRESS, { retryAfter: 1 }, { "retry-after": "1" }],
     [Reason.INSUFFICIENT_CREDITS, {}, {}],
     [Reason.INVALID_ADMIN_TOKEN, {}, {}],
-  ])("reason %i with %j has the headers %j", (reason, extras, headers) => {
+  ])("of reason %i with %j has the headers %j", (reason, extras, headers) => {
     expect(headersOf(restAnswer(refuse(reason, "no", {}, extras), ID).headers)).toEqual(headers);
   });
 
-  it("a bug says nothing of itself", () => {
+  it("caused by a bug reveals nothing of the bug", () => {
     const body = restAnswer(refusalOf(new Error("password=hunter2")), ID).body;
     expect(JSON.parse(body).error).toMatchObject({ code: "internal_error", status: 500, request_id: ID });
     expect(body).not.toContain("hunter2");
   });
 
-  it("every reason of the schema has an answer of its own status", () => {
+  it("has its own status for every reason of the schema", () => {
     for (const { number } of ReasonSchema.values.filter((value) => value.number !== 0)) {
       const answer = restAnswer(refuse(number as Reason, "no"), ID);
       const { code, status } = factsOf(number as Reason);
@@ -154,7 +154,7 @@ describe("over REST", () => {
     }
   });
 
-  it("what is not even HTTP is answered in the same form", () => {
+  it("has the same form for requests that are not valid HTTP", () => {
     expect(JSON.parse(wireBody(431, "headers_too_large", "too large", ID))).toMatchObject({
       error: { code: "headers_too_large", type: "validation_error", status: 431, request_id: ID },
       detail: "too large",
@@ -162,11 +162,11 @@ describe("over REST", () => {
   });
 });
 
-describe("over Connect and gRPC", () => {
+describe("an error over Connect and gRPC", () => {
   const violations = [create(ViolationSchema, { path: "horizon", message: "too much", type: "less_than_equal" })];
   const refusal = refuse(Reason.VALIDATION_FAILED, "horizon: too much ü", { violations }, { retryAfter: 1.25 });
 
-  it("a refusal is an error with details that every client can read", () => {
+  it("has details that every client can read", () => {
     const error = connectError(refusal, ID);
     expect(error.code).toBe(Code.InvalidArgument);
     expect(error.rawMessage).toBe("horizon: too much ü");
@@ -181,7 +181,7 @@ describe("over Connect and gRPC", () => {
     expect(error.metadata.get("retry-after")).toBe("2");
   });
 
-  it("trailers carry the same code, text and details", () => {
+  it("has the same code, text and details in its trailers", () => {
     const trailers = grpcTrailersOf(refusal, ID);
     expect(trailers["grpc-status"]).toBe("3");
     expect(decodeURIComponent(String(trailers["grpc-message"]))).toBe("horizon: too much ü");
@@ -190,7 +190,7 @@ describe("over Connect and gRPC", () => {
     expect(info).toMatchObject({ reason: "validation_failed" });
   });
 
-  it("every reason has the code that the schema gives it", () => {
+  it("has the schema's code for every reason", () => {
     for (const { number } of ReasonSchema.values.filter((value) => value.number !== 0)) {
       const { rpcCode } = factsOf(number as Reason);
       expect(connectError(refuse(number as Reason, "no"), ID).code as number).toBe(rpcCode);
@@ -198,8 +198,8 @@ describe("over Connect and gRPC", () => {
   });
 });
 
-describe("what a call throws that was called off", () => {
-  it("is the reason why it was", () => {
+describe("an error of a canceled call", () => {
+  it("is the reason of the cancellation", () => {
     const caller = new AbortController();
     const left = refuse(Reason.CLIENT_CLOSED_REQUEST, "gone");
     expect(refusalOf(new Error("aborted"), caller.signal).reason).toBe(Reason.INTERNAL_ERROR);
@@ -210,8 +210,8 @@ describe("what a call throws that was called off", () => {
   });
 });
 
-describe("details over gRPC", () => {
-  it("fit into the trailers that clients take, however many offerings were dropped", () => {
+describe("error details over gRPC", () => {
+  it("fit into the trailers that clients accept for any number of dropped offerings", () => {
     const dropped = Array.from({ length: 500 }, (_, i) =>
       create(DroppedOfferingSchema, {
         offeringId: `off_${String(i).padStart(26, "0")}`,

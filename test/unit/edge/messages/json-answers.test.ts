@@ -26,8 +26,8 @@ function read<D extends DescMessage>(desc: D, json: string): { message: Message;
 
 const plain = (desc: DescMessage, message: Message): unknown => JSON.parse(toText(desc, message));
 
-describe("an answer", () => {
-  it("always has the fields without presence, and the others when they are set", () => {
+describe("a JSON response", () => {
+  it("always has the fields without presence, and other fields if they are set", () => {
     expect(plain(ActResponseSchema, create(ActResponseSchema, { id: "a", usage: {} }))).toEqual({
       id: "a",
       object: "",
@@ -40,7 +40,7 @@ describe("an answer", () => {
     });
   });
 
-  it("writes steps as arrays of arrays, words in lower case, integers as numbers and bytes as base64", () => {
+  it("writes steps as arrays of arrays, enums in lower case, integers as numbers and bytes as base64", () => {
     const message = create(ActResponseSchema, {
       created: 1764547200,
       action: { steps: [{ values: [1, -2.5] }, {}] },
@@ -61,7 +61,7 @@ describe("an answer", () => {
     });
   });
 
-  it("spells the values that the rule does not give as the schema says", () => {
+  it("spells exceptional enum values as the schema defines", () => {
     const dropped = create(DroppedOfferingSchema, { reason: DropReason.MIN_UPTIME_30D });
     expect(plain(DroppedOfferingSchema, dropped)).toMatchObject({ reason: "min_uptime_30d" });
   });
@@ -96,7 +96,7 @@ describe("an answer", () => {
     expect(() => toText(ActResponseSchema, create(ActResponseSchema, { prediction }))).toThrow("has no value 99");
   });
 
-  it("is read back as it was, for messages that travel both ways", () => {
+  it("round-trips for messages that travel both ways", () => {
     const request = create(CreateKeyRequestSchema, {
       orgId: "o",
       name: "n",
@@ -116,8 +116,8 @@ describe("an answer", () => {
   });
 });
 
-describe("an answer that is long", () => {
-  it("is put down many times on its way, and nothing that is written meanwhile gets into it", () => {
+describe("a long JSON response", () => {
+  it("is flushed several times, unaffected by other responses that are written meanwhile", () => {
     const models = Array.from({ length: 900 }, (_, i) => ({ id: `o/m${i}`, name: 'é"'.repeat(40), vendor: "o" }));
     const aliases = ["a", "b", "c"].map((id) => ({ id, resolvesTo: models }));
     const message = create(ListRoutesResponseSchema, { object: "list", aliases, data: [] });
@@ -142,7 +142,7 @@ describe.each(
     .filter(({ typeName }) => !typeName.startsWith("google."))
     .map((desc) => [desc.typeName, desc] as const),
 )("%s", (_, desc) => {
-  it("is written to the byte as JSON.stringify writes its plain value, or refused as that is", () => {
+  it("is written byte for byte as JSON.stringify writes its plain value, or refused in the same cases", () => {
     const roll = dice(4);
     const outcomeOf = (run: () => string): string => {
       try {

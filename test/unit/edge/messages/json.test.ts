@@ -23,7 +23,7 @@ const messagesOf = (desc: DescMessage, json: string): string[] => {
   return faults.list.map(({ message }) => message);
 };
 
-describe("a body", () => {
+describe("a JSON body", () => {
   const refused = (bytes: string | Buffer): string => {
     try {
       parseBody(Buffer.from(bytes as string));
@@ -48,7 +48,7 @@ describe("a body", () => {
     expect(refused(body)).toMatch(/^the body is not JSON/);
   });
 
-  it("is refused when it is not UTF-8", () => {
+  it("is refused if it is not UTF-8", () => {
     expect(refused(Buffer.from([0x22, 0xff, 0x22]))).toBe("the body must be UTF-8");
     expect(refused(Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22]))).toBe("the body must be UTF-8");
   });
@@ -59,11 +59,11 @@ describe("a body", () => {
     ["written with an escape", '{"a":1,"\\u0061":2}'],
     ["named __proto__", '{"__proto__":1,"__proto__":2}'],
     ["behind strings that look like members", '{"s":"\\"a\\":1,{[","a":":::","a":1}'],
-  ])("is refused with a key that comes twice %s", (_, body) => {
+  ])("is refused with a duplicate key %s", (_, body) => {
     expect(refused(body)).toBe("an object in the body has a duplicate key");
   });
 
-  it("is refused when it nests 100,000 deep, and taken at the limit", () => {
+  it("is refused if it nests 100,000 deep, and accepted at the limit", () => {
     expect(refused("[".repeat(100_000))).toBe("the body must not nest deeper than 64 levels");
     expect(refused(`${'{"a":'.repeat(100_000)}1${"}".repeat(100_000)}`)).toBe(
       "the body must not nest deeper than 64 levels",
@@ -72,12 +72,12 @@ describe("a body", () => {
     expect(refused(`${"[".repeat(65)}${"]".repeat(65)}`)).toBe("the body must not nest deeper than 64 levels");
   });
 
-  it("is taken with all keys of 60,000", () => {
+  it("is accepted with 60,000 keys", () => {
     const object = Object.fromEntries(Array.from({ length: 60_000 }, (_, i) => [`k${i}`, i]));
     expect(parseBody(Buffer.from(JSON.stringify(object)))).toEqual(object);
   });
 
-  it("is read as JSON.parse reads it, whatever valid JSON it is", () => {
+  it("is parsed as JSON.parse does, for any valid JSON", () => {
     fc.assert(
       fc.property(fc.json({ maxDepth: 8, stringUnit: "binary" }), (text) => {
         expect(parseBody(Buffer.from(text))).toEqual(JSON.parse(text));
@@ -86,7 +86,7 @@ describe("a body", () => {
   });
 });
 
-describe("a request", () => {
+describe("a JSON request", () => {
   const WHOLE = {
     model: "o/n",
     observations: [
@@ -112,7 +112,7 @@ describe("a request", () => {
     horizon: 16,
   };
 
-  it("is read with every field where it belongs", () => {
+  it("is parsed with every field in its place", () => {
     const { message, faults } = read(ActRequestSchema, JSON.stringify(WHOLE));
     expect(faults).toEqual([]);
     expect(message).toEqual(
@@ -146,7 +146,7 @@ describe("a request", () => {
     );
   });
 
-  it("takes null for every field that may be left out, and for no item of an array", () => {
+  it("accepts null for every optional field, and for no array item", () => {
     const { message, faults } = read(
       ActRequestSchema,
       '{"model":"m","models":null,"preference":null,"seed":null,"provider":null,"metadata":null,"goal_image":null,"stream":null}',
@@ -160,7 +160,7 @@ describe("a request", () => {
     ]);
   });
 
-  it("takes actions as arrays of arrays, and names the numbers at fault by their place in them", () => {
+  it("accepts actions as arrays of arrays, and names invalid numbers by their index", () => {
     const { message, faults } = read(PredictRequestSchema, '{"actions":[[1,2],[]]}');
     expect(faults).toEqual([]);
     expect(message).toEqual(create(PredictRequestSchema, { actions: [{ values: [1, 2] }, {}] }));
@@ -171,7 +171,7 @@ describe("a request", () => {
     ]);
   });
 
-  it("has all its faults listed at once, each with its whole path", () => {
+  it("has all its violations listed at once, each with its full path", () => {
     const body = {
       model: 5,
       observations: [{ proprio: [1, "x"], frames: [{ url: 1, camer: "a" }, "no"] }, []],
@@ -200,7 +200,7 @@ describe("a request", () => {
     ]);
   });
 
-  it("is told the nearest field it may have meant, and the words it may choose from", () => {
+  it("names the nearest known field for an unknown one, and the valid words for an enum", () => {
     expect(messagesOf(ActRequestSchema, '{"horizn":1}')).toEqual(["is not a known field; did you mean `horizon`?"]);
     expect(messagesOf(ActRequestSchema, '{"provider":{"max_latency":1}}')).toEqual([
       "is not a known field; did you mean `max_latency_ms`?",
@@ -214,12 +214,12 @@ describe("a request", () => {
     ]);
   });
 
-  it.each(["__proto__", "constructor", "toString", "$typeName"])("knows no field %s", (name) => {
+  it.each(["__proto__", "constructor", "toString", "$typeName"])("has no field %s", (name) => {
     expect(faultsOf(ActRequestSchema, `{"${name}":{}}`)).toEqual([`${name}: extra_forbidden`]);
     expect({}).not.toHaveProperty("polluted");
   });
 
-  it("cannot name the prototype of a free-form object or of a map", () => {
+  it("cannot set the prototype of a free-form object or of a map", () => {
     expect(faultsOf(ActRequestSchema, '{"metadata":{"a":{"__proto__":{"polluted":1}}}}')).toEqual([
       "metadata.a.__proto__: invalid_key",
     ]);
@@ -228,7 +228,7 @@ describe("a request", () => {
     ]);
   });
 
-  it.each(["unspecified", "", 1, true, {}])("takes no %s for a word", (word) => {
+  it.each(["unspecified", "", 1, true, {}])("refuses %s as an enum value", (word) => {
     expect(faultsOf(ActRequestSchema, JSON.stringify({ preference: word }))).toEqual(["preference: enum"]);
   });
 
@@ -243,13 +243,13 @@ describe("a request", () => {
     expect(faultsOf(ActRequestSchema, `{"provider":{"objective":{${text}:1}}}`)[0]).toMatch(/string_unicode$/);
   });
 
-  it("is refused with a number beyond what a double can hold", () => {
+  it("is refused with a number beyond the range of a double", () => {
     expect(
       faultsOf(ActRequestSchema, '{"temperature":1e999,"observations":[{"proprio":[-1e999]}],"metadata":{"a":1e999}}'),
     ).toEqual(["temperature: finite_number", "observations.0.proprio.0: finite_number", "metadata.a: finite_number"]);
   });
 
-  it("takes whole numbers however they are written, and no strings of digits", () => {
+  it("accepts whole numbers in every notation, and no digit strings", () => {
     expect(read(ActRequestSchema, '{"horizon":1.6e1}').message).toMatchObject({ horizon: 16 });
     expect(faultsOf(ActRequestSchema, '{"horizon":"16"}')).toEqual(["horizon: int_type"]);
     expect(faultsOf(ActRequestSchema, '{"horizon":true}')).toEqual(["horizon: int_type"]);
@@ -261,7 +261,7 @@ describe("a request", () => {
     ["AQ", 1],
     ["AQID", 3],
     ["-_8=", 2],
-  ])("takes %j as base64 of %i bytes", (text, length) => {
+  ])("accepts %j as base64 of %i bytes", (text, length) => {
     const { message, faults } = read(FrameSchema, JSON.stringify({ data: text }));
     expect(faults).toEqual([]);
     expect((message as unknown as { data: Uint8Array }).data.length).toBe(length);
@@ -271,11 +271,11 @@ describe("a request", () => {
     expect(faultsOf(FrameSchema, JSON.stringify({ data: text }))).toEqual(["data: bytes_invalid_encoding"]);
   });
 
-  it.each(["[]", "null", "1", '"x"', "true"])("is refused when it is %s and no object", (text) => {
+  it.each(["[]", "null", "1", '"x"', "true"])("is refused if it is %s and no object", (text) => {
     expect(faultsOf(ActRequestSchema, text)).toEqual([": dict_type"]);
   });
 
-  it("has no more than a thousand faults listed, and long keys cut", () => {
+  it("lists at most a thousand violations, and cuts long keys", () => {
     const many = Object.fromEntries(Array.from({ length: 5000 }, (_, i) => [`k${i}`, 0]));
     expect(faultsOf(ActRequestSchema, JSON.stringify(many))).toHaveLength(1000);
     expect(faultsOf(ActRequestSchema, JSON.stringify({ ["k".repeat(10_000)]: 1 }))[0]).toHaveLength(
@@ -283,7 +283,7 @@ describe("a request", () => {
     );
   });
 
-  it("never makes the decoder throw, whatever JSON it is", () => {
+  it("never makes the decoder throw on any JSON", () => {
     const key = fc.constantFrom(...ActRequestSchema.fields.map(({ name }) => name), "frames", "url", "x", "__proto__");
     const value = fc.letrec((tie) => ({
       any: fc.oneof(

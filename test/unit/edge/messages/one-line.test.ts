@@ -13,7 +13,7 @@ import { violationsOf } from "../../../../src/edge/messages/validate.ts";
 
 const pathsOf = (desc: DescMessage, message: Message): string[] => violationsOf(desc, message).map(({ path }) => path);
 
-it("refuses control characters in names, wherever they are in a message", () => {
+it("names with control characters are refused anywhere in a message", () => {
   for (const bad of ["a\r\nb", "a\nb", "a\u0000b", "a\u007fb", "a\u0085b", "a\u2028b", "\tb"]) {
     const name = bad;
     expect(pathsOf(CreateOrgRequestSchema, create(CreateOrgRequestSchema, { name }))).toEqual(["name"]);
@@ -37,7 +37,7 @@ it("refuses control characters in names, wherever they are in a message", () => 
   }
 });
 
-it("leaves texts their lines, and names their letters", () => {
+it("texts can have several lines, and names cannot", () => {
   const act = create(ActRequestSchema, {
     model: "a/b",
     instruction: "first line\nsecond line",

@@ -33,7 +33,7 @@ const around = (text: Buffer) =>
   readAs(ActRequestSchema, () => parseCounted(text, { bounds: BOUNDS, desc: ActRequestSchema, pictures: true }));
 const whole = (text: Buffer) => readAs(ActRequestSchema, () => parseBody(text));
 
-describe("a picture in an address", () => {
+describe("an image in a data URL", () => {
   it("is in its frame as bytes", async () => {
     const text = body(frame(address()), `,"goal_image":${frame(address(OTHER.toString("base64")))}`);
     const { message, faults } = await around(Buffer.from(text));
@@ -56,7 +56,7 @@ describe("a picture in an address", () => {
     ["a goal alone", `{"goal_image":${frame(address())},"model":"a"}`],
     ["blanks", body(` {  "url" :\n"${address()}"  } `)],
     ["nothing that may stand there", body(frame(address(), ',"colour":"red"'), ',"horizon":"four"')],
-  ])("with %s is read as in a whole body", async (_, text) => {
+  ])("with %s is decoded as in a complete body", async (_, text) => {
     const bytes = Buffer.from(text);
     const [one, other] = [await around(bytes), await whole(bytes)];
     expect(one.faults).toEqual(other.faults);
@@ -103,7 +103,7 @@ describe("a picture in an address", () => {
     ["another type of frame", `{"model":"a","observations":[{"frames":{"url":"${address()}"}}]}`],
     ["a place of another kind", `{"metadata":{"url":"${address()}"},"model":"${"a".repeat(5000)}"}`],
     ["a key of many letters", `{"${"a".repeat(20_000)}":1}`],
-  ])("with %s is read with the whole body", async (_, text) => {
+  ])("with %s is decoded with the complete body", async (_, text) => {
     const bytes = Buffer.from(text);
     const [one, other] = [await around(bytes), await whole(bytes)];
     expect(one).toEqual(other);
@@ -111,7 +111,7 @@ describe("a picture in an address", () => {
     expect(frames.filter(({ url, data }) => url === "" && data.length === JPEG.length)).toEqual([]);
   });
 
-  it("with bytes beside it that are no UTF-8 is refused", async () => {
+  it("with invalid UTF-8 beside it is refused", async () => {
     const bytes = Buffer.concat([
       Buffer.from(body(frame(address())).slice(0, -1)),
       Buffer.from([0xc3]),
@@ -120,7 +120,7 @@ describe("a picture in an address", () => {
     expect((await around(bytes)).said).toBe("the body must be UTF-8");
   });
 
-  it("is not looked for where it is not asked for", async () => {
+  it("is decoded only in fields that can have one", async () => {
     const bytes = Buffer.from(body(frame(address())));
     const expected = { bounds: BOUNDS, desc: ActRequestSchema };
     expect(await readAs(ActRequestSchema, () => parseCounted(bytes, expected))).toEqual(await whole(bytes));

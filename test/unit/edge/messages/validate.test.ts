@@ -27,13 +27,13 @@ const DECLARED = { model: "o/n", runtime: "r", endpoint: "e", hardware: "h", con
 const typesOf = (desc: DescMessage, message: Message): Record<string, string> =>
   Object.fromEntries(violationsOf(desc, message).map(({ path, type }) => [path, type]));
 
-describe("a message", () => {
-  it("that obeys has no violations", () => {
+describe("a message under validation", () => {
+  it("has no violations if it is valid", () => {
     expect(violationsOf(ActRequestSchema, create(ActRequestSchema, ACT))).toEqual([]);
     expect(() => assertValid(ActRequestSchema, create(ActRequestSchema, ACT))).not.toThrow();
   });
 
-  it("that breaks rules is refused with all of them at once", () => {
+  it("is refused with all violations at once", () => {
     const request = create(ActRequestSchema, { ...ACT, model: "", horizon: 257, temperature: -1 });
     try {
       assertValid(ActRequestSchema, request);
@@ -49,7 +49,7 @@ describe("a message", () => {
     }
   });
 
-  it("has each broken rule named as clients of the described service know it", () => {
+  it("has each violated rule under the name that clients of the described service know", () => {
     const act = create(ActRequestSchema, {
       model: "x".repeat(300),
       models: Array.from({ length: 9 }, () => "a"),
@@ -88,7 +88,7 @@ describe("a message", () => {
     });
   });
 
-  it("has paths that lead through arrays as REST writes them", () => {
+  it("has violation paths through arrays as REST writes them", () => {
     const request = create(PredictRequestSchema, {
       ...ACT,
       observations: [{}, { proprio: [0, Number.NaN] }],
@@ -102,7 +102,7 @@ describe("a message", () => {
     });
   });
 
-  it("names the limit and what was sent, in the gateway's own words", () => {
+  it("causes texts of the gateway's own, with the limit and the sent value", () => {
     const request = create(ActRequestSchema, {
       ...ACT,
       model: "x".repeat(300),
@@ -128,14 +128,14 @@ describe("a message", () => {
     expect(missing.filter(({ pattern, field }) => patternText(pattern, field) === undefined)).toEqual([]);
   });
 
-  it("is told the words of an enum, not its numbers", () => {
+  it("causes texts with an enum's words, not its numbers", () => {
     const [violation] = violationsOf(ActRequestSchema, create(ActRequestSchema, { ...ACT, preference: 77 as 1 }));
     expect(violation?.message).toBe("must be one of balanced, fastest, cheapest, reliable");
   });
 });
 
-describe("the quick yes", () => {
-  it("is given to sound messages", () => {
+describe("the quick validation", () => {
+  it("passes valid messages", () => {
     expect(
       surelyObeys(ActRequestSchema, create(ActRequestSchema, { ...ACT, horizon: 16, models: ["a"], seed: 1 })),
     ).toBe(true);
@@ -174,7 +174,7 @@ describe("the quick yes", () => {
     [PredictStreamRequestSchema, { predict: sound }],
     [DeclareModelRequestSchema, { model: "o/n", runtime: "r", endpoint: "e", hardware: "h", contracts: ["act"] }],
     [CreateKeyRequestSchema, {}],
-  ])("is never given where the judge finds a violation in %s", (desc, base) => {
+  ])("never passes a message in which the validator finds a violation: %s", (desc, base) => {
     let yes = 0;
     fc.assert(
       fc.property(jsonOf(desc, leaf), (json) => {

@@ -59,7 +59,7 @@ async function second(times = 1): Promise<void> {
 const idsOf = ({ loops }: { loops: ReadonlyMap<string, unknown> }): string[] => [...loops.keys()].sort();
 
 describe("the loops of another replica", () => {
-  it("are shown at once, in as many words as it takes, with those that begin and without those that end", async () => {
+  it("are listed at once in as many messages as necessary, with those that begin and without those that end", async () => {
     const { all } = net("a", "b");
     const [a, b] = all as [(typeof all)[0], (typeof all)[0]];
     for (let i = 0; i < 50; i++) b.loops.set(`req_${100 + i}`, { org: ORG, chunks: 1 });
@@ -82,7 +82,7 @@ describe("the loops of another replica", () => {
     watch.close();
   });
 
-  it("stay though single words are lost, and go when their replica is not heard any longer", async () => {
+  it("remain if single messages are lost, and disappear when their replica is silent", async () => {
     const { all, state } = net("a", "b");
     const [a, b] = all as [(typeof all)[0], (typeof all)[0]];
     for (let i = 0; i < 20; i++) b.loops.set(`req_${100 + i}`, { org: ORG, chunks: 1 });
@@ -103,7 +103,7 @@ describe("the loops of another replica", () => {
     watch.close();
   });
 
-  it("are missed by name where a replica does not answer, and not waited for longer than is said", async () => {
+  it("are reported missing by replica name if it does not answer within the given time", async () => {
     const { all, state } = net("a", "b", "c");
     state.passes = () => false;
     const watch = all[0]!.live.watch(ORG);
@@ -114,7 +114,7 @@ describe("the loops of another replica", () => {
     watch.close();
   });
 
-  it("of a number beyond all use are told up to a bound", async () => {
+  it("are listed up to a bound", async () => {
     const { all } = net("a", "b");
     const [a, b] = all as [(typeof all)[0], (typeof all)[0]];
     for (let i = 0; i < 2_500; i++) b.loops.set(`req_${10_000 + i}`, { org: ORG, chunks: 1 });
@@ -125,8 +125,8 @@ describe("the loops of another replica", () => {
   });
 });
 
-describe("while nobody watches", () => {
-  it("nothing is said and no timer runs: soon after the last watcher has left, on every replica", async () => {
+describe("without a watcher,", () => {
+  it("replicas send nothing and run no timer, soon after the last watcher leaves", async () => {
     const { all, state } = net("a", "b");
     for (const { loops } of all) loops.set(`req_${loops.size}`, { org: ORG, chunks: 1 });
     expect([clock.pending, state.words]).toEqual([0, 0]);
@@ -144,7 +144,7 @@ describe("while nobody watches", () => {
     expect(all.map(({ live }) => live.isActive)).toEqual([false, false]);
   });
 
-  it("a watcher that leaves while it waits is told why", async () => {
+  it("a watcher that leaves during its wait gets the reason", async () => {
     const { all } = net("a");
     const leaving = new AbortController();
     const watch = all[0]!.live.watch(ORG);
@@ -156,8 +156,8 @@ describe("while nobody watches", () => {
   });
 });
 
-describe("a word that is none", () => {
-  it("changes nothing: nonsense, one's own, one without a name, one with a loop that is none", async () => {
+describe("an invalid gossip message about loops", () => {
+  it("changes nothing: nonsense, the replica's own, one without a name, one with an invalid loop", async () => {
     const { all } = net("a", "b");
     const [a, b] = all as [(typeof all)[0], (typeof all)[0]];
     b.loops.set("req_1", { org: ORG, chunks: 1 });

@@ -44,7 +44,7 @@ async function open() {
 const plan = planFor(planArgs(supplyOf([offering("a")]), { now: 0, arrivedAt: 0 }));
 const charge = { step: plan.steps[0]!, units: 1, costMicro: 1, wakeUpMicro: 0, hedgeMicro: undefined };
 
-it("no chunk waits for the ledger while its bill has credit left, though its time is over; half a second later it does", async () => {
+it("a chunk does not wait for the ledger within the remaining credit of an expired bill; half a second later it does", async () => {
   const { clock, leaser, billing, falls, speaks } = await open();
   const begun = billing.cover(plan);
   await clock.advance(10);

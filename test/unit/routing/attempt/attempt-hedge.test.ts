@@ -14,7 +14,7 @@ import { offering, planArgs, prefer, supplyOf } from "../../../support/supply.ts
 describe("hedging", () => {
   const pair = [offering("a"), offering("b")];
 
-  test("a late first is joined by a second; the first to answer serves, the loser is cancelled, recorded and paid", async () => {
+  test("calls a second offering when the first is late; the first answer wins, and the loser is canceled, recorded and paid", async () => {
     const { world, plan, clock } = gateway(pair, { hedge: { afterMs: 75 } });
     const upstream = calls({ a: late(clock, 1000, answers("slow")), b: late(clock, 50, answers("quick")) });
     const outcome = attemptPlan(plan(), world, upstream);
@@ -29,7 +29,7 @@ describe("hedging", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("a first that answers in time is not hedged, and costs nothing more", async () => {
+  test("is not used for a first attempt that answers in time, and costs nothing more", async () => {
     const { world, plan, clock } = gateway(pair, { hedge: { afterMs: 75 } });
     const upstream = calls({ a: late(clock, 60, answers("in time")), b: answers("no") });
     const outcome = attemptPlan(plan(), world, upstream);
@@ -38,7 +38,7 @@ describe("hedging", () => {
     expect(upstream.asked()).toEqual(["a"]);
   });
 
-  test("a hedge that fails leaves the first running, and costs nothing", async () => {
+  test("leaves the first attempt running if the hedge fails, at no cost", async () => {
     const { world, plan, clock } = gateway(pair, { hedge: { afterMs: 75 } });
     const upstream = calls({ a: late(clock, 200, answers("first")), b: fails(AttemptFailure.UNREACHABLE) });
     const outcome = attemptPlan(plan(), world, upstream);
@@ -47,7 +47,7 @@ describe("hedging", () => {
     expect([answer, hedgeMicro, tries.map((each) => each.status)]).toEqual(["first", 0, ["ok", "error"]]);
   });
 
-  test("a first that fails while its hedge runs does not start a third", async () => {
+  test("starts no third attempt if the first fails while its hedge runs", async () => {
     const { world, plan, clock } = gateway([...pair, offering("c")], { hedge: { afterMs: 75 } });
     const upstream = calls({
       a: late(clock, 100, fails(AttemptFailure.CONNECTION_LOST)),
@@ -64,7 +64,7 @@ describe("hedging", () => {
     ["another checkpoint", { model: "acme/other" }],
     ["another step time", { dtMs: 20 }],
     ["the same provider", { provider: "a" }],
-  ])("never across to %s", async (_, facts: Partial<Offering>) => {
+  ])("never crosses to %s", async (_, facts: Partial<Offering>) => {
     const { world, clock } = gateway(pair);
     const both = supplyOf([offering("a"), offering("b", facts)]);
     const plan = planFor(
@@ -111,7 +111,7 @@ describe("hedging", () => {
       },
     ],
   ];
-  test.each(HELD_BACK)("not sent when %s, and the route says so", async (_, why, preferences, happens) => {
+  test.each(HELD_BACK)("is skipped if %s, and the route reports why", async (_, why, preferences, happens) => {
     const all = gateway(pair, { hedge: { afterMs: 75 }, ...preferences });
     const plan = all.plan();
     happens(all);
@@ -123,13 +123,13 @@ describe("hedging", () => {
     expect(routeOf({ ...rest, hedgeWithheld }).hedgeWithheld).toBe(why);
   });
 
-  test("the ceiling holds the first and its hedge", () => {
+  test("has a cost ceiling that covers the first attempt and its hedge", () => {
     const { plan } = gateway([offering("a"), offering("b", { priceNano: { 1: 300_000 } })], { hedge: { afterMs: 10 } });
     expect(plan().ceilingMicro).toBe(1600 + 4800);
     expect(gateway(pair, { hedge: { afterMs: 10 }, maxCostUsd: 0.0031 }).plan().ceilingMicro).toBe(1600);
   });
 
-  test("of calls that are 20 times slow once in fifty, hedging cuts p99 five times and makes four in a hundred more calls at most", async () => {
+  test("cuts p99 by five if one call in fifty is 20 times slower, with at most four percent more calls", async () => {
     const CALLS = runs(400);
     const tail = async (hedge: { afterMs: number } | undefined) => {
       const { world, plan, clock } = gateway(pair, hedge ? { hedge } : {});
@@ -152,7 +152,7 @@ describe("hedging", () => {
     expect(hedged.asked / alone.asked - 1).toBeLessThanOrEqual(0.04);
   });
 
-  test("when everything is slow the budget ends, so that hedges do not double the load", async () => {
+  test("stops at its budget if everything is slow, so that hedges do not double the load", async () => {
     const { world, plan, clock } = gateway(pair, { hedge: { afterMs: 10 } });
     const upstream = calls({ a: late(clock, 30, answers("slow")), b: late(clock, 30, answers("slow")) });
     for (let i = 0; i < 400; i++) {

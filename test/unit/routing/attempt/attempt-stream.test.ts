@@ -9,7 +9,7 @@ import { gateway, refusalOf } from "../../../support/attempts.ts";
 import { type ManualClock, settle } from "../../../support/manual-clock.ts";
 import { offering } from "../../../support/supply.ts";
 
-describe("streams", () => {
+describe("a streamed attempt", () => {
   /** A stream of these elements; a number waits so many milliseconds, a failure breaks it. */
   function streams(clock: ManualClock, script: Record<string, readonly (string | number | AttemptFailure | Error)[]>) {
     const closed: string[] = [];
@@ -42,7 +42,7 @@ describe("streams", () => {
     return all;
   };
 
-  test("every element comes in order, and the end is recorded", async () => {
+  test("delivers every element in order, and records the end", async () => {
     const { world, plan, clock } = gateway([offering("a")]);
     const { first, rest, tries } = await attemptStream(plan(), world, streams(clock, { a: ["0", "1", "2"] }));
     expect(tries[0]!.status).toBe("running");
@@ -51,7 +51,7 @@ describe("streams", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("before the first element a failure falls back silently", async () => {
+  test("fails over silently before the first element", async () => {
     const { world, plan, clock } = gateway([offering("a"), offering("b"), offering("c")]);
     const upstream = streams(clock, { a: [broken(AttemptFailure.UPSTREAM_ERROR)], b: [], c: ["0"] });
     const { first, step, tries, rest } = await attemptStream(plan(), world, upstream);
@@ -64,7 +64,7 @@ describe("streams", () => {
     expect(await read(rest)).toEqual([]);
   });
 
-  test("after the first element a failure ends the stream and never falls back", async () => {
+  test("ends with an error after the first element, and never fails over", async () => {
     const { world, plan, clock } = gateway([offering("a"), offering("b")]);
     const upstream = streams(clock, { a: ["0", broken(AttemptFailure.CONNECTION_LOST)], b: ["0"] });
     const { rest } = await attemptStream(plan(), world, upstream);
@@ -77,7 +77,7 @@ describe("streams", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("a stream that stands still is cut off at the attempt's budget", async () => {
+  test("that stalls is cut off at the attempt's budget", async () => {
     const { world, plan, clock } = gateway([offering("a", { timeoutMs: 500 }), offering("b")]);
     const upstream = streams(clock, { a: ["0", 10_000, "1"] });
     const { rest } = await attemptStream(plan(), world, upstream);
@@ -87,7 +87,7 @@ describe("streams", () => {
     expect(upstream.signals.a!.aborted).toBe(true);
   });
 
-  test("the deadline cuts a stream that is slow but moving", async () => {
+  test("that is slow but moving is cut off at the deadline", async () => {
     const { world, plan, clock } = gateway([offering("a")], { deadlineMs: 250 });
     const { rest } = await attemptStream(plan(), world, streams(clock, { a: ["0", 100, "1", 100, "2", 100, "3"] }));
     const refusal = refusalOf(read(rest));
@@ -95,7 +95,7 @@ describe("streams", () => {
     expect((await refusal).reason).toBe(Reason.DEADLINE_EXCEEDED);
   });
 
-  test("a reader who stops early cancels the upstream", async () => {
+  test("cancels the upstream if the reader stops early", async () => {
     const { world, plan, clock, health } = gateway([offering("a")]);
     const upstream = streams(clock, { a: ["0", "1", "2"] });
     const { rest } = await attemptStream(plan(), world, upstream);
@@ -107,7 +107,7 @@ describe("streams", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("a caller who leaves before reading on cancels the upstream", async () => {
+  test("cancels the upstream if the caller leaves before the next read", async () => {
     const { world, plan, clock, caller } = gateway([offering("a")]);
     const upstream = streams(clock, { a: ["0", "1"] });
     const { rest } = await attemptStream(plan(), world, upstream);
@@ -117,7 +117,7 @@ describe("streams", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("a caller who leaves in the very moment of the first element cancels the upstream", async () => {
+  test("cancels the upstream if the caller leaves at the first element", async () => {
     const { world, plan, clock, caller } = gateway([offering("a")]);
     const upstream = streams(clock, { a: ["0", "1"] });
     const unitsOf = (): number => {
@@ -129,7 +129,7 @@ describe("streams", () => {
     expect((await refusalOf(read(rest))).reason).toBe(Reason.CLIENT_CLOSED_REQUEST);
   });
 
-  test("a caller who leaves while a frame is awaited ends the wait", async () => {
+  test("ends if the caller leaves while a frame is awaited", async () => {
     const { world, plan, clock, caller } = gateway([offering("a")]);
     const { rest } = await attemptStream(plan(), world, streams(clock, { a: ["0", 5000, "1"] }));
     const refusal = refusalOf(read(rest));
@@ -138,7 +138,7 @@ describe("streams", () => {
     expect((await refusal).reason).toBe(Reason.CLIENT_CLOSED_REQUEST);
   });
 
-  test("the loser of a hedged stream is closed even if its first element comes later", async () => {
+  test("that loses a hedge is closed even if its first element comes later", async () => {
     const { world, plan, clock } = gateway([offering("a"), offering("b")], { hedge: { afterMs: 10 } });
     const upstream = streams(clock, { a: [100, "slow"], b: ["quick"] });
     const outcome = attemptStream(plan(), world, upstream);

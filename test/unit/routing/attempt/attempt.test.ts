@@ -9,8 +9,8 @@ import { answers, calls, fails, gateway, hangs, late, refusalOf } from "../../..
 import { settle } from "../../../support/manual-clock.ts";
 import { offering, planArgs, prefer, supplyOf } from "../../../support/supply.ts";
 
-describe("down the plan", () => {
-  test("the first step that answers serves, and no other is called", async () => {
+describe("an attempt at a plan", () => {
+  test("uses the first step that answers, and calls no other", async () => {
     const { world, plan, clock } = gateway([offering("a"), offering("b")]);
     const upstream = calls({ a: answers("from a") });
     const { answer, step, tries } = await attemptPlan(plan(), world, upstream);
@@ -18,7 +18,7 @@ describe("down the plan", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("four that wait at an offering that has long been silent, and all after them, go on to another", async () => {
+  test("moves to another offering if four calls wait at one that has long been silent, and later calls follow", async () => {
     const { world, plan, clock } = gateway([offering("a"), offering("b")]);
     const upstream = calls({ a: hangs, b: answers("from b") });
     const waiting = Array.from({ length: 5 }, () => attemptPlan(plan(), world, upstream));
@@ -33,7 +33,7 @@ describe("down the plan", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("three that wait are no sign of silence, nor are four of which one was just answered", async () => {
+  test("does not count three waiting calls, or four after a recent answer, as silence", async () => {
     const { world, plan, clock } = gateway([offering("a"), offering("b")]);
     let release = (_: string): void => {};
     const held = new Promise<string>((resolve) => (release = resolve));
@@ -48,7 +48,7 @@ describe("down the plan", () => {
     expect((await attemptPlan(plan(), world, upstream)).answer).toBe("from a");
   });
 
-  test("what may not fall back, and what holds to its order, waits on at a silent offering", async () => {
+  test("without fallbacks or with a fixed order keeps waiting at a silent offering", async () => {
     const { world, plan, clock } = gateway([offering("a"), offering("b")]);
     const bound = gateway([offering("a"), offering("b")], { order: [], allowFallbacks: false }).plan();
     const upstream = calls({ a: hangs, b: answers("from b") });
@@ -61,7 +61,7 @@ describe("down the plan", () => {
     for (const { reason } of await Promise.all(waiting)) expect(reason).toBe(Reason.ALL_ATTEMPTS_FAILED);
   });
 
-  test("a silent offering is asked all the same where no other serves", async () => {
+  test("calls a silent offering if no other is available", async () => {
     const { world, plan, clock } = gateway([offering("a")]);
     const upstream = calls({ a: hangs });
     const waiting = Array.from({ length: 5 }, () => refusalOf(attemptPlan(plan(), world, upstream)));
@@ -73,7 +73,7 @@ describe("down the plan", () => {
     for (const { reason } of await Promise.all(waiting)) expect(reason).toBe(Reason.ALL_ATTEMPTS_FAILED);
   });
 
-  test("a failure falls to the next step, and both are in the record", async () => {
+  test("fails over to the next step, and records both", async () => {
     const { world, plan } = gateway([offering("a"), offering("b")]);
     const upstream = calls({ a: fails(AttemptFailure.UPSTREAM_ERROR), b: answers("from b") });
     const outcome = await attemptPlan(plan(), world, upstream);
@@ -86,7 +86,7 @@ describe("down the plan", () => {
     ]);
   });
 
-  test("when all fail the refusal carries every attempt and none of the upstream's text", async () => {
+  test("refuses with every attempt and none of the upstream's text if all fail", async () => {
     const { world, plan } = gateway([offering("a"), offering("b")]);
     const upstream = calls({ a: fails(AttemptFailure.UNREACHABLE), b: fails(AttemptFailure.MALFORMED_ANSWER) });
     const refusal = await refusalOf(attemptPlan(plan(), world, upstream));
@@ -95,14 +95,14 @@ describe("down the plan", () => {
     expect(JSON.stringify([refusal.message, refusal.details])).not.toContain("secret");
   });
 
-  test("when all are at their limit the refusal says when to come back", async () => {
+  test("refuses with a retry time if all are at their limit", async () => {
     const { world, plan } = gateway([offering("a")]);
     const refusal = await refusalOf(attemptPlan(plan(), world, calls({ a: fails(AttemptFailure.UPSTREAM_BUSY) })));
     expect(refusal.reason).toBe(Reason.CAPACITY_EXHAUSTED);
     expect(refusal.retryAfter).toBeGreaterThan(0);
   });
 
-  test("allow_fallbacks false asks one offering and fails with it", async () => {
+  test("calls one offering with allow_fallbacks false, and fails with it", async () => {
     const { world, plan } = gateway([offering("a"), offering("b")], { order: [], allowFallbacks: false });
     const upstream = calls({ a: fails(AttemptFailure.TIMEOUT), b: fails(AttemptFailure.TIMEOUT) });
     const refusal = await refusalOf(attemptPlan(plan(), world, upstream));
@@ -110,7 +110,7 @@ describe("down the plan", () => {
     expect(upstream.asked()).toHaveLength(1);
   });
 
-  test("a refusal thrown by the call ends the request as it is, and nothing falls back", async () => {
+  test("rethrows a refusal of the call without failover", async () => {
     const { world, plan } = gateway([offering("a"), offering("b")]);
     const upstream = calls({
       a: async () => {
@@ -122,7 +122,7 @@ describe("down the plan", () => {
     expect(upstream.asked()).toEqual(["a"]);
   });
 
-  test("a bug in a wire is not taken for a failed attempt", async () => {
+  test("does not take a wire's bug for a failed attempt", async () => {
     const { world, plan } = gateway([offering("a"), offering("b")]);
     const upstream = calls({
       a: () => {
@@ -133,8 +133,8 @@ describe("down the plan", () => {
   });
 });
 
-describe("time", () => {
-  test("an attempt is cut off at its own budget, its call is cancelled, and the next has what is left", async () => {
+describe("the time of an attempt", () => {
+  test("is limited by its own budget: its call is canceled, and the next has the remaining time", async () => {
     const { world, plan, clock } = gateway([offering("a", { timeoutMs: 400 }), offering("b")], { deadlineMs: 1000 });
     const upstream = calls({ a: hangs, b: answers("late") });
     const outcome = attemptPlan(plan(), world, upstream);
@@ -146,7 +146,7 @@ describe("time", () => {
     expect(tries[0]).toMatchObject({ status: "error", reason: AttemptFailure.TIMEOUT, latencyMs: 400 });
   });
 
-  test("deadline_ms ends the whole request, with the attempt that it caught", async () => {
+  test("ends with deadline_ms for the entire request, including the running attempt", async () => {
     const { world, plan, clock } = gateway([offering("a"), offering("b")], { deadlineMs: 300 });
     const upstream = calls({ a: hangs, b: answers("never") });
     const refusal = refusalOf(attemptPlan(plan(), world, upstream));
@@ -158,13 +158,13 @@ describe("time", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("deadline_ms counts from the arrival, not from the plan", async () => {
+  test("is measured from the call's arrival, not from the plan", async () => {
     const supply = supplyOf([offering("a")]);
     const args = planArgs(supply, { intent: { provider: prefer({ deadlineMs: 1000 }) }, arrivedAt: 0, now: 400 });
     expect(planFor(args).endsAt).toBe(1000);
   });
 
-  test("the caller's own deadline counts when it is the shorter one", () => {
+  test("is limited by the caller's own deadline if that is shorter", () => {
     const args = planArgs(supplyOf([offering("a")]), {
       intent: { provider: prefer({ deadlineMs: 1000 }) },
       arrivedAt: 0,
@@ -174,7 +174,7 @@ describe("time", () => {
     expect(planFor(args).endsAt).toBe(700);
   });
 
-  test("without a deadline the request has time for every budget and what lies between, and two minutes at most", () => {
+  test("without a deadline covers every budget and the pauses between, and two minutes at most", () => {
     const short = planArgs(supplyOf([offering("a", { timeoutMs: 1000 }), offering("b", { timeoutMs: 2000 })]), {
       now: 5,
       arrivedAt: 5,
@@ -184,7 +184,7 @@ describe("time", () => {
     expect(planFor(long).endsAt).toBe(120_000);
   });
 
-  test("a step that is not expected to finish in what is left is skipped", async () => {
+  test("is checked ahead: a step that is not expected to finish in the remaining time is skipped", async () => {
     const slow = { advertised: { p50Ms: 500, p95Ms: 600, unitsPerS: 1, uptime30d: 1 } };
     const { world, plan, clock } = gateway([offering("a"), offering("slow", slow), offering("c")], { deadlineMs: 800 });
     const upstream = calls({
@@ -198,7 +198,7 @@ describe("time", () => {
     expect(upstream.asked()).toEqual(["a", "c"]);
   });
 
-  test("when every step that is left is too slow, time is what ran out", async () => {
+  test("is reported as the cause if every remaining step is too slow", async () => {
     const slow = { advertised: { p50Ms: 500, p95Ms: 600, unitsPerS: 1, uptime30d: 1 } };
     const { world, plan, clock } = gateway([offering("a"), offering("slow", slow)], { deadlineMs: 800 });
     const refusal = refusalOf(
@@ -213,8 +213,8 @@ describe("time", () => {
   });
 });
 
-describe("the caller", () => {
-  test("who leaves cancels the call under way, and no other is begun", async () => {
+describe("a caller", () => {
+  test("that leaves cancels the running call, and no other starts", async () => {
     const { world, plan, caller, clock } = gateway([offering("a"), offering("b")]);
     const upstream = calls({ a: hangs, b: answers("no") });
     const refusal = refusalOf(attemptPlan(plan(), world, upstream));
@@ -226,7 +226,7 @@ describe("the caller", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("who left before has nothing called", async () => {
+  test("that left before causes no call", async () => {
     const { world, plan, caller } = gateway([offering("a")]);
     caller.abort();
     const upstream = calls({});
@@ -234,7 +234,7 @@ describe("the caller", () => {
     expect(upstream.asked()).toEqual([]);
   });
 
-  test("a signal aborted with a refusal ends the request with that refusal", async () => {
+  test("with a signal aborted by a refusal gets that refusal", async () => {
     const { world, plan, caller } = gateway([offering("a")]);
     const refusal = refusalOf(attemptPlan(plan(), world, calls({ a: hangs })));
     await settle();
@@ -242,7 +242,7 @@ describe("the caller", () => {
     expect(await refusal).toMatchObject({ reason: Reason.NOT_READY, retryAfter: 5 });
   });
 
-  test("leaving is not held against the provider", async () => {
+  test("that leaves does not count against the provider", async () => {
     const { world, plan, caller, health } = gateway([offering("a")]);
     const refusal = refusalOf(attemptPlan(plan(), world, calls({ a: hangs })));
     await settle();
@@ -252,8 +252,8 @@ describe("the caller", () => {
   });
 });
 
-describe("the breaker", () => {
-  test("while half open one request probes, and the others pass on to the next step", async () => {
+describe("the breaker of an attempt", () => {
+  test("admits one probe request while half-open, and the others use the next step", async () => {
     const { world, plan, clock, health } = gateway([offering("a"), offering("b")]);
     const down = calls({ a: fails(AttemptFailure.UNREACHABLE), b: answers("b") });
     for (let i = 0; i < 5; i++) await attemptPlan(plan(), world, down);
@@ -271,14 +271,14 @@ describe("the breaker", () => {
     expect([...health.figures(0)][0]!.breaker.state).toBe("closed");
   });
 
-  test("what the caller sent wrong does not open it", async () => {
+  test("is not opened by the caller's invalid input", async () => {
     const { world, plan, health } = gateway([offering("a")]);
     for (let i = 0; i < 20; i++)
       await refusalOf(attemptPlan(plan(), world, calls({ a: fails(AttemptFailure.INPUT_REJECTED) })));
     expect([...health.figures(0)][0]!.breaker.state).toBe("closed");
   });
 
-  test("input that all rejected is the caller's to mend, and not where one failed otherwise", async () => {
+  test("leaves input that all offerings rejected to the caller to fix, unless one failed otherwise", async () => {
     const { world, plan } = gateway([offering("a"), offering("b")]);
     const rejects = fails(AttemptFailure.INPUT_REJECTED);
     const reads = { ...world, reads: () => "8 proprioception values" };
@@ -290,7 +290,7 @@ describe("the breaker", () => {
     );
   });
 
-  test("with order and allow_fallbacks false a resting offering is asked all the same", async () => {
+  test("is bypassed for an open offering with order and allow_fallbacks false", async () => {
     const { world, plan } = gateway([offering("a")], { order: ["a"], allowFallbacks: false });
     for (let i = 0; i < 6; i++)
       await refusalOf(attemptPlan(plan(), world, calls({ a: fails(AttemptFailure.UNREACHABLE) })));
@@ -298,7 +298,7 @@ describe("the breaker", () => {
   });
 });
 
-describe("another number of steps than was asked for", () => {
+describe("a wrong number of steps", () => {
   /** How often each of eight calls was tried at `a`, whose breaker opens after five failures that count. */
   const asked = async (facts: Parameters<typeof offering>[1]): Promise<number> => {
     const { world, plan } = gateway([offering("a", facts), offering("b")]);
@@ -307,7 +307,7 @@ describe("another number of steps than was asked for", () => {
     return upstream.asked().filter((id) => id === "a").length;
   };
 
-  test("counts against an offering that declares its chunk, and against no other", async () => {
+  test("counts only against an offering that declares its chunk length", async () => {
     expect(await asked({ maxHorizon: 16, chunk: 16 })).toBe(5);
     expect(await asked({ maxHorizon: 32 })).toBe(5);
     expect(await asked({})).toBe(8);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { HedgeBudget, HedgeBudgets } from "../../../../src/routing/attempt/record.ts";
 
-test("a burst of twenty, then one hedge for twenty calls", () => {
+test("hedges can burst to twenty, then one per twenty calls", () => {
   const budget = new HedgeBudget();
   let spent = 0;
   while (budget.spend()) spent++;
@@ -10,7 +10,7 @@ test("a burst of twenty, then one hedge for twenty calls", () => {
   expect([budget.spend(), budget.spend()]).toEqual([true, false]);
 });
 
-test("calls without hedges do not save up for more than the burst", () => {
+test("calls without hedges save up no more than the burst", () => {
   const budget = new HedgeBudget();
   for (let i = 0; i < 10_000; i++) budget.earn();
   let spent = 0;
@@ -18,14 +18,14 @@ test("calls without hedges do not save up for more than the burst", () => {
   expect(spent).toBe(20);
 });
 
-describe("the budget of an organization", () => {
+describe("an organization's hedge budget", () => {
   const spendAll = (hedges: { spend(): boolean }): number => {
     let spent = 0;
     while (hedges.spend()) spent++;
     return spent;
   };
 
-  test("of nothing sends no hedge, whatever was earned", () => {
+  test("of zero sends no hedge, whatever was saved", () => {
     const hedges = new HedgeBudgets().of("org_1", 0);
     for (let i = 0; i < 1000; i++) hedges.earn();
     expect(spendAll(hedges)).toBe(0);
@@ -48,7 +48,7 @@ describe("the budget of an organization", () => {
     }
   });
 
-  test("is remembered while it stays the same", () => {
+  test("is kept while it is unchanged", () => {
     const budgets = new HedgeBudgets();
     expect(budgets.of("org_1", 0.01)).toBe(budgets.of("org_1", 0.01));
     expect(spendAll(budgets.of("org_1", 0.01))).toBe(4);

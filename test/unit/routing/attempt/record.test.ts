@@ -21,7 +21,7 @@ const tried = (step: PlanStep, status: Try["status"], reason?: AttemptFailure): 
 });
 
 describe("routeOf", () => {
-  test("tells who served, and lists every try with its time and reason", () => {
+  test("names the serving provider, and lists every attempt with its time and reason", () => {
     const tries = [tried(first, "error", AttemptFailure.TIMEOUT), tried(second, "ok")];
     const route = routeOf({ tries, step: second, hedgeMicro: undefined }, PinOutcome.MOVED);
     expect(route).toMatchObject({
@@ -41,7 +41,7 @@ describe("routeOf", () => {
     ]);
   });
 
-  test("a first entry that won against its hedge is no fallback, and the hedge's cost is told", () => {
+  test("reports no fallback for a first entry that won against its hedge, and the hedge's cost", () => {
     const tries = [tried(first, "ok"), tried(second, "cancelled")];
     expect(routeOf({ tries, step: first, hedgeMicro: 1600 })).toMatchObject({
       fallbackUsed: false,
@@ -49,21 +49,21 @@ describe("routeOf", () => {
     });
   });
 
-  test("a second entry is a fallback even when the first was never tried", () => {
+  test("reports a fallback for a second entry even if the first was never called", () => {
     expect(routeOf({ tries: [tried(second, "ok")], step: second, hedgeMicro: undefined }).fallbackUsed).toBe(true);
   });
 
-  test("a hedge that cost nothing is told as zero, for it was sent", () => {
+  test("reports zero for a free hedge, because it was sent", () => {
     expect(routeOf({ tries: [], step: first, hedgeMicro: 0 }).hedgeCostUsd).toBe(0);
   });
 });
 
-test("a direct route lists no attempts", () => {
+test("lists no attempts for a direct route", () => {
   expect(directRouteOf(first)).toMatchObject({ model: "acme/arm", provider: "a", offeringId: "a", simulated: false });
   expect(Object.keys(directRouteOf(first))).not.toContain("attempts");
 });
 
-test("a refusal says which provider failed how, and carries the route", () => {
+test("of a refusal names each failed provider and reason, and carries the route", () => {
   const refusal = refusalOfTries([tried(first, "error", AttemptFailure.NON_FINITE_ACTION)], false);
   expect(refusal.reason).toBe(Reason.ALL_ATTEMPTS_FAILED);
   expect(refusal.message).toContain("a non finite action");

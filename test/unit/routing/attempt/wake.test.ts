@@ -35,8 +35,8 @@ const sleeping = (...ids: string[]) => {
   return { clock, health, plan, ...paying({ ...world, health }) };
 };
 
-describe("of attempts that overlap a cold start", () => {
-  test("the first pays, the others pay list, and so does the next while it is awake", async () => {
+describe("attempts that overlap a cold start", () => {
+  test("are charged for it once: the first pays, the others and later warm calls pay the list price", async () => {
     const { clock, plan, world, said } = sleeping("a");
     const upstream = calls({ a: late(clock, 500, answers("x")) });
     const plans = [plan(), plan(), plan()];
@@ -51,7 +51,7 @@ describe("of attempts that overlap a cold start", () => {
     expect(plan().ceilingMicro).toBe(LIST_MICRO + WAKE_MICRO);
   });
 
-  test("a call that begins while another one is answered finds it awake, however long that takes", async () => {
+  test("leave the offering warm for a call that starts during another's answer, however long that takes", async () => {
     const { clock, plan, world } = sleeping("a");
     const upstream = calls({ a: answers("x") });
     await attemptPlan(plan(), world, upstream);
@@ -64,7 +64,7 @@ describe("of attempts that overlap a cold start", () => {
     expect(plan().ceilingMicro).toBe(LIST_MICRO + WAKE_MICRO);
   });
 
-  test("one that failed has woken nothing that is paid for: the next one pays", async () => {
+  test("leave it cold if they fail: the next one pays", async () => {
     const { plan, world, said } = sleeping("a");
     await expect(attemptPlan(plan(), world, calls({ a: fails(AttemptFailure.UNREACHABLE) }))).rejects.toThrow();
     expect(said).toEqual(["a failed"]);
@@ -72,7 +72,7 @@ describe("of attempts that overlap a cold start", () => {
     expect(step.costMicro).toBe(LIST_MICRO + WAKE_MICRO);
   });
 
-  test("the loser of a hedge pays for the one that it woke", async () => {
+  test("are paid for by a hedge's loser that caused the cold start", async () => {
     const { clock, plan, world, said } = sleeping("a", "b");
     const upstream = calls({ a: late(clock, 5_000, answers("slow")), b: late(clock, 50, answers("quick")) });
     const attempt = attemptPlan(plan(), world, upstream);
@@ -86,7 +86,7 @@ describe("of attempts that overlap a cold start", () => {
     expect(said.sort()).toEqual(["a answered", "b answered"]);
   });
 
-  test("nobody here pays where another replica's attempt was first", async () => {
+  test("are not charged for it if another replica's attempt was first", async () => {
     const { health, world, plan } = gateway([sleepy("a")]);
     const { world: claimed } = paying({ ...world, health }, false);
     const { step } = await owed(await attemptPlan(plan(), claimed, calls({ a: answers("x") })));

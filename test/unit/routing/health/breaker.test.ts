@@ -20,23 +20,23 @@ const probing = (at: number): BreakerEvent => ({ kind: "probing", at, budgetMs: 
 const times = (count: number, event: (at: number) => BreakerEvent, from = 0, every = 1): BreakerEvent[] =>
   Array.from({ length: count }, (_, i) => event(from + i * every));
 
-describe("closed", () => {
+describe("a closed breaker", () => {
   test("opens at the fifth failure in a row, not at the fourth", () => {
     expect(reached(times(4, failed)).state).toBe("closed");
-    expect(reached(times(5, failed)).state).toBe("open");
+    expect(reached(times(5, failed)).state).toBe("an open breaker");
   });
 
-  test("a success in between starts the count anew", () => {
+  test("restarts its count after a success", () => {
     expect(reached([...times(4, failed), succeeded(4), ...times(4, failed, 5)]).state).toBe("closed");
   });
 
-  test("opens when half of ten calls within 30 seconds fail, in whatever order", () => {
+  test("opens when half of ten calls within 30 seconds fail, in any order", () => {
     const alternating = Array.from({ length: 10 }, (_, i) => (i % 2 ? failed(i * 2500) : succeeded(i * 2500)));
     expect(reached(alternating.slice(0, 9)).state).toBe("closed");
     expect(reached(alternating).state).toBe("open");
   });
 
-  test("does not open on fewer than half, or on what is older than 30 seconds", () => {
+  test("stays closed for fewer than half, and for failures older than 30 seconds", () => {
     const third = Array.from({ length: 30 }, (_, i) => (i % 3 ? succeeded(i * 100) : failed(i * 100)));
     expect(reached(third).state).toBe("closed");
     const old = [
@@ -50,12 +50,12 @@ describe("closed", () => {
     expect(reached(old).state).toBe("closed");
   });
 
-  test("calls without a verdict count for nothing", () => {
+  test("ignores calls without a verdict", () => {
     expect(reached([...times(4, failed), ...times(100, released, 10), failed(200)]).state).toBe("open");
     expect(reached(times(100, released))).toEqual(CLOSED);
   });
 
-  test("lets everything through", () => {
+  test("admits every call", () => {
     expect(restsUntil(reached(times(4, failed)))).toBe(0);
   });
 });
@@ -63,22 +63,22 @@ describe("closed", () => {
 describe("open", () => {
   const open = reached(times(5, failed, 1000, 0));
 
-  test("rests for ten seconds, and no report of an older call changes that", () => {
+  test("stays open for ten seconds, which reports of older calls do not change", () => {
     expect(restsUntil(open)).toBe(11_000);
     expect(reached([succeeded(2000), failed(3000), released(4000)], open)).toEqual(open);
   });
 
-  test("stretches the cooldown by chance, so that not all probe at once", () => {
+  test("randomizes its cooldown, so that not all replicas probe at once", () => {
     const jittered = times(5, failed).reduce((breaker, event) => reduce(breaker, event, () => 0.5), CLOSED);
     expect(restsUntil(jittered)).toBe(4 + 11_000);
   });
 
-  test("a probe before its time does not half-open it", () => {
+  test("is not half-opened by an early probe", () => {
     expect(reached([probing(10_999)], open).state).toBe("open");
     expect(reached([probing(11_000)], open).state).toBe("half_open");
   });
 
-  test("the cooldown doubles with every failed probe, to five minutes at most", () => {
+  test("doubles its cooldown with every failed probe, to five minutes at most", () => {
     let breaker = open;
     const cooldowns: number[] = [];
     for (let i = 0; i < 7; i++) {
@@ -90,16 +90,16 @@ describe("open", () => {
   });
 });
 
-describe("half open", () => {
+describe("a half-open breaker", () => {
   const open = reached(times(5, failed, 1000, 0));
   const half = reached([probing(11_000)], open);
 
-  test("admits one probe until that is over or out of time", () => {
+  test("admits one probe until that ends or times out", () => {
     expect(restsUntil(half)).toBe(12_000);
     expect(restsUntil(reached([released(11_500)], half))).toBe(0);
   });
 
-  test("closes after two successes, and forgets the past", () => {
+  test("closes after two successes, and drops its history", () => {
     const once = reached([succeeded(11_100)], half);
     expect([once.state, restsUntil(once)]).toEqual(["half_open", 0]);
     expect(reached([probing(11_200), succeeded(11_300)], once)).toEqual(CLOSED);
@@ -112,12 +112,12 @@ describe("half open", () => {
     });
   });
 
-  test("what another replica tells does not give the place of the probe to others", () => {
+  test("keeps its probe slot despite another replica's reports", () => {
     const heard: BreakerEvent = { kind: "heard", at: 11_100, calls: 1, failures: 0, consecutive: 0 };
     expect(restsUntil(reached([heard], half))).toBe(12_000);
   });
 
-  test("a question before the rest is over ends it when it is answered twice, and makes it no longer when it is not", () => {
+  test("closes early after two answered health checks, and does not stay open longer after failed ones", () => {
     const own = (kind: "succeeded" | "failed" | "released", at: number): BreakerEvent => ({ kind, at, own: true });
     expect(reached([own("failed", 2100), own("released", 2200)], open)).toEqual(open);
     expect(reached([own("succeeded", 2100), own("failed", 2200), own("succeeded", 2300)], open)).toMatchObject({
@@ -135,7 +135,7 @@ describe("half open", () => {
     expect(reached(times(5, failed, 302_300), back)).toMatchObject({ state: "open", trips: 1 });
   });
 
-  test("an operator's hand is not undone by calls", () => {
+  test("is not changed by calls if an operator set it", () => {
     const forced = reached([{ kind: "forced", at: 0, state: "forced_open" }], half);
     expect(reached([succeeded(1), probing(1), succeeded(2)], forced).state).toBe("forced_open");
     expect(restsUntil(forced)).toBe(Number.POSITIVE_INFINITY);
@@ -145,12 +145,12 @@ describe("half open", () => {
   });
 });
 
-test("only what the caller sent or forbade and a full provider are not blamed on the provider", () => {
+test("a breaker does not count the caller's errors, forbidden calls and full providers as failures", () => {
   const innocent = Object.values(AttemptFailure).filter((failure) => !blamesProvider(failure));
   expect(innocent).toEqual([AttemptFailure.UPSTREAM_BUSY, AttemptFailure.INPUT_REJECTED, AttemptFailure.UNSAFE_ACTION]);
 });
 
-test("whatever happens, a provider that works again is closed again", () => {
+test("a breaker of a provider that works again closes after any history", () => {
   const event = fc.tuple(
     fc.constantFrom("failed", "succeeded", "released", "probing"),
     fc.integer({ min: 0, max: 20_000 }),
@@ -172,7 +172,7 @@ test("whatever happens, a provider that works again is closed again", () => {
   );
 });
 
-describe("hearsay", () => {
+describe("a breaker's reports from other replicas", () => {
   const heard = (at: number, consecutive: number, calls = consecutive, failures = consecutive): BreakerEvent => ({
     kind: "heard",
     at,
@@ -181,27 +181,27 @@ describe("hearsay", () => {
     consecutive,
   });
 
-  test("never opens a breaker, however bad it is", () => {
+  test("never open it, however many failures they contain", () => {
     expect(reached(times(100, (at) => heard(at, 50))).state).toBe("closed");
   });
 
-  test("shortens the way: what others saw in a row counts once a failure of our own comes on top", () => {
+  test("shorten the count: failures in a row elsewhere count after one of its own", () => {
     expect(reached([heard(0, 3), failed(1)]).state).toBe("closed");
     expect(reached([heard(0, 4), failed(1)]).state).toBe("open");
     expect(reached([heard(0, 3), failed(1), failed(2)]).state).toBe("open");
   });
 
-  test("of calls that mostly failed elsewhere counts in the share that opens", () => {
+  test("count in the share that opens it", () => {
     expect(reached([heard(0, 0, 9, 4), failed(1)]).state).toBe("open");
     expect(reached([heard(0, 0, 9, 3), failed(1)]).state).toBe("closed");
   });
 
-  test("is forgotten after 30 seconds, and when a call of our own succeeds", () => {
+  test("expire after 30 seconds, and when a call of its own succeeds", () => {
     expect(reached([heard(0, 4), failed(30_000)]).state).toBe("closed");
     expect(reached([heard(0, 4, 0, 0), succeeded(1), failed(2)]).state).toBe("closed");
   });
 
-  test("of a million calls at once leaves our own a say", () => {
+  test("of a million calls at once do not outweigh its own calls", () => {
     expect(reached([heard(0, 0, 1e6, 0), ...times(4, failed, 1)]).state).toBe("closed");
     expect(reached([heard(0, 0, 1e6, 0), ...times(5, failed, 1)]).state).toBe("open");
   });

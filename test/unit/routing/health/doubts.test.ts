@@ -29,15 +29,15 @@ function board() {
   return { health, asked, fail, serve, times, state, answer, failures };
 }
 
-describe("failures of one organisation", () => {
-  test("alone never open a breaker, and count for no figure", () => {
+describe("suspected failures of one organization", () => {
+  test("alone never open a breaker, and count in no figure", () => {
     const { health, fail, times, state, failures } = board();
     times(500, (i) => fail("org_a", 1000 + i * 10));
     expect([state(), failures(), health.view.success[0]]).toEqual(["closed", 0, 1]);
     expect(health.figureOf("a", 1000)?.lastFailure).toBeUndefined();
   });
 
-  test("have the offering asked once they would have opened it, one question at a time", () => {
+  test("cause a health check when they would have opened the breaker, one at a time", () => {
     const { health, asked, fail, times } = board();
     times(4, () => fail("org_a"));
     expect(asked).toEqual([]);
@@ -48,7 +48,7 @@ describe("failures of one organisation", () => {
     expect(asked).toEqual(["a"]);
   });
 
-  test("count when it fails known-good input too: the breaker opens, and figures take them in", () => {
+  test("count if the offering also fails known-good input: the breaker opens, and figures include them", () => {
     const { health, fail, times, state, answer, failures } = board();
     times(5, () => fail("org_a"));
     answer("failed");
@@ -57,7 +57,7 @@ describe("failures of one organisation", () => {
     expect(health.figureOf("a", 1000)?.lastFailure).toBe(ERROR);
   });
 
-  test("count for nothing when it answers, and it is not asked again at once", () => {
+  test("are dropped if the offering answers, and it is not checked again at once", () => {
     const { asked, fail, times, state, answer, failures } = board();
     times(5, () => fail("org_a"));
     answer("succeeded");
@@ -67,7 +67,7 @@ describe("failures of one organisation", () => {
     expect(asked.length).toBe(2);
   });
 
-  test("wait on when the question could not be asked, and it is asked again a second later", () => {
+  test("remain if the check could not be made, which is repeated a second later", () => {
     const { asked, fail, times, state, answer } = board();
     times(5, () => fail("org_a"));
     answer("released");
@@ -79,7 +79,7 @@ describe("failures of one organisation", () => {
     expect(state()).toBe("open");
   });
 
-  test("are forgotten where a call is served while the question is under way", () => {
+  test("are dropped if a call is served during the check", () => {
     const { health, fail, serve, times, state } = board();
     times(5, () => fail("org_a"));
     health.beginDoubt("a", 1000);
@@ -88,7 +88,7 @@ describe("failures of one organisation", () => {
     expect(state()).toBe("closed");
   });
 
-  test("do not have it asked while it serves others well", () => {
+  test("cause no check while the offering serves others well", () => {
     const { asked, fail, serve, times } = board();
     times(50, () => {
       fail("org_a");
@@ -99,8 +99,8 @@ describe("failures of one organisation", () => {
   });
 });
 
-describe("failures of two organisations", () => {
-  test("count in pairs, and open the breaker without a question", () => {
+describe("suspected failures of two organizations", () => {
+  test("count in pairs, and open the breaker without a check", () => {
     const { fail, times, state, failures } = board();
     times(2, () => {
       fail("org_a");
@@ -113,7 +113,7 @@ describe("failures of two organisations", () => {
     expect([state(), failures()]).toEqual(["open", 6]);
   });
 
-  test("one of another's makes one of many count, not all of them", () => {
+  test("confirm one failure each, not all of another organization's", () => {
     const { fail, times, state, failures } = board();
     times(100, () => fail("org_a"));
     fail("org_b");
@@ -121,14 +121,14 @@ describe("failures of two organisations", () => {
     expect([state(), failures()]).toEqual(["closed", 2]);
   });
 
-  test("do not count together when they are half a minute apart", () => {
+  test("do not count together if they are half a minute apart", () => {
     const { fail, times, failures } = board();
     times(5, () => fail("org_a", 1000));
     times(5, () => fail("org_b", 31_000));
     expect(failures()).toBe(0);
   });
 
-  test("count together with those that another replica tells of, no more than it has", () => {
+  test("count together with those that another replica reports, up to its number", () => {
     const [one, other] = [board(), board()];
     one.times(2, () => one.fail("org_a"));
     const told = one.health.tell("a", 1000)!;
@@ -141,14 +141,14 @@ describe("failures of two organisations", () => {
   });
 });
 
-describe("what no input causes", () => {
-  test("counts at once: five lost connections of one organisation", () => {
+describe("a failure that no input causes", () => {
+  test("counts at once: five lost connections of one organization", () => {
     const { fail, times, state } = board();
     times(5, () => fail("org_a", 1000, { outcome: AttemptFailure.CONNECTION_LOST }));
     expect(state()).toBe("open");
   });
 
-  test("counts on top of what waits", () => {
+  test("counts together with suspected ones", () => {
     const { asked, fail, times, state } = board();
     times(4, () => fail("org_a"));
     fail("org_a", 1000, { outcome: AttemptFailure.UNREACHABLE });
@@ -157,7 +157,7 @@ describe("what no input causes", () => {
     expect(asked).toEqual(["a"]);
   });
 
-  test("is a deadline with ample time; one that was hardly more than usual may be the input's", () => {
+  test("includes a deadline with ample time; a hardly longer than usual one may be caused by the input", () => {
     const hasty = board();
     // 80 ms are usual.
     hasty.times(5, () => hasty.fail("org_a", 1000, { outcome: AttemptFailure.DEADLINE, latencyMs: 200 }));
@@ -168,13 +168,13 @@ describe("what no input causes", () => {
   });
 });
 
-test("input that the gateway itself found wanting counts for nothing, whoever sends it", () => {
+test("input that the gateway itself found invalid does not count, whichever organization sends it", () => {
   const { fail, times, state, asked } = board();
   for (const orgId of ["org_a", "org_b"]) times(50, () => fail(orgId, 1000, { lacked: true }));
   expect([state(), asked]).toEqual(["closed", []]);
 });
 
-test("after a rest, the first failure of one organisation has the offering asked before it rests again", () => {
+test("after an open breaker, one organization's first failure causes a check before the breaker opens again", () => {
   const { health, asked, fail, times, state, answer } = board();
   times(5, () => fail("org_a"));
   answer("failed");
@@ -189,7 +189,7 @@ test("after a rest, the first failure of one organisation has the offering asked
   expect(state()).toBe("open");
 });
 
-test("the call that a resting offering is tried with asks for a question where its input may be at fault", () => {
+test("a call that probes an open breaker causes a check if its input may be at fault", () => {
   const { health, asked, fail, times, state, answer } = board();
   times(5, () => fail("org_a"));
   answer("failed");
@@ -200,7 +200,7 @@ test("the call that a resting offering is tried with asks for a question where i
   expect(state()).toBe("open");
 });
 
-test("whatever one organisation's calls come to, no breaker opens while the offering answers questions", () => {
+test("no breaker opens because of one organization's calls while the offering answers checks", () => {
   const event = fc.tuple(fc.constantFrom("fail", "serve", "lacked"), fc.integer({ min: 0, max: 4_000 }));
   fc.assert(
     fc.property(fc.array(event, { maxLength: 200 }), (history) => {

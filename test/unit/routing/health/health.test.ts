@@ -22,8 +22,8 @@ const many = (health: HealthTracker, id: string, count: number, facts: Partial<R
   for (let i = 0; i < count; i++) health.report(id, report(facts));
 };
 
-describe("figures", () => {
-  test("advertised figures stand until there are enough samples, then measured ones do", () => {
+describe("health figures", () => {
+  test("are the advertised ones until there are enough samples, then the measured ones", () => {
     const health = board(offering("a"));
     expect(health.view.p50Ms[0]).toBe(50);
     many(health, "a", 4, { latencyMs: 500 });
@@ -34,14 +34,14 @@ describe("figures", () => {
     expect(health.view.unitsPerS[0]).toBeCloseTo(32);
   });
 
-  test("one advertised figure stands in for the other, and none is infinity", () => {
+  test("derive a missing advertised figure from the other, and are infinite without any", () => {
     const none = { p50Ms: undefined, p95Ms: undefined, unitsPerS: undefined, uptime30d: undefined };
     const health = board(offering("a", { advertised: { ...none, p95Ms: 70 } }), offering("b", { advertised: none }));
     expect([...health.view.p50Ms.subarray(0, 2)]).toEqual([70, Number.POSITIVE_INFINITY]);
     expect([...health.view.uptime.subarray(0, 2)]).toEqual([0, 0]);
   });
 
-  test("what hard constraints judge is advertised, else measured by calls, else by the probe", () => {
+  test("for hard constraints are advertised, else measured by calls, else by the probe", () => {
     const none = { p50Ms: undefined, p95Ms: undefined, unitsPerS: undefined, uptime30d: undefined };
     const probed = { p95Ms: 30, uptime: 1 };
     const health = board(
@@ -67,7 +67,7 @@ describe("figures", () => {
     }
   });
 
-  test("a provider that turned slow once is tried again when its figures have faded", () => {
+  test("of a provider that turned slow fade, and it is tried again", () => {
     const health = board(offering("a"));
     many(health, "a", 10, { latencyMs: 5000, at: 1000 });
     expect(health.view.p50Ms[0]).toBeGreaterThan(4000);
@@ -75,7 +75,7 @@ describe("figures", () => {
     expect(health.view.p50Ms[0]).toBe(50);
   });
 
-  test("a failure wears down the share of successes, and what is nobody's fault does not", () => {
+  test("lower the share of successes at a failure, and ignore what is not the provider's fault", () => {
     const health = board(offering("a"));
     many(health, "a", 3, { outcome: "cancelled" });
     many(health, "a", 3, { outcome: AttemptFailure.INPUT_REJECTED });
@@ -84,26 +84,26 @@ describe("figures", () => {
     expect(health.view.success[0]).toBeCloseTo(0.9);
   });
 
-  test("a hedge's loser that was slow looks slow, though it never answered", () => {
+  test("count a hedge's slow loser as slow, though it never answered", () => {
     const health = board(offering("a"));
     many(health, "a", 10, { outcome: "cancelled", latencyMs: 900 });
     expect(health.view.p50Ms[0]).toBeGreaterThan(800);
   });
 
-  test("a loser that was called off early says nothing of its speed", () => {
+  test("ignore the speed of a loser that was canceled early", () => {
     const health = board(offering("a"));
     many(health, "a", 10, { outcome: "cancelled", latencyMs: 5 });
     expect(health.view.p50Ms[0]).toBe(50);
   });
 
-  test("cold calls are measured apart, so that a wake-up does not slow the warm figure", () => {
+  test("of cold calls are separate, so that a cold start does not slow the warm figure", () => {
     const health = board(offering("a"));
     many(health, "a", 10, { latencyMs: 20_000, cold: true });
     expect(health.view.p50Ms[0]).toBe(50);
     expect(health.view.coldMs[0]).toBe(20_000);
   });
 
-  test("the rolled-up uptime stands above the advertised one once there are enough calls", () => {
+  test("prefer the measured uptime to the advertised one once there are enough calls", () => {
     const health = board(offering("a"));
     expect(health.view.uptime[0]).toBe(0.99);
     health.setUptime("a", { last5m: 0.1, last1d: 0.2, last30d: 0.5, calls: 19 }, 0);
@@ -112,7 +112,7 @@ describe("figures", () => {
     expect(health.view.uptime[0]).toBe(0.5);
   });
 
-  test("`min_uptime_30d` judges the advertised uptime until seven days were measured, then the measured one", () => {
+  test("for `min_uptime_30d` are the advertised uptime until seven days were measured, then the measured one", () => {
     const health = board(offering("a"));
     const measured = { last5m: 0, last1d: 0, last30d: 0.5, calls: 10_000 };
     for (const [hours, judged] of [
@@ -126,8 +126,8 @@ describe("figures", () => {
   });
 });
 
-describe("breaker", () => {
-  test("five failures close the door until the cooldown is over; then one call passes at a time", () => {
+describe("the breaker of an offering", () => {
+  test("opens after five failures until the cooldown ends; then one call passes at a time", () => {
     const health = board(offering("a"), offering("b"));
     many(health, "a", 5, { outcome: AttemptFailure.UNREACHABLE });
     expect(health.admit("a", 1000, 500)).toBe(false);
@@ -138,7 +138,7 @@ describe("breaker", () => {
     expect(health.admit("a", 11_500, 500)).toBe(true);
   });
 
-  test("a caller's tight deadline is not held against a provider that was not given its usual time", () => {
+  test("does not count a tight deadline that is below the provider's usual time", () => {
     const health = board(offering("a"));
     many(health, "a", 50, { outcome: AttemptFailure.DEADLINE, latencyMs: 99 });
     expect(health.view.restsUntil[0]).toBe(0);
@@ -146,7 +146,7 @@ describe("breaker", () => {
     expect(health.view.restsUntil[0]).toBeGreaterThan(0);
   });
 
-  test("nor against one of which nothing is known, unless it had a second", () => {
+  test("does not count a deadline of an unmeasured provider unless it had a second", () => {
     const none = { p50Ms: undefined, p95Ms: undefined, unitsPerS: undefined, uptime30d: undefined };
     const health = board(offering("a", { advertised: none }));
     many(health, "a", 50, { outcome: AttemptFailure.DEADLINE, latencyMs: 3 });
@@ -155,7 +155,7 @@ describe("breaker", () => {
     expect(health.view.restsUntil[0]).toBeGreaterThan(0);
   });
 
-  test("an operator can take an offering out and give it back", () => {
+  test("can be opened and closed by an operator", () => {
     const health = board(offering("a"));
     health.force("a", "forced_open", 0);
     expect(health.admit("a", 1e9, 500)).toBe(false);
@@ -165,7 +165,7 @@ describe("breaker", () => {
 });
 
 describe("a new snapshot", () => {
-  test("what is known of an offering follows its id, wherever its row is now", () => {
+  test("keeps an offering's health by its id, in any row", () => {
     const health = board(offering("b"));
     many(health, "b", 10, { latencyMs: 500 });
     many(health, "b", 5, { outcome: AttemptFailure.TIMEOUT, latencyMs: 500 });
@@ -178,7 +178,7 @@ describe("a new snapshot", () => {
     expect(health.view.usedAt[2]).toBe(2000);
   });
 
-  test("what is gone is forgotten, and late reports on it are dropped", () => {
+  test("drops the health of removed offerings, and ignores late reports on them", () => {
     const health = board(offering("a"), offering("b"));
     many(health, "a", 5, { outcome: AttemptFailure.TIMEOUT });
     health.adopt(buildSnapshot(supplyOf([offering("b")])), 0);
@@ -189,8 +189,8 @@ describe("a new snapshot", () => {
   });
 });
 
-describe("pace", () => {
-  test("who turns ten times slower is passed over by balanced and by fastest at once, and tried again when it was left alone", () => {
+describe("the pace of a provider", () => {
+  test("that becomes ten times slower makes balanced and fastest avoid it at once, and try it again after a pause", () => {
     const snapshot = buildSnapshot(supplyOf([offering("a"), offering("b")]));
     const health = new HealthTracker(snapshot, () => 0);
     for (const id of ["a", "b"]) many(health, id, 50, { latencyMs: 50 });
@@ -217,11 +217,11 @@ describe("pace", () => {
   });
 });
 
-describe("the gateway's own questions", () => {
+describe("the gateway's own health checks", () => {
   const resting = (health: HealthTracker, id: string, at = 1000): void =>
     many(health, id, 5, { outcome: AttemptFailure.UNREACHABLE, at });
 
-  test("are due when the rest is over, once, and count for no figure", () => {
+  test("are due when the cooldown ends, once, and count in no figure", () => {
     const health = board(offering("a"), offering("b"));
     resting(health, "a");
     const due = (now: number): string[] => [...health.due(now)].map(({ id }) => id);
@@ -244,7 +244,7 @@ describe("the gateway's own questions", () => {
     expect([due(20_000), [...health.resting()]]).toEqual([[], []]);
   });
 
-  test("that are answered well by what fails calls are believed no more, until it does not answer them either", () => {
+  test("that succeed while calls fail are ignored until one fails, too", () => {
     const health = board(offering("a"));
     const answered = (verdict: "succeeded" | "failed", at: number): string | undefined => {
       for (let i = 0; i < 2; i++) if (health.beginProbe("a", at + i, 500)) health.endProbe("a", verdict, at + i);
@@ -261,7 +261,7 @@ describe("the gateway's own questions", () => {
     expect([answered("failed", 40_000), answered("succeeded", 41_000)]).toEqual(["open", "closed"]);
   });
 
-  test("that say nothing leave the place to callers, and come again later", () => {
+  test("without a result leave the probe slot to callers, and are repeated later", () => {
     const health = board(offering("a"));
     resting(health, "a");
     health.beginProbe("a", 11_000, 500);
@@ -272,7 +272,7 @@ describe("the gateway's own questions", () => {
     expect(health.beginProbe("a", 12_300, 500)).toBe(false);
   });
 
-  test("are wanted once a second of what acts and rests, while nobody is asking", () => {
+  test("are due once a second for act offerings with an open breaker, while none is running", () => {
     const health = board(
       offering("a"),
       offering("b", { model: "acme/other" }),

@@ -7,7 +7,7 @@ const usual = (): Pace => {
   return pace;
 };
 
-test("four slow calls in a row are noticed, and no single one, however slow", () => {
+test("four slow calls in a row are noticed, and a single one never", () => {
   const pace = usual();
   pace.add(60_000, 1_001);
   expect(pace.slowMs(1_001)).toBeUndefined();
@@ -23,13 +23,13 @@ test("one slow call in fifty is never noticed", () => {
   }
 });
 
-test("who is always slow is not slower than usual", () => {
+test("a provider that is always slow is not slower than usual", () => {
   const pace = new Pace();
   for (let i = 0; i < 1_000; i++) pace.add(5_000, 1_000);
   expect(pace.slowMs(1_000)).toBeUndefined();
 });
 
-test("ten seconds without a call are enough to be given a try, and four slow calls end it again", () => {
+test("a slow provider is tried after ten seconds without a call, and four slow calls end that", () => {
   const pace = usual();
   for (let i = 0; i < 10; i++) pace.add(500, 2_000);
   expect(pace.slowMs(11_999)).toBeDefined();
@@ -38,7 +38,7 @@ test("ten seconds without a call are enough to be given a try, and four slow cal
   expect(pace.slowMs(12_001)).toBeDefined();
 });
 
-test("of two slow ones the slower weighs far less, and both weigh less than one that is as usual", () => {
+test("the slower of two slow providers has far less weight, and both have less than a normal one", () => {
   const weightAt = (latencyMs: number): number => {
     const pace = usual();
     for (let i = 0; i < 7; i++) pace.add(latencyMs, 1_001);

@@ -9,7 +9,7 @@ function sketchOf(durations: readonly number[], now = 1): Sketch {
   return sketch;
 }
 
-test("a single duration comes back within a tenth, from a tenth of a millisecond to an hour", () => {
+test("a single duration is estimated within a tenth, from a tenth of a millisecond to an hour", () => {
   fc.assert(
     fc.property(fc.double({ min: 0.1, max: 3_600_000, noNaN: true }), (duration) => {
       const median = sketchOf([duration]).quantile(0.5);
@@ -18,7 +18,7 @@ test("a single duration comes back within a tenth, from a tenth of a millisecond
   );
 });
 
-test("quantiles of many durations are near the true ones", () => {
+test("quantiles of many durations are close to the exact ones", () => {
   const random = seeded(4);
   const durations = Array.from({ length: 40 }, () => 10 + random() * 90);
   const sorted = durations.toSorted((a, b) => a - b);
@@ -28,7 +28,7 @@ test("quantiles of many durations are near the true ones", () => {
   expect(sketch.quantile(0.95) / sorted[38]!).toBeGreaterThan(0.7);
 });
 
-test("an empty sketch knows nothing", () => {
+test("an empty sketch has no estimate", () => {
   expect(new Sketch().quantile(0.5)).toBeNaN();
   expect(new Sketch().samples(0)).toBe(0);
 });
@@ -39,20 +39,20 @@ test("fifty calls at ten times the duration outweigh any number before them", ()
   expect(sketch.quantile(0.5)).toBeGreaterThan(150);
 });
 
-test("a minute of silence halves what the samples count for", () => {
+test("a minute of silence halves the weight of samples", () => {
   const sketch = sketchOf(Array<number>(10).fill(20));
   const fresh = sketch.samples(1);
   expect(sketch.samples(60_001)).toBeCloseTo(fresh / 2);
 });
 
-test("days of silence and millions of samples leave it sound", () => {
+test("days of silence and millions of samples keep the sketch valid", () => {
   const sketch = sketchOf(Array<number>(3000).fill(20));
   sketch.add(50, 10 * 86_400_000);
   expect(sketch.quantile(0.5)).toBeGreaterThan(40);
   expect(sketch.samples(10 * 86_400_000)).toBeCloseTo(1, 1);
 });
 
-test("counts of another replica weigh as if they had been seen here: the quantiles are of both together", () => {
+test("another replica's counts weigh like local ones: the quantiles are of both together", () => {
   const both = sketchOf(Array<number>(20).fill(10));
   const theirs = new Array<number>(BUCKETS).fill(0);
   theirs[bucketOf(1000)] = 20;

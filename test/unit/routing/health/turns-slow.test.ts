@@ -64,7 +64,7 @@ test.each([
   ["balanced", Preference.BALANCED],
   ["fastest", Preference.FASTEST],
 ])(
-  "two seconds after one of two providers turned ten times slow, p99 is as before though the gateway itself pauses: %s",
+  "two seconds after one of two providers becomes ten times slower, p99 is as before even if the gateway itself pauses: %s",
   (_, preference) => {
     for (let seed = 1; seed <= runs(1); seed++) {
       const late = run(preference, seed).filter(({ began }) => began >= TURNS_AT + 2_000 && began < TURNS_AT + 8_000);

@@ -12,14 +12,14 @@ function drive(gauge: LiveGauge, from: number, seconds: number, hz: number, isLo
   }
 }
 
-describe("rates", () => {
-  it("are of the last whole second, of the worst one, and what the robot asked for", () => {
+describe("a loop's rates", () => {
+  it("are of the last full second, of the worst one, and the robot's requested rate", () => {
     const gauge = new LiveGauge(1_000_500);
     drive(gauge, 1_000_500, 10, 20, (i) => i >= 60 && i < 67);
     expect(gauge.figures(1_010_500)).toMatchObject({ state: "running", rateHz: 20, worstHz: 13, askedHz: 20 });
   });
 
-  it("leave out the seconds in which a pause of the robot begins and ends", () => {
+  it("exclude the seconds in which a pause of the robot begins and ends", () => {
     const gauge = new LiveGauge(1_000_000);
     drive(gauge, 1_000_000, 3.5, 20);
     drive(gauge, 1_008_500, 3, 20);
@@ -27,7 +27,7 @@ describe("rates", () => {
     expect(gauge.figures(1_013_500)).toMatchObject({ state: "waiting", rateHz: 0, worstHz: 20 });
   });
 
-  it("are not known of a loop that is younger than two seconds", () => {
+  it("are unknown for a loop younger than two seconds", () => {
     const gauge = new LiveGauge(1_000_000);
     expect(gauge.figures(1_000_000)).toEqual({ state: "waiting", rateHz: 0 });
     drive(gauge, 1_000_000, 1, 50);
@@ -35,7 +35,7 @@ describe("rates", () => {
     expect(gauge.figures(1_000_999).worstHz).toBeUndefined();
   });
 
-  it("forget after a minute, and after hours without a call", () => {
+  it("are of one minute, also after hours without a call", () => {
     const gauge = new LiveGauge(1_000_000);
     drive(gauge, 1_000_000, 5, 20, (i) => i >= 40 && i < 50);
     drive(gauge, 1_005_000, 60, 20);
@@ -47,7 +47,7 @@ describe("rates", () => {
   });
 });
 
-describe("ages and holds", () => {
+describe("a loop's ages and holds", () => {
   it("are quantiles of one to two minutes, within a tenth", () => {
     const gauge = new LiveGauge(0);
     for (let i = 0; i < 98; i++) gauge.chunk(i, 10);
@@ -61,7 +61,7 @@ describe("ages and holds", () => {
     expect(gauge.figures(121_500).ageP99Ms).toBeLessThan(60);
   });
 
-  it("say that a robot holds until the next chunk, and how often it did for each reason", () => {
+  it("show that a robot holds until the next chunk, and the number of holds by reason", () => {
     const gauge = new LiveGauge(0);
     gauge.observed(5_000);
     gauge.hold(HoldReason.LATE);

@@ -10,7 +10,7 @@ import type { PlanStep } from "../../../../src/routing/plan/plan.ts";
 import { answer, DEADLINE_MS, short, stage, step } from "../../../support/loops.ts";
 import { runs } from "../../../support/runs.ts";
 
-describe("whatever happens", () => {
+describe("for arbitrary events,", () => {
   const MODELS = ["acme/arm", "other/arm", "third/arm"];
   const aStep = fc.record({ model: fc.constantFrom(...MODELS), hedgeable: fc.boolean() });
   const anEvent = fc.record({
@@ -33,7 +33,7 @@ describe("whatever happens", () => {
     which: fc.nat(9),
   });
 
-  it("no chunk is past its validity, no model is mixed in without leave, every observation is answered at most once, and the same script gives the same trace", () => {
+  it("a loop sends no expired chunk, mixes no model without permission, answers each observation once, and repeats its trace", () => {
     let most = 0;
     fc.assert(
       fc.property(

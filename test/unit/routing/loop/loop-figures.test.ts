@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { LoopGauge } from "../../../../src/routing/loop/gauge.ts";
 import { ObservationAge } from "../../../../src/routing/loop/window.ts";
 
-test("a gauge counts the rate of chunks, their jitter and what came too late", () => {
+test("a gauge measures the rate of chunks, their jitter and the share of late ones", () => {
   const gauge = new LoopGauge();
   for (const at of [0, 20, 40, 70, 80]) gauge.chunk(at);
   gauge.hold(true);
@@ -15,7 +15,7 @@ test("a gauge counts the rate of chunks, their jitter and what came too late", (
   expect(gauge.figures.effectiveHz).toBe(50);
 });
 
-test("two gauges make one, as if it had counted everything", () => {
+test("two gauges merge as if one had measured everything", () => {
   const [whole, first, second] = [new LoopGauge(), new LoopGauge(), new LoopGauge()];
   for (const at of [0, 20, 50]) for (const gauge of [whole, first]) gauge.chunk(at);
   whole.chunk(100_000);
@@ -30,7 +30,7 @@ test("two gauges make one, as if it had counted everything", () => {
   expect(first.figures.jitterMs).toBeCloseTo(jitterMs);
 });
 
-test("two clocks that drift apart are followed", () => {
+test("the drift of two clocks is tracked", () => {
   const transit = new ObservationAge();
   // The robot's clock is slow: it loses a millisecond in a second.
   let oldest = 0;

@@ -23,7 +23,7 @@ function used(tookMs: number, rules: Partial<LoopRules> = {}, steps: PlanStep[] 
 }
 
 describe("a provider that answers within milliseconds", () => {
-  it("is asked about a few observations at once; of those that come meanwhile the newest waits", () => {
+  it("receives a few observations at once; of further ones the newest waits", () => {
     const { seen, answered, loop } = used(2);
     const few = Array.from({ length: MOST_AT_ONCE }, (_, i) => i + 3);
     const [next, newest] = [MOST_AT_ONCE + 3, MOST_AT_ONCE + 4];
@@ -43,11 +43,11 @@ describe("a provider that answers within milliseconds", () => {
     return Array.from({ length: 80 }, (_, i) => observe(100, i + 3).length).filter((asks) => asks > 0).length;
   };
 
-  it("is asked about as many at once as a chunk has steps, so that a short pause loses none", () => {
+  it("receives as many at once as a chunk has steps, so that a short pause loses none", () => {
     expect([asked(0.5, 4), asked(0.5, 16), asked(0.5, 50), asked(0.5, 256)]).toEqual([MOST_AT_ONCE, 16, 50, 64]);
   });
 
-  it("is asked about no more than it would answer in time one after the other, however many steps a chunk has", () => {
+  it("receives no more than it can answer in time in sequence, whatever the chunk's length", () => {
     expect([asked(1, 50), asked(2, 50), asked(4, 50), asked(5, 50), asked(6, 50)]).toEqual([
       40,
       20,
@@ -57,7 +57,7 @@ describe("a provider that answers within milliseconds", () => {
     ]);
   });
 
-  it("is asked about as many at once as before when it, or the machine, stood still for a moment", () => {
+  it("receives as many at once as before after it, or the machine, paused for a moment", () => {
     const { observe, happen } = stage([step("a", undefined, { units: 16 })], { intent: intent({ units: 16 }) });
     let number = 0;
     const answeredAfter = (ms: number, at: number, count: number): void => {
@@ -71,7 +71,7 @@ describe("a provider that answers within milliseconds", () => {
     expect(Array.from({ length: 16 }, () => observe(200, ++number).length)).toEqual(Array(16).fill(1));
   });
 
-  it("is answered for in the order of the observations: what is older than a chunk is called off and counted", () => {
+  it("is answered in the order of observations: older ones than a chunk are canceled and counted", () => {
     const { seen, answered, loop } = used(2);
     for (const number of [3, 4, 5]) seen(100, number);
     expect(answered(101, 4)).toEqual(["cancel 3", "chunk 4 by a"]);
@@ -80,7 +80,7 @@ describe("a provider that answers within milliseconds", () => {
     expect(loop.dropped).toBe(1);
   });
 
-  it("that fails is followed by its equal for the newest alone, which is asked about nothing else until it has answered", () => {
+  it("that fails is replaced by its equal for the newest observation, which gets no other until it has answered", () => {
     const { seen, answered, fails, loop } = used(2);
     for (const number of [3, 4, 5]) seen(100, number);
     expect([fails(101, 3), fails(101, 4), fails(101, 5)]).toEqual([[], [], ["ask b 5"]]);
@@ -90,7 +90,7 @@ describe("a provider that answers within milliseconds", () => {
     expect(loop.dropped).toBe(2);
   });
 
-  it("that falls silent makes the robot hold for each, once", () => {
+  it("that becomes silent causes one hold for each observation", () => {
     const { seen, happen, loop } = used(2);
     for (const [i, number] of [3, 4].entries()) seen(100 + i, number);
     expect(loop.wakeAt).toBe(100 + DEADLINE_MS);
@@ -99,7 +99,7 @@ describe("a provider that answers within milliseconds", () => {
     expect(all(happen({ kind: "time", at: 101 + DEADLINE_MS }))).toEqual(["cancel 4", "hold 4 LATE", "ask a 5"]);
   });
 
-  it("is hedged for the newest alone", () => {
+  it("is hedged for the newest observation only", () => {
     const { seen, happen } = used(2, { hedgeAfterMs: 30 });
     for (const [i, number] of [3, 4].entries()) seen(100 + i, number);
     expect(all(happen({ kind: "time", at: 130 }))).toEqual([]);
@@ -107,14 +107,14 @@ describe("a provider that answers within milliseconds", () => {
     expect(seen(132, 5)).toEqual([]);
   });
 
-  it("is not asked about an older one when an answer breaks the bounds: the robot holds for it, and the newer goes on", () => {
+  it("receives no older observation after an answer out of bounds: the robot holds for it, and the newer continues", () => {
     const { seen, fails, answered } = used(2);
     for (const number of [3, 4]) seen(100, number);
     expect(fails(101, 3, AttemptFailure.UNSAFE_ACTION)).toEqual(["hold 3 OUT_OF_BOUNDS"]);
     expect(answered(101, 4)).toEqual(["chunk 4 by a"]);
   });
 
-  it("is left when its breaker opens: what is under way is answered, and nothing else is asked beside it", () => {
+  it("is left when its breaker opens: running calls are answered, and no other starts", () => {
     const { seen, answered, resting } = used(2);
     seen(100, 3);
     resting.add("a");
@@ -122,7 +122,7 @@ describe("a provider that answers within milliseconds", () => {
     expect(answered(102, 3)).toEqual(["chunk 3 by a", "ask b 4"]);
   });
 
-  it("counts each observation once, whoever is asked about it", () => {
+  it("has each observation counted once, whichever provider receives it", () => {
     const { observe, happen, told } = used(2);
     for (const number of [3, 4]) observe(100, number);
     happen({ kind: "failed", at: 101, attempt: 4, failure: AttemptFailure.UNREACHABLE });
@@ -136,20 +136,20 @@ describe("a provider that answers within milliseconds", () => {
   });
 });
 
-describe("one observation at a time is asked about", () => {
-  it("while one that is under way takes long", () => {
+describe("one observation at a time is sent", () => {
+  it("while a running one takes long", () => {
     const { seen, answered } = used(2);
     seen(100, 3);
     expect(seen(121, 4)).toEqual([]);
     expect(answered(122, 3)).toEqual(["chunk 3 by a", "ask a 4"]);
   });
 
-  it("where who serves takes longer, so that nobody pays for chunks that are replaced as they come", () => {
+  it("if the provider takes longer, so that chunks that are replaced on arrival cost nothing", () => {
     const { seen } = used(30);
     expect([seen(100, 3), seen(101, 4)]).toEqual([["ask a 3"], []]);
   });
 
-  it("where the wire carries no more, or no more is paid for", () => {
+  it("if the wire carries no more, or no more is paid for", () => {
     const asked: number[] = [];
     const { seen } = used(2, {
       beside: (_, underWay) => {
@@ -161,7 +161,7 @@ describe("one observation at a time is asked about", () => {
     expect(asked).toEqual([1, 2]);
   });
 
-  it("in a new episode, until it is known who serves it", () => {
+  it("in a new episode, until its provider is known", () => {
     const { seen, happen, loop } = used(2);
     for (const number of [3, 4]) seen(100, number);
     expect(all(happen({ kind: "reset", at: 101 }))).toEqual(["cancel 3", "cancel 4"]);

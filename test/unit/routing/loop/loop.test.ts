@@ -27,8 +27,8 @@ function saying(id: string, declared = DECLARED, model = "acme/arm"): PlanStep {
   return { ...plain, offering: { ...plain.offering, declared } };
 }
 
-describe("actions that mean something else", () => {
-  it("never take over inside an episode, neither from another provider of the model nor from a listed one", () => {
+describe("an offering whose actions mean something else", () => {
+  it("never takes over inside an episode, whether its model is the same or listed", () => {
     const [a, same, other] = [
       saying("a"),
       saying("b", means(ActionReference.ABSOLUTE), "n/o"),
@@ -44,7 +44,7 @@ describe("actions that mean something else", () => {
     expect(all(observe(4, 3))).toEqual(["hold 3 NO_PROVIDER"]);
   });
 
-  it("are no hedge for one another", () => {
+  it("is never used as a hedge", () => {
     const twin = saying("b", means(ActionReference.RELATIVE));
     const { observe, happen } = stage([saying("a"), twin], { hedgeAfterMs: 10 });
     observe(0, 1);
@@ -53,12 +53,12 @@ describe("actions that mean something else", () => {
 });
 
 describe("an observation", () => {
-  it("is dispatched at once when nothing is under way", () => {
+  it("is sent at once if none is running", () => {
     const { observe } = stage([step("a")]);
     expect(observe(0, 1)).toMatchObject([{ kind: "dispatch", budgetMs: DEADLINE_MS, view: { step: 1 } }]);
   });
 
-  it("waits while another is under way, and gives way to a newer one, which is counted", () => {
+  it("waits while another is running, and is replaced by a newer one, which is counted", () => {
     const { observe, happen } = stage([step("a")]);
     observe(0, 1);
     expect([observe(1, 2), observe(2, 3)]).toEqual([[], []]);
@@ -67,14 +67,14 @@ describe("an observation", () => {
     expect(effects[0]).toMatchObject({ dropped: 1, validUntil: 1 + STEPS, ageMs: 10 });
   });
 
-  it("that comes out of order is dropped and counted", () => {
+  it("out of order is dropped and counted", () => {
     const { observe, loop } = stage([step("a")]);
     observe(0, 5);
     expect([observe(1, 5), observe(2, 4)]).toEqual([[], []]);
     expect(loop.dropped).toBe(2);
   });
 
-  it("of another shape than the episode's is held, until a reset", () => {
+  it("of another shape than the episode's is held until a reset", () => {
     const { observe, happen } = stage([step("a")]);
     observe(0, 1);
     expect(observe(1, 2, undefined, "7")).toMatchObject([
@@ -84,13 +84,13 @@ describe("an observation", () => {
     expect(all(observe(3, 1, undefined, "7"))).toEqual(["ask a 1"]);
   });
 
-  it("that an offering does not read is not dispatched there, but where it is read", () => {
+  it("that an offering does not read is sent to one that reads it", () => {
     const { observe, unread } = stage([saying("a"), saying("b")]);
     unread.set("a", "o1");
     expect(all(observe(0, 1))).toEqual(["ask b 1"]);
   });
 
-  it("that nobody reads is held with what is wrong, and the next may have another shape", () => {
+  it("that no offering reads is held with its violations, and the next may have another shape", () => {
     const { observe, unread } = stage([saying("a")]);
     unread.set("a", "o1");
     expect(observe(0, 1, undefined, "3")).toMatchObject([
@@ -109,7 +109,7 @@ describe("an observation", () => {
     expect(all(observe(40, 3, 1040))).toEqual(["ask a 3"]);
   });
 
-  it("that the network held up is as old as it is, and is held when that is too old", () => {
+  it("that the network delayed has its true age, and is held if it is too old", () => {
     const { observe, happen } = stage([step("a")]);
     observe(0, 1, 1000);
     happen({ kind: "answered", at: 1, attempt: 1, answer: answer() });
@@ -121,7 +121,7 @@ describe("an observation", () => {
 });
 
 describe("a late answer", () => {
-  it("is called off and held at the deadline; then the newest observation is dispatched", () => {
+  it("is canceled and held at the deadline; then the newest observation is sent", () => {
     const { observe, happen, loop } = stage([step("a")]);
     observe(0, 1);
     observe(50, 2);
@@ -130,7 +130,7 @@ describe("a late answer", () => {
     expect(happen({ kind: "answered", at: 101, attempt: 1, answer: answer() })).toEqual([]);
   });
 
-  it("is not sent even when the clock was not looked at in time", () => {
+  it("is not sent even if the timer did not run in time", () => {
     const { observe, happen } = stage([step("a")]);
     observe(0, 1);
     expect(all(happen({ kind: "answered", at: 150, attempt: 1, answer: answer() }))).toEqual([
@@ -139,7 +139,7 @@ describe("a late answer", () => {
     ]);
   });
 
-  it("is not sent when the robot is past its last step already", () => {
+  it("is not sent if the robot is already past its last step", () => {
     const { observe, happen } = stage([step("a")]);
     observe(0, 1);
     observe(5, 1 + STEPS);
@@ -147,8 +147,8 @@ describe("a late answer", () => {
   });
 });
 
-describe("an observation that waits to be paid for", () => {
-  it("blames nobody when its time is over: who was not asked has not failed, and is not late", () => {
+describe("an observation that awaits its charge", () => {
+  it("that expires counts as neither a failure nor late, because no provider was called", () => {
     const { observe, happen, told, loop } = stage([step("a"), step("b")]);
     for (let n = 1; n <= 4; n++) {
       observe(n * 1000, n);
@@ -163,7 +163,7 @@ describe("an observation that waits to be paid for", () => {
     expect(effects.find(({ kind }) => kind === "told")).toMatchObject({ outcome: AttemptFailure.DEADLINE });
   });
 
-  it("tells the health of its offering that nothing failed", () => {
+  it("reports no failure to its offering's health", () => {
     const { observe, happen, loop } = stage([step("a")]);
     observe(0, 1);
     happen({ kind: "waits", at: 0, attempt: 1 });
@@ -171,7 +171,7 @@ describe("an observation that waits to be paid for", () => {
     expect(effects.find(({ kind }) => kind === "told")).toMatchObject({ outcome: "cancelled" });
   });
 
-  it("counts the time of who is asked from when it is asked", () => {
+  it("has the provider's time measured from the call", () => {
     const { observe, happen, loop } = stage([step("a")]);
     observe(0, 1);
     happen({ kind: "waits", at: 0, attempt: 1 });
@@ -182,7 +182,7 @@ describe("an observation that waits to be paid for", () => {
   });
 });
 
-describe("who is late again and again", () => {
+describe("a provider that is late repeatedly", () => {
   /** The robot sees something every 100 ms; `late` answers nothing until then. */
   const robot = (steps: PlanStep[], late: ReadonlySet<string>, rounds = 12): string[] => {
     const { observe, happen, told } = stage(steps);
@@ -198,15 +198,15 @@ describe("who is late again and again", () => {
   };
   const asked = (words: string[]): string => words.map((word) => word.split(" ")[1]).join("");
 
-  it("gives way to its equal after three answers, which then stays", () => {
+  it("is replaced by its equal after three answers, which then stays", () => {
     expect(asked(robot([step("a"), step("b")], new Set("a")))).toBe("aaabbbbbbbbb");
   });
 
-  it("is followed by a try of its equal, each time, where both are late", () => {
+  it("alternates with its equal if both are late", () => {
     expect(asked(robot([step("a"), step("b")], new Set(["a", "b"])))).toBe("aaabaaabaaab");
   });
 
-  it("stays where nobody is its equal, for another model comes in only from the list", () => {
+  it("stays without an equal, because another model is used only from the list", () => {
     const served = [step("a"), step("b", "other/arm")];
     const { observe, happen } = stage(served);
     observe(0, 0);
@@ -217,7 +217,7 @@ describe("who is late again and again", () => {
     }
   });
 
-  it("is forgiven by one answer in time", () => {
+  it("is reset by one timely answer", () => {
     const { observe, happen, told } = stage([step("a"), step("b")]);
     for (let i = 0; i < 9; i++) {
       const [effect] = observe(i * 200, i);
@@ -228,7 +228,7 @@ describe("who is late again and again", () => {
     expect(asked(all(told).filter((word) => word.startsWith("ask")))).toBe("aaaaaaaaa");
   });
 
-  it("is late too where its answers come when the robot is past their steps", () => {
+  it("also counts as late if its answers arrive after the robot's last step", () => {
     const { observe, happen, told } = stage([step("a"), step("b")]);
     for (let i = 0, number = 0; i < 4; i++, number += 2 * STEPS) {
       observe(i * 200, number);
@@ -250,7 +250,7 @@ describe("a provider that fails", () => {
     failure: AttemptFailure.CONNECTION_LOST,
   });
 
-  it("is followed by its equal, which is asked about the newest observation", () => {
+  it("is replaced by its equal, which receives the newest observation", () => {
     const { observe, happen } = stage([step("a"), step("b")]);
     observe(0, 1);
     observe(5, 2);
@@ -260,7 +260,7 @@ describe("a provider that fails", () => {
     expect(chunk).toMatchObject({ tries: [{ status: "error" }, { status: "ok" }] });
   });
 
-  it("makes the robot hold when all were asked, and when nobody may be asked", () => {
+  it("makes the robot hold if all were called, and if none may be called", () => {
     const { observe, happen, resting, lacked } = stage([step("a")]);
     observe(0, 1);
     expect(all(happen(failed(10, 1)))).toEqual(["hold 1 UPSTREAM_FAILED"]);
@@ -269,7 +269,7 @@ describe("a provider that fails", () => {
     expect(lacked).toEqual([undefined]);
   });
 
-  it("is never followed by another model inside an episode", () => {
+  it("is never replaced by another model inside an episode", () => {
     const { observe, happen, resting, lacked } = stage([step("a"), step("x", "other/arm")]);
     observe(0, 1);
     happen({ kind: "answered", at: 1, attempt: 1, answer: answer() });
@@ -281,7 +281,7 @@ describe("a provider that fails", () => {
     expect(all(happen({ kind: "answered", at: 50, attempt: 2, answer: answer() }))).toEqual(["chunk 1 by x break"]);
   });
 
-  it("is followed by another model that the caller listed, which says episode_break", () => {
+  it("is replaced by another model that the caller listed, which reports episode_break", () => {
     const { observe, happen, resting } = stage([step("a"), step("x", "other/arm")], { models: ["other/arm"] });
     observe(0, 1);
     happen({ kind: "answered", at: 1, attempt: 1, answer: answer() });
@@ -290,13 +290,13 @@ describe("a provider that fails", () => {
     expect(all(happen({ kind: "answered", at: 30, attempt: 2, answer: answer() }))).toEqual(["chunk 2 by x break"]);
   });
 
-  it("is not taken for one that is bound by an earlier stream of the session", () => {
+  it("is not replaced by one that an earlier stream of the session is bound to", () => {
     const { observe, loop } = stage([step("x", "other/arm")]);
     loop.resume("acme/arm");
     expect(all(observe(0, 1))).toEqual(["hold 1 NO_PROVIDER"]);
   });
 
-  it("with an equal whose steps last longer is not followed by it", () => {
+  it("is not replaced by an equal with longer steps", () => {
     const slower = step("b");
     const other = { ...slower, offering: { ...slower.offering, dtMs: 100 } };
     const { observe, happen, resting } = stage([step("a"), other]);
@@ -307,7 +307,7 @@ describe("a provider that fails", () => {
   });
 });
 
-describe("an answer that breaks the contract", () => {
+describe("an answer that violates the contract", () => {
   it.each([
     ["too few steps", answer(0, 2), "UPSTREAM_FAILED"],
     ["no finite number", answer(Number.NaN), "UPSTREAM_FAILED"],
@@ -319,10 +319,10 @@ describe("an answer that breaks the contract", () => {
   });
 });
 
-describe("a hedge", () => {
+describe("a loop's hedge", () => {
   const hedged = { hedgeAfterMs: 30 };
 
-  it("is sent to an equal of another provider when the first is late, and the loser is called off and paid", () => {
+  it("goes to another provider's equal if the first is late, and the loser is canceled and paid", () => {
     const { observe, happen, loop } = stage([step("a"), step("b")], hedged);
     observe(0, 1);
     expect(loop.wakeAt).toBe(30);
@@ -332,22 +332,22 @@ describe("a hedge", () => {
     expect(effects[1]).toMatchObject({ hedgeMicro: 10 });
   });
 
-  it("is not sent to another model, listed or not", () => {
+  it("does not go to another model, listed or not", () => {
     const { observe, happen } = stage([step("a"), step("x", "other/arm")], { ...hedged, models: ["other/arm"] });
     observe(0, 1);
     expect(happen({ kind: "time", at: 30 })).toEqual([]);
   });
 });
 
-describe("a loop that is blocked", () => {
-  it("keeps the newest observation for when it is free again, and drops it when it is too old", () => {
+describe("a loop with a blocked stream", () => {
+  it("keeps the newest observation until it is unblocked, and drops it when it is too old", () => {
     const { observe, happen } = stage([step("a")]);
     happen({ kind: "blocked", at: 0, why: HoldReason.SLOW_READER });
     expect([observe(1, 1), observe(50, 2)]).toEqual([[], []]);
     expect(all(happen({ kind: "blocked", at: 60, why: undefined }))).toEqual(["ask a 2"]);
   });
 
-  it("says nothing to who does not read", () => {
+  it("writes nothing to a reader that does not read", () => {
     const { observe, happen, loop } = stage([step("a")]);
     happen({ kind: "blocked", at: 0, why: HoldReason.SLOW_READER });
     observe(1, 1);
@@ -356,7 +356,7 @@ describe("a loop that is blocked", () => {
   });
 });
 
-test("what is closed calls off what is under way and does nothing any more", () => {
+test("a closed loop cancels the running call and does nothing more", () => {
   const { observe, happen, told } = stage([step("a")]);
   observe(0, 1);
   expect(all(happen({ kind: "closed", at: 1 }))).toEqual(["cancel 1"]);

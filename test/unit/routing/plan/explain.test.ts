@@ -14,12 +14,12 @@ const supply = supplyOf([
   offering("far", { region: "mars" }),
 ]);
 
-describe("a preview", () => {
+describe("a plan preview", () => {
   const answer = explain(
     planArgs(supply, { intent: { provider: prefer({ region: ["eu"], objective: { price: 1 } }) } }),
   );
 
-  test("shows every step with its price at this moment", () => {
+  test("shows every step with its current price", () => {
     expect(answer.plan.map((step) => [step.rank, step.offeringId])).toEqual([
       [1, "a"],
       [2, "cold"],
@@ -35,7 +35,7 @@ describe("a preview", () => {
     expect(answer.plan[0]?.expectedMs).toMatchObject({ p50: 50, p95: 100 });
   });
 
-  test("shows what was dropped and what the call may cost", () => {
+  test("shows the dropped offerings and the maximum cost of the call", () => {
     expect(answer.dropped.map((each) => [each.offeringId, each.detail, each.stage])).toEqual([
       ["far", "runs in mars", "remove"],
     ]);
@@ -44,7 +44,7 @@ describe("a preview", () => {
     expect(answer.wouldRefuse).toBeUndefined();
   });
 
-  test("puts the steps in the order in which they would be tried", () => {
+  test("lists the steps in the order of attempts", () => {
     const args = planArgs(supply, { seed: 3 });
     expect(explain(args).plan.map((step) => step.offeringId)).toEqual(
       planFor(args).steps.map((step) => step.offering.id),
@@ -52,14 +52,14 @@ describe("a preview", () => {
   });
 });
 
-test("a request that would be refused for its route is told the code, and thrown nothing", () => {
+test("a preview of a request without a route returns the code, and does not throw", () => {
   const answer = explain(planArgs(supply, { intent: { provider: prefer({ region: ["moon"] }) } }));
   expect(answer.wouldRefuse?.code).toBe("no_route_available");
   expect(answer.plan).toEqual([]);
   expect(answer.dropped).toHaveLength(3);
 });
 
-test("a request that is wrong in itself is refused", () => {
+test("a preview of an invalid request is refused", () => {
   expect(() => explain(planArgs(supply, { intent: { model: "no/body" } }))).toThrow(Refusal);
   try {
     explain(planArgs(supply, { intent: { model: "no/body" } }));
@@ -68,13 +68,13 @@ test("a request that is wrong in itself is refused", () => {
   }
 });
 
-test("names the step that would be the hedge", () => {
+test("a preview names the hedge's step", () => {
   const pair = supplyOf([offering("a"), offering("b")]);
   const { plan } = explain(planArgs(pair, { intent: { provider: prefer({ order: ["a"], hedge: { afterMs: 5 } }) } }));
   expect(plan[1]?.reasonCodes).toContain("hedge");
 });
 
-test("an answer of unknown times and infinite scores is still JSON", () => {
+test("a preview with unknown times and infinite scores is valid JSON", () => {
   const none = { p50Ms: undefined, p95Ms: undefined, unitsPerS: undefined, uptime30d: undefined };
   const answer = explain(
     planArgs(supplyOf([offering("a", { advertised: none })]), { intent: { model: "acme/arm:turbo" } }),
@@ -84,7 +84,7 @@ test("an answer of unknown times and infinite scores is still JSON", () => {
   expect(answer.plan[0]?.expectedMs).toEqual(create(ExpectedLatencySchema));
 });
 
-test("a request that takes what an offering has is priced by that, and dropped nowhere for having less", () => {
+test("a preview of a request for a whole chunk is priced by it, and drops no offering for fewer steps", () => {
   const supply = supplyOf([
     offering("a", { chunk: 10, maxHorizon: 10 }),
     offering("b"),

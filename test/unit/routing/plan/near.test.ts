@@ -10,11 +10,11 @@ test.each([
   ["servce/auto", ["service/auto"]],
   ["something/else-entirely", []],
   ["", []],
-])("near %s are %j, nearest first", (name, near) => {
+])("the names near %s are %j, nearest first", (name, near) => {
   expect(nearNames(name, KNOWN)).toEqual(near);
 });
 
-test("gives at most five names, and none for a name of absurd length", () => {
+test("near names number five at most, and none for an absurdly long name", () => {
   const many = Array.from({ length: 50 }, (_, i) => `acme/model-${i}`);
   expect(nearNames("acme/model-", many)).toHaveLength(5);
   expect(nearNames("a".repeat(256), ["a".repeat(255)])).toEqual([]);

@@ -13,13 +13,13 @@ test("the first call sets the pin, the same server keeps it, another moves it", 
   expect(pins.get("s", 3)).toMatchObject(other);
 });
 
-test("the same provider with another checkpoint is a move", () => {
+test("the same provider with another checkpoint moves the pin", () => {
   const pins = new PinStore();
   pins.served("s", arm, 0);
   expect(pins.served("s", { model: "acme/leg", provider: "alpha" }, 1)).toBe(PinOutcome.MOVED);
 });
 
-test("fifteen minutes of silence end a pin, and any call before renews it", () => {
+test("a pin expires after fifteen minutes of silence, and any call before renews it", () => {
   const pins = new PinStore();
   pins.served("s", arm, 0);
   expect(pins.get("s", PIN_SILENCE_MS - 1)).toMatchObject(arm);
@@ -35,21 +35,21 @@ test("sessions do not share a pin", () => {
   expect(pins.get("org_2/s", 0)).toBeUndefined();
 });
 
-test("silent sessions are forgotten without anyone asking for them", () => {
+test("silent sessions are dropped without a query for them", () => {
   const pins = new PinStore();
   for (let i = 0; i < 1000; i++) pins.served(`s${i}`, arm, i);
   pins.served("late", arm, 999 + PIN_SILENCE_MS);
   expect(pins.size).toBe(1);
 });
 
-test("what others know of a session is taken over with its age, and forgotten 15 minutes after its last call", () => {
+test("another replica's report of a session is adopted with its age, and expires 15 minutes after the last call", () => {
   const pins = new PinStore();
   pins.learn("s", { model: "o/n", provider: "p" }, 1_000);
   expect(pins.get("s", PIN_SILENCE_MS + 999)).toMatchObject({ model: "o/n", provider: "p" });
   expect(pins.get("s", PIN_SILENCE_MS + 1_000)).toBeUndefined();
 });
 
-test("others are told of a new pin and of one that moved at once, and of one that is kept every half minute", () => {
+test("replicas report a new or moved pin at once, and a kept one every half minute", () => {
   const pins = new PinStore();
   pins.served("s", { model: "o/n", provider: "p" }, 0);
   expect([pins.isUntold("s", 0), pins.isUntold("s", 0)]).toEqual([true, false]);

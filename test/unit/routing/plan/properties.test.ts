@@ -186,8 +186,8 @@ const isStrict = (p: ProviderPreferences): boolean => p.allowFallbacks === false
 
 const RUNS = { numRuns: runs(80) };
 
-describe("of every plan", () => {
-  test("no step breaks any constraint of the request or of its key", () => {
+describe("every plan", () => {
+  test("contains no step that violates a constraint of the request or its key", () => {
     fc.assert(
       fc.property(anAsk, somePreferences, (asked, preferences) => {
         const args = argsOf(asked, preferences);
@@ -200,7 +200,7 @@ describe("of every plan", () => {
     );
   });
 
-  test("what is considered is planned or dropped, each once, and nothing is dropped that breaks nothing", () => {
+  test("lists each considered offering once, planned or dropped, and drops none without a violation", () => {
     fc.assert(
       fc.property(anAsk, somePreferences, (asked, preferences) => {
         const args = argsOf(asked, preferences);
@@ -226,7 +226,7 @@ describe("of every plan", () => {
     );
   });
 
-  test("the strong form of order tries the offerings of its providers in its order, and nothing else", () => {
+  test("with the strong form of order contains only the offerings of its providers, in its order", () => {
     fc.assert(
       fc.property(
         anAsk,
@@ -248,7 +248,7 @@ describe("of every plan", () => {
     );
   });
 
-  test("adding any one constraint never adds an offering", () => {
+  test("never gains an offering from an additional constraint", () => {
     const added = fc
       .constantFrom(...Object.keys(HARD))
       .chain((field) => HARD[field as keyof typeof HARD].map((value) => ({ [field]: value }))) as fc.Arbitrary<
@@ -273,7 +273,7 @@ describe("of every plan", () => {
     );
   });
 
-  test("what a refusal suggests, done as it says, admits as many offerings as it says", () => {
+  test("that is refused suggests changes that admit as many offerings as promised", () => {
     let tried = 0;
     const one = fc
       .constantFrom(...Object.keys(HARD))
@@ -305,7 +305,7 @@ describe("of every plan", () => {
     expect(tried).toBeGreaterThan(0);
   });
 
-  test("a pin promotes what is admitted anyway, and admits nothing", () => {
+  test("prefers a pin only among admitted offerings", () => {
     const pins = fc.record({ model: fc.constantFrom(...MODELS), provider: fc.constantFrom(...PROVIDERS) });
     fc.assert(
       fc.property(anAsk, somePreferences, pins, (asked, preferences, pin) => {
@@ -323,7 +323,7 @@ describe("of every plan", () => {
     );
   });
 
-  test("the same arguments give the same plan, in whatever order the supply came", () => {
+  test("is equal for equal arguments, in any order of the supply", () => {
     fc.assert(
       fc.property(anAsk, somePreferences, (asked, preferences) => {
         const ids = (args: PlanArgs) => stepsOf(args).map((step) => [step.offering.id, step.score]);
@@ -347,7 +347,7 @@ describe("of every plan", () => {
     );
   });
 
-  test("the ceiling covers every step, and with a hedge the bill stays under max_cost_usd", () => {
+  test("has a cost ceiling that covers every step, and with a hedge stays below max_cost_usd", () => {
     fc.assert(
       fc.property(anAsk, somePreferences, (asked, preferences) => {
         const args = argsOf(asked, preferences);
@@ -362,7 +362,7 @@ describe("of every plan", () => {
   });
 });
 
-test("balanced draws as often as its weights say: inverse to the square of the price", () => {
+test("with balanced draws by its weights: inverse to the square of the price", () => {
   const priced = [1, 2, 4].map((times) => offering(`x${times}`, { priceNano: { [Contract.ACT]: times * 1_000_000 } }));
   const snapshot = buildSnapshot(supplyOf(priced));
   const health = new HealthTracker(snapshot, () => 0).view;

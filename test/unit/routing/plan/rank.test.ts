@@ -6,7 +6,7 @@ import { MOST_STEPS, planFor } from "../../../../src/routing/plan/plan.ts";
 import { Shortlist } from "../../../../src/routing/plan/rank.ts";
 import { offering, planArgs, supplyOf } from "../../../support/supply.ts";
 
-test("a shortlist holds what a sort would put first, by group, score and row", () => {
+test("a shortlist contains what a full sort would put first, by group, score and row", () => {
   const entries = fc.array(
     fc.record({ group: fc.integer({ min: 0, max: 2 }), score: fc.integer({ min: 0, max: 9 }) }),
     { maxLength: 60 },
@@ -25,7 +25,7 @@ test("a shortlist holds what a sort would put first, by group, score and row", (
   );
 });
 
-test("rows of one group after another are held as if each had said its group", () => {
+test("rows of consecutive groups are ranked as if each row had its own group", () => {
   const target = fc.array(fc.tuple(fc.integer({ min: 0, max: 30 }), fc.integer({ min: 0, max: 9 })), { maxLength: 40 });
   fc.assert(
     fc.property(fc.array(target, { maxLength: 4 }), fc.integer({ min: 1, max: 20 }), (targets, size) => {
@@ -43,7 +43,7 @@ test("rows of one group after another are held as if each had said its group", (
   );
 });
 
-test("of a hundred offerings the sixteen best are planned, and a preview ranks them all", () => {
+test("a plan contains the sixteen best of a hundred offerings, and a preview ranks them all", () => {
   const hundred = Array.from({ length: 100 }, (_, i) =>
     offering(`off_${String(i).padStart(2, "0")}`, { priceNano: { [Contract.ACT]: ((i * 37) % 100) * 10_000 } }),
   );

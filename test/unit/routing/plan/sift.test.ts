@@ -45,7 +45,7 @@ const aTest: fc.Arbitrary<Test> = fc.oneof(
   fc.integer({ min: 0, max: ROWS }).map((limit): Test => ({ kind: "measured", measure: costMicro, limit })),
 );
 
-test("many rows at once pass exactly where each passes alone, in their order, however many tests there are", () => {
+test("rows pass together exactly if each passes alone, in order, for any number of tests", () => {
   fc.assert(
     fc.property(fc.array(aTest, { maxLength: 12 }), (tests) => {
       const to = new Uint32Array(ROWS);

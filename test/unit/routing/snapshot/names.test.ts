@@ -5,7 +5,7 @@ import { Names } from "../../../../src/routing/snapshot/snapshot.ts";
 import { atOnce } from "../../../../src/slices.ts";
 
 describe("Names", () => {
-  test("number names as a Map would, whatever they are and in whatever order they come", () => {
+  test("number names as a Map would, for any names in any order", () => {
     fc.assert(
       fc.property(fc.array(fc.string({ maxLength: 3 })), fc.array(fc.string({ maxLength: 3 })), (added, asked) => {
         const names = new Names(added.length);
@@ -20,20 +20,20 @@ describe("Names", () => {
     );
   });
 
-  test("say so when there is no room, instead of looking for it for ever", () => {
+  test("report a full table instead of searching forever", () => {
     const names = new Names(1);
     const fill = () => Array.from({ length: 100 }, (_, i) => names.add(`name${i}`));
     expect(fill).toThrow(RangeError);
     expect(names.of("none of them")).toBe(-1);
   });
 
-  test("hold none before any is added", () => {
+  test("contain none before any is added", () => {
     expect(new Names(0).of("")).toBe(-1);
   });
 });
 
 describe("sorting", () => {
-  test("orders as the language does, equal ones in the order in which they came", () => {
+  test("orders as the language's sort does, and is stable", () => {
     const keys = fc.array(fc.integer({ min: 0, max: 20 }), { maxLength: 2000, size: "max" });
     fc.assert(
       fc.property(keys, (all) => {

@@ -110,7 +110,7 @@ function supplyAmong(state: State, before: Snapshot): RoutingSupply {
   };
 }
 
-test("whatever changed, it says what one says that is built from nothing", () => {
+test("a patched snapshot equals one that is built from scratch, for any change", () => {
   fc.assert(
     fc.property(fc.array(someState, { minLength: 2, maxLength: 4 }), (states) => {
       let snapshot = buildSnapshot(supplyIn(states[0]!));
@@ -137,7 +137,7 @@ const everyName = {
   providers: Array.from({ length: 10 }, (_, i) => `off_${i}`),
 };
 
-test("offerings come, go and move without a new ground: it says what one says that is built from nothing, and those before say what they said", () => {
+test("adding, removing and moving offerings in place equals a rebuild, and earlier snapshots do not change", () => {
   let grounds = 0;
   let patches = 0;
   fc.assert(
@@ -187,13 +187,13 @@ function plansOver(snapshot: Snapshot, health: HealthView, seed: number) {
   });
 }
 
-test("where nothing changed it is the very snapshot, in whatever order supply comes", () => {
+test("an unchanged supply yields the identical snapshot, in any order", () => {
   const supply = supplyOf([offering("a"), offering("b"), offering("c", { model: "other/arm" })]);
   const first = buildSnapshot(supply);
   expect(next({ ...supply, offerings: supply.offerings.toReversed() }, first)).toBe(first);
 });
 
-test("where a number changed its column alone is another one, and the one before keeps what it said", () => {
+test("a changed number replaces only its column, and the earlier snapshot is unchanged", () => {
   const supply = supplyOf([offering("a", { advertised }), offering("b", { advertised })]);
   const first = buildSnapshot(supply);
   const dearer = { ...supply.offerings[0]!, priceNano: { ...supply.offerings[0]!.priceNano, [Contract.ACT]: 77 } };
@@ -215,7 +215,7 @@ test("where a number changed its column alone is another one, and the one before
   ]);
 });
 
-test("what was measured of an offering stands beside what was changed of it", () => {
+test("measurements of an offering are kept beside its changes", () => {
   const supply = supplyOf([offering("a", { advertised }), offering("b", { advertised })]);
   const board = new HealthTracker(buildSnapshot(supply), () => 0);
   const report = { outcome: "ok", latencyMs: 500, units: 16, cold: false, at: 1000 } as const;
@@ -232,7 +232,7 @@ test("what was measured of an offering stands beside what was changed of it", ()
   }
 });
 
-test("calls that end while an offering moves are known of where it lies then", () => {
+test("calls that end while an offering moves count at its new row", () => {
   const supply = supplyOf([offering("a", { advertised }), offering("b", { advertised })]);
   const board = new HealthTracker(buildSnapshot(supply), () => 0);
   const moved = next(

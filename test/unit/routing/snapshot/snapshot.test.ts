@@ -10,13 +10,13 @@ import { catalogued, offering, supplyOf } from "../../../support/supply.ts";
 const ghost = { ...catalogued(offering("ghost", { model: "ghost/arm" })), slug: "ghost/arm" };
 
 describe("buildSnapshot", () => {
-  test("an empty supply is a snapshot too", () => {
+  test("builds a snapshot from an empty supply", () => {
     const snapshot = buildSnapshot({ offerings: [], catalog: [], providers: [] });
     expect(snapshot.offerings).toEqual([]);
     expect(snapshot.rowsOfAlias(aliasOf("service/auto")!)).toHaveLength(0);
   });
 
-  test("makes a free placeholder of every model that nothing live serves, and of no other", () => {
+  test("creates a free placeholder for every model without a live offering, and for no other", () => {
     const live = offering("a");
     const onlySimulated = offering("s", { model: "sim/arm", simulated: true });
     const supply = supplyOf([live, onlySimulated]);
@@ -26,7 +26,7 @@ describe("buildSnapshot", () => {
     expect(placeholders.every((each) => each.simulated && Object.keys(each.priceNano).length === 0)).toBe(true);
   });
 
-  test("lists of an alias hold what serves the contract in the action space, without placeholders unless asked", () => {
+  test("lists for an alias what serves the contract in the action space, without placeholders unless requested", () => {
     const supply = supplyOf([
       offering("a"),
       offering("b", { actionSpaces: ["joint_pos_7"] }),
@@ -41,7 +41,7 @@ describe("buildSnapshot", () => {
     expect(ids(servesBits(Contract.PREDICT, undefined), false)).toEqual(["c"]);
   });
 
-  test("lists that plans asked of the snapshot before are there before anybody asks again, and no others", () => {
+  test("prepares the lists that plans used in the previous snapshot, and no others", () => {
     const supply = supplyOf([offering("a"), offering("b", { contracts: [Contract.PREDICT] })]);
     const auto = aliasOf("service/auto")!;
     const [act, predict] = [servesBits(Contract.ACT, undefined), servesBits(Contract.PREDICT, undefined)];
@@ -57,7 +57,7 @@ describe("buildSnapshot", () => {
   });
 });
 
-test("rows are of one kind exactly where provider, region, bodies and all traits are the same", () => {
+test("gives rows one kind exactly if provider, region, bodies and all traits are equal", () => {
   const facts = [
     {},
     { id: "again", model: "acme/other" },
@@ -84,7 +84,7 @@ test.each([
   [["acme/*"], "acme/arm", true],
   [["acme/*"], "acme-labs/arm", false],
   [["*"], "acme/arm", true],
-])("a key for %j and %s: %s", (globs, slug, allowed) => {
+])("has a key for %j and %s: %s", (globs, slug, allowed) => {
   expect(inScope(globs, slug)).toBe(allowed);
 });
 
@@ -95,7 +95,7 @@ test.each([
   ["service/auto", Contract.ACT],
   ["acme/judge", Contract.EVALUATE],
   ["nobody/knows", Contract.ACT],
-])("a preview of %s without a contract is for %i", (model, contract) => {
+])("has a preview of %s without a contract for %i", (model, contract) => {
   const snapshot = buildSnapshot(
     supplyOf([
       offering("a", { contracts: [Contract.PREDICT, Contract.ACT] }),

@@ -9,7 +9,7 @@ const clock = new ManualClock();
 const restore = replaceAmbient({ clock });
 afterEach(restore);
 
-it("leaves no timer behind, whatever became of its calls, and calls off those that take too long", async () => {
+it("the probe leaves no timer behind, whatever its calls' outcome, and cancels slow calls", async () => {
   const ends = ["answers", "fails", "hangs"] as const;
   for (const end of ends) {
     const health: Probed["wire"]["health"] = (_, { signal }) => {

@@ -50,7 +50,7 @@ const scenario = {
   sources: [],
 };
 
-test("listings are made again only where something that they are made from changed", async () => {
+test("listings are rebuilt only if their inputs changed", async () => {
   const registry = new Registry(new LiveSupply(createUpstream({ allowPrivate: false })));
   const models = [model("acme/arm"), model("acme/leg")];
   const catalog = { ...NO_CATALOG, version: "1", scenarios: [scenario] };

@@ -13,7 +13,7 @@ const MODELS: readonly Searched[] = [
 const index = atOnce(indexing(MODELS.length, (place) => MODELS[place]!));
 const find = (query: string): string[] => index.find(query).map((place) => MODELS[place]!.slug);
 
-describe("search", () => {
+describe("model search", () => {
   it("finds by name, slug, owner, family and summary", () => {
     expect(find("dreamerv3")).toEqual(["dreamerv3"]);
     expect(find("7b")).toEqual(["openvla-7b"]);
@@ -22,19 +22,19 @@ describe("search", () => {
     expect(find("humanoid")).toEqual(["gr00t-n1"]);
   });
 
-  it("puts a name before a mention, and a whole name before a part of one", () => {
+  it("ranks a name above a mention, and a complete name above a part of one", () => {
     expect(find("octo")).toEqual(["octo", "dreamerv3"]);
     expect(find("openvla")).toEqual(["openvla-7b", "openvla-oft"]);
   });
 
-  it("asks for every word, in any order and unfinished", () => {
+  it("requires every word, in any order and as a prefix", () => {
     expect(find("policy octo")).toEqual(["octo"]);
     expect(find("octo humanoid")).toEqual([]);
     expect(find("drea")).toEqual(["dreamerv3"]);
     expect(find("berk gener")).toEqual(["octo"]);
   });
 
-  it("looks past case, accents, hyphens and spaces", () => {
+  it("ignores case, accents, hyphens and spaces", () => {
     expect(find("REVE ecole")).toEqual(["reve"]);
     expect(find("gr00tn1")).toEqual(["gr00t-n1"]);
     expect(find("open vla")).toEqual(["openvla-7b", "openvla-oft"]);
@@ -45,28 +45,28 @@ describe("search", () => {
     ["a letter more", "opennvla"],
     ["another letter", "openvka"],
     ["two letters swapped", "opevnla"],
-  ])("forgives %s", (_, query) => expect(find(query)[0]).toBe("openvla-7b"));
+  ])("tolerates %s", (_, query) => expect(find(query)[0]).toBe("openvla-7b"));
 
-  it("forgives two typos in a long word, and none in a short one", () => {
+  it("tolerates two typos in a long word, and none in a short one", () => {
     expect(find("dremaervv3")).toEqual(["dreamerv3"]);
     expect(find("vlo")).toEqual([]);
     expect(find("openxyz")).toEqual([]);
   });
 
-  it("forgives a typo in a word that isn't finished, after its first letter, behind what bears it as it is", () => {
+  it("tolerates a typo in an unfinished word after its first letter, ranked below exact matches", () => {
     expect(find("dremer")).toEqual(["dreamerv3"]);
     expect(find("humamoi")).toEqual(["gr00t-n1"]);
     expect(find("treame")).toEqual([]);
     expect(find("opemv")).toEqual(["openvla-7b", "openvla-oft"]);
   });
 
-  it("takes words for parts of one where no model bears them all", () => {
+  it("matches words as parts of one if no model has them all", () => {
     expect(find("dremer v3")).toEqual(["dreamerv3"]);
     expect(find("GR0T N1")).toEqual(["gr00t-n1"]);
     expect(find("octo dreamerv3 nothing")).toEqual([]);
   });
 
-  it("finds nothing for what has no words, and takes any text", () => {
+  it("finds nothing for text without words, and accepts any text", () => {
     for (const query of ["", " ", "!?", "🤖", "\u0301", "(".repeat(256), "a b c d e f g h i j k l m n o"]) {
       expect(find(query)).toEqual([]);
     }

@@ -19,7 +19,7 @@ const look = (film: Parameters<typeof stacked>[0], offsets = OFFSETS, dtMs = DRO
   return offsets.map((_, i) => video.data[i * size]!);
 };
 
-describe("a session", () => {
+describe("the observation history of a session", () => {
   it.each([
     ["that calls once a second is shown the call before", [0, 1000, 2000], [232, 208]],
     ["that calls twice a second is shown the call before that", [0, 500, 1000, 1500], [244, 220]],
@@ -32,7 +32,7 @@ describe("a session", () => {
     expect(look(film)).toEqual(seen);
   });
 
-  it("that calls fifty times a second is shown what is about a second old, and keeps few moments", () => {
+  it("that calls fifty times a second returns moments about a second old, and keeps few", () => {
     const histories = new Histories();
     for (let at = 0; at < 10_000; at += 20) {
       const film = histories.shown("one", moment(at), DROID);
@@ -45,14 +45,14 @@ describe("a session", () => {
     }
   });
 
-  it("of which no rhythm is known is shown its last calls in their order", () => {
+  it("without a known rate returns its last calls in order", () => {
     const histories = new Histories();
     let film: ReturnType<Histories["shown"]> = [];
     for (const at of [1, 2, 3, 4]) film = histories.shown("one", moment(at), { steps: 15, dtMs: 0 });
     expect(look(film, [-20, -10, 0], 0)).toEqual([2, 3, 4]);
   });
 
-  it("keeps nothing of the messages that its pictures came in", () => {
+  it("keeps no memory of the messages that contained its images", () => {
     const histories = new Histories();
     const message = new Uint8Array(1 << 20);
     const pictures = new Map([["ego", NdArray.uint8(message.subarray(300, 303), [1, 1, 3])]]);
@@ -61,22 +61,22 @@ describe("a session", () => {
     expect(kept!.pictures.get("ego")!.data.buffer.byteLength).toBe(3);
   });
 
-  it("is shown nothing of another", () => {
+  it("contains nothing of another session", () => {
     const histories = new Histories();
     histories.shown("one", moment(1), DROID);
     expect(look(histories.shown("two", moment(1001), DROID))).toEqual([233, 233]);
   });
 });
 
-describe("what is kept", () => {
-  it("is forgotten a minute after the session's last call", () => {
+describe("the stored histories", () => {
+  it("expire a minute after the session's last call", () => {
     const histories = new Histories();
     histories.shown("one", moment(0), { steps: 15, dtMs: 0 });
     histories.shown("two", moment(61_000), { steps: 15, dtMs: 0 });
     expect(histories.shown("one", moment(61_001), { steps: 15, dtMs: 0 })).toHaveLength(1);
   });
 
-  it("has an end, however many sessions there are: who called longest ago is forgotten first", () => {
+  it("are bounded for any number of sessions: the least recently called is dropped first", () => {
     const histories = new Histories();
     const megabytes = 9 * 2 ** 20;
     for (let i = 0; i < 8; i++) histories.shown(`${i}`, moment(i, megabytes), DROID);

@@ -7,8 +7,8 @@ import { PREFIX } from "../../../../src/codecs/grpc.ts";
 import { encodeAct } from "../../../../src/upstream/limber-policy/codec.ts";
 import { FrameSet } from "../../../../src/upstream/pictures/frames.ts";
 
-describe("a prepared act", () => {
-  it.each([3, 2_000])("of %i numbers is equal under every id, and a sent message doesn't change", async (count) => {
+describe("a prepared act message", () => {
+  it.each([3, 2_000])("of %i numbers is equal under every id, and a sent message does not change", async (count) => {
     const proprio = Array.from({ length: count }, (_, i) => i / 3);
     const input = {
       observations: [create(ObservationSchema, { proprio })],

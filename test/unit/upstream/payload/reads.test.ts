@@ -27,8 +27,8 @@ const readBy = (profiles: Profiles, preset: string) => {
   return readsOf(profiles.of(declared), declared)!;
 };
 
-describe("the contract of", () => {
-  test.each(PRESETS)("%s is met by what its wire takes, and by nothing else", async (preset, profiles) => {
+describe("the input contract of", () => {
+  test.each(PRESETS)("%s equals what its wire accepts", async (preset, profiles) => {
     const profile = profiles.of(create(WireProfileSchema, { preset }));
     const { input } = readBy(profiles, preset);
     const random = seeded(preset.length);
@@ -60,8 +60,8 @@ describe("the contract of", () => {
   });
 });
 
-describe("a preset", () => {
-  it("says how large its pictures are, where its cameras look from, and what LIBERO's gripper means", () => {
+describe("a profile preset", () => {
+  it("declares its image sizes, its camera positions, and LIBERO's gripper convention", () => {
     const { input, actions } = readBy(OPENPI, "openpi/libero");
     expect(input?.cameras?.cameras).toMatchObject([
       { name: "agentview", role: CameraRole.SCENE, width: 224, height: 224, anySize: true, required: true },
@@ -73,7 +73,7 @@ describe("a preset", () => {
     ]);
   });
 
-  it("names the numbers of an action by the parts of the answer", () => {
+  it("names the action's numbers by the parts of the answer", () => {
     expect(readBy(GR00T, "gr00t/libero").actions[0]?.names).toEqual(["x", "y", "z", "roll", "pitch", "yaw", "gripper"]);
     expect(readBy(GR00T, "gr00t/gr1_arms_waist").actions[0]?.names.slice(6, 9)).toEqual([
       "left_arm.6",
@@ -89,7 +89,7 @@ describe("a preset", () => {
     expect(input?.cameras?.cameras).toMatchObject([{ name: "front", width: 640, height: 480 }, { name: "wrist" }]);
   });
 
-  it("that is none says nothing, and neither does a profile of samples alone", () => {
+  it("that does not exist declares nothing, and neither does a profile of samples alone", () => {
     const plain = create(WireProfileSchema, { samples: [{}, {}] });
     expect(readsOf(OPENPI.of(plain), plain)).toBeUndefined();
   });

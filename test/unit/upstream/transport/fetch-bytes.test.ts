@@ -22,7 +22,7 @@ describe("fetchBytes", () => {
   ): Promise<Buffer> =>
     fetchBytes(await serve(listener), { ...limits, agent: agentFor({ allowPrivate: true }), ...options });
 
-  it("gives the whole body, announced or chunked, up to the last byte of the cap", async () => {
+  it("returns the complete body, with or without a length, up to the last byte of the limit", async () => {
     const body = Buffer.alloc(1000, 7);
     expect(await fetchFrom((_, response) => response.setHeader("content-length", 1000).end(body))).toEqual(body);
     const chunked: RequestListener = (_, response) => {
@@ -33,7 +33,7 @@ describe("fetchBytes", () => {
     expect(await fetchFrom((_, response) => response.end())).toEqual(Buffer.alloc(0));
   });
 
-  it("asks once, for what it accepts, uncompressed, and says nothing of the caller", async () => {
+  it("requests once, with its accepted types, uncompressed, and reveals nothing of the caller", async () => {
     const seen: object[] = [];
     await fetchFrom((incoming, response) => {
       seen.push({ method: incoming.method, url: incoming.url, ...incoming.headers });
@@ -53,7 +53,7 @@ describe("fetchBytes", () => {
     ]);
   });
 
-  it.each([301, 302, 303, 307, 308])("doesn't follow a %i to a server inside", async (status) => {
+  it.each([301, 302, 303, 307, 308])("does not follow a %i to an internal server", async (status) => {
     let came = 0;
     const inside = await serve((_, response) => {
       came++;
@@ -66,18 +66,18 @@ describe("fetchBytes", () => {
     expect(came).toBe(0);
   });
 
-  it.each([201, 204, 206, 304, 404, 500, 503])("takes no other status than 200: %i", async (status) => {
+  it.each([201, 204, 206, 304, 404, 500, 503])("accepts no other status than 200: %i", async (status) => {
     await expect(fetchFrom((_, response) => response.writeHead(status).end())).rejects.toThrow("bad_status");
   });
 
-  it("refuses a body that announces more than the cap, before any of it comes", async () => {
+  it("refuses a body with a declared length above the limit before reading it", async () => {
     const announce: RequestListener = (_, response) => {
       response.writeHead(200, { "content-length": "1001" }).flushHeaders();
     };
     await expect(fetchFrom(announce)).rejects.toThrow(new FetchFailed("too_large"));
   });
 
-  it("stops an endless body at the cap and hangs up", async () => {
+  it("stops an endless body at the limit and closes the connection", async () => {
     const { promise: hungUp, resolve } = Promise.withResolvers<void>();
     const endless: RequestListener = (_, response) => {
       const more = (): void => {
@@ -90,12 +90,12 @@ describe("fetchBytes", () => {
     await hungUp;
   });
 
-  it("refuses an encoded body, which could unfold into any size", async () => {
+  it("refuses an encoded body, which could expand to any size", async () => {
     const bomb: RequestListener = (_, response) => response.setHeader("content-encoding", "gzip").end("x");
     await expect(fetchFrom(bomb)).rejects.toThrow(new FetchFailed("encoded"));
   });
 
-  it("gives up on a slow body when its time is over, and hangs up", async () => {
+  it("times out on a slow body, and closes the connection", async () => {
     const clock = heldClock();
     const { promise: hungUp, resolve } = Promise.withResolvers<void>();
     const { promise: drips, resolve: begin } = Promise.withResolvers<() => void>();
@@ -111,7 +111,7 @@ describe("fetchBytes", () => {
     await hungUp;
   });
 
-  it("gives up on a server that never answers, and on one that never accepts", async () => {
+  it("times out on a server that never answers, and on one that never accepts", async () => {
     const clock = heldClock();
     const { promise: came, resolve: come } = Promise.withResolvers<void>();
     const never = agentFor({ allowPrivate: false, resolve: () => new Promise(() => {}) });
@@ -124,7 +124,7 @@ describe("fetchBytes", () => {
     await Promise.all(failed);
   });
 
-  it("leaves with the caller's reason when the caller leaves, before, while connecting and in mid-body", async () => {
+  it("rejects with the caller's reason if the caller leaves before, while connecting and during the body", async () => {
     const gone = new Error("the caller left");
     await expect(fetchFrom(() => {}, { signal: AbortSignal.abort(gone) })).rejects.toBe(gone);
     const { promise: hungUp, resolve } = Promise.withResolvers<void>();
@@ -142,7 +142,7 @@ describe("fetchBytes", () => {
     await expect(fetching).rejects.toBe(gone);
   });
 
-  it("sends nothing for a caller who left while the name was still being resolved", async () => {
+  it("sends nothing for a caller that left during name resolution", async () => {
     const asked: string[] = [];
     const server = await serve((incoming, response) => {
       asked.push(incoming.url ?? "");
@@ -161,7 +161,7 @@ describe("fetchBytes", () => {
     expect(asked).toEqual(["/stayed"]);
   });
 
-  it("calls broken answers, closed ports and unknown names unreachable, and keeps the cause for the log", async () => {
+  it("reports broken answers, closed ports and unknown names as unreachable, and keeps the cause for the log", async () => {
     const reset: RequestListener = (incoming) => incoming.socket.destroy();
     await expect(fetchFrom(reset)).rejects.toThrow(new FetchFailed("unreachable"));
     const cut: RequestListener = (incoming, response) => {

@@ -63,8 +63,8 @@ const reasonOf = (text: string, allowPrivate = false): string => {
   }
 };
 
-describe("the guard, against URLs that lead inside", () => {
-  it("lets no hostile URL reach a server on this machine", async () => {
+describe("the guard against URLs of internal servers", () => {
+  it("keeps every hostile URL from a server on this machine", async () => {
     const urls = hostileUrls(canary.port);
     expect(urls.length).toBeGreaterThan(600);
     const agent = agentFor({ allowPrivate: false, resolve: inside });
@@ -81,7 +81,7 @@ describe("the guard, against URLs that lead inside", () => {
     expect(canary.connections).toBe(0);
   });
 
-  it("would lose hundreds of them without the guard, so the corpus has teeth", async () => {
+  it("is necessary: without it, hundreds of the corpus's URLs reach the server", async () => {
     const lookup: LookupFunction = (_name, _options, callback) => callback(null, [{ address: "127.0.0.1", family: 4 }]);
     const agent = new Agent({ connect: { lookup } });
     closeLater({ close: () => agent.destroy() });
@@ -119,11 +119,11 @@ describe("the guard, against URLs that lead inside", () => {
     ["http:///example.com/", "malformed"],
     ["example.com", "malformed"],
     [`http://example.com/${"a".repeat(5000)}`, "too_long"],
-  ])("says why it refuses %j: %s", (text, reason) => {
+  ])("reports why it refuses %j: %s", (text, reason) => {
     expect(reasonOf(text)).toBe(reason);
   });
 
-  it("reads no odd spelling into hosts of schemes that the URL standard doesn't normalise", () => {
+  it("does not normalize hosts of schemes that the URL standard does not normalize", () => {
     const policy = { schemes: ["grpc:", "tcp:"], allowPrivate: false };
     for (const host of [
       "0x7f.1",
@@ -142,7 +142,7 @@ describe("the guard, against URLs that lead inside", () => {
   });
 });
 
-describe("the guard, against names that change their answer", () => {
+describe("the guard against names with changing addresses", () => {
   /** Node's two ways to ask: all answers, or one. */
   const look = (lookup: LookupFunction, all: boolean): Promise<string[]> =>
     new Promise((resolve, reject) => {
@@ -152,7 +152,7 @@ describe("the guard, against names that change their answer", () => {
       });
     });
 
-  it("gives a socket only addresses that it has judged in that very answer, 10,000 times over", async () => {
+  it("connects only to addresses that it checked in that very lookup, 10,000 times", async () => {
     const OUTSIDE = "93.184.215.14";
     const answers = [
       [OUTSIDE],
@@ -181,7 +181,7 @@ describe("the guard, against names that change their answer", () => {
     expect(given).toBe(3333);
   });
 
-  it("refuses a name with a single bad answer among good ones", async () => {
+  it("refuses a name with a single forbidden address", async () => {
     const lookup = guardedLookup({
       allowPrivate: false,
       resolve: async () => [
@@ -192,7 +192,7 @@ describe("the guard, against names that change their answer", () => {
     await expect(look(lookup, true)).rejects.toThrow(new AddressRefused("private_address"));
   });
 
-  it("judges all answers even when a socket wants one family only", async () => {
+  it("checks all addresses even if a socket requests one family", async () => {
     const both = async (): Promise<LookupAnswer[]> => [
       { address: "93.184.215.14", family: 4 },
       { address: "2606:4700::1111", family: 6 },
@@ -206,7 +206,7 @@ describe("the guard, against names that change their answer", () => {
     await expect(six(guardedLookup({ allowPrivate: false, resolve: mixed }))).rejects.toThrow("private_address");
   });
 
-  it("connects a plain socket nowhere when the name leads inside", async () => {
+  it("does not connect a plain socket if the name resolves to an internal address", async () => {
     const socket = connect({
       host: "rebind.example",
       port: canary.port,
@@ -217,7 +217,7 @@ describe("the guard, against names that change their answer", () => {
     expect(canary.connections).toBe(0);
   });
 
-  it("hangs up before the request when the network took the connection elsewhere", async () => {
+  it("closes the connection before the request if the network connected elsewhere", async () => {
     const received: Buffer[] = [];
     const trap = createTcpServer((socket) => socket.on("data", (data) => received.push(data)).on("error", () => {}));
     trap.listen(0, "127.0.0.1");
@@ -233,7 +233,7 @@ describe("the guard, against names that change their answer", () => {
     expect(received).toEqual([]);
   });
 
-  it("judges a literal address that never passed checkUrl", async () => {
+  it("checks a literal address that never passed checkUrl", async () => {
     const agent = agentFor({ allowPrivate: false });
     for (const host of ["127.0.0.1", "[::1]", "[::ffff:127.0.0.1]"]) {
       const url = new URL(`http://${host}:${canary.port}/`);
@@ -243,13 +243,13 @@ describe("the guard, against names that change their answer", () => {
   });
 });
 
-describe("the guard, for those who may", () => {
-  it("accepts a hundred legitimate URLs and connects to none of them for it", () => {
+describe("the guard for permitted addresses", () => {
+  it("accepts a hundred legitimate URLs without connecting to them", () => {
     expect(LEGITIMATE_URLS.length).toBeGreaterThanOrEqual(100);
     expect(LEGITIMATE_URLS.filter((text) => reasonOf(text) !== "accepted")).toEqual([]);
   });
 
-  it("reaches this machine by address and by name once the operator allows private addresses", async () => {
+  it("permits this machine by address and by name once the operator allows private addresses", async () => {
     const agent = agentFor({ allowPrivate: true });
     for (const host of ["127.0.0.1", "[::1]", "localhost"]) {
       const url = checkUrl(`http://${host}:${canary.port}/`, { ...HTTP, allowPrivate: true });
@@ -288,7 +288,7 @@ describe("the guard, for those who may", () => {
     ["localhost", false, false],
     ["0x7f.1", false, false],
     ["", false, false],
-  ])("judges %j: public policy %s, private policy %s", (address, publicly, privately) => {
+  ])("checks %j: public policy %s, private policy %s", (address, publicly, privately) => {
     expect(isAllowedAddress(address, { allowPrivate: false })).toBe(publicly);
     expect(isAllowedAddress(address, { allowPrivate: true })).toBe(privately);
   });

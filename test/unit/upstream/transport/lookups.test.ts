@@ -28,7 +28,7 @@ function resolver() {
   return { clock, resolve, names, holding };
 }
 
-it("looks a name up once for all who ask at the same time", async () => {
+it("concurrent lookups of one name share one query", async () => {
   const { clock, resolve, names, holding } = resolver();
   const asked = [resolve("a.silent"), resolve("a.silent"), resolve("a.silent")];
   await clock.advance(0);
@@ -37,7 +37,7 @@ it("looks a name up once for all who ask at the same time", async () => {
   expect(await Promise.all(asked)).toEqual([ADDRESS, ADDRESS, ADDRESS]);
 });
 
-it("answers other names while one is silent, and asks for three silent ones at one time at most", async () => {
+it("other names are resolved while one is silent, and at most three silent ones run at once", async () => {
   const { clock, resolve, names, holding } = resolver();
   const failed: string[] = [];
   const ask = (name: string) => void resolve(name).catch(({ message }) => failed.push(`${name}: ${message}`));
@@ -62,7 +62,7 @@ it("answers other names while one is silent, and asks for three silent ones at o
   expect(await resolve("known.test")).toEqual(ADDRESS);
 });
 
-it("has a name that was slow wait behind other slow names, until it is quick again", async () => {
+it("a slow name queues behind other slow names until it is fast again", async () => {
   const { clock, resolve, names, holding } = resolver();
   const first = resolve("a.silent");
   const second = resolve("b.silent");

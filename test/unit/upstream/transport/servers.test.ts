@@ -18,7 +18,7 @@ const at = (endpoint: string) =>
     reach,
   ).url.href;
 
-it("reach a server that the process runs itself at any of its paths, where private addresses are not allowed", () => {
+it("the process's own servers are reachable at any path, even if private addresses are forbidden", () => {
   expect(at("ws://127.0.0.1:50052")).toBe("http://127.0.0.1:50052/");
   expect(at("ws://127.0.0.1:50052/reference/push-t?space=xy")).toBe("http://127.0.0.1:50052/reference/push-t?space=xy");
 });
@@ -30,6 +30,6 @@ it.each([
   "ws://[::1]:50052/",
   "ws://user@127.0.0.1:50052/",
   "ws:\\\\127.0.0.1:50052",
-])("do not reach %s, which is none of its own", (endpoint) => {
+])("the process's own servers do not include %s", (endpoint) => {
   expect(() => at(endpoint)).toThrow(/the address is refused/);
 });

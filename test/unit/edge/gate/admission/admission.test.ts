@@ -65,7 +65,7 @@ function shedder(limit = 2) {
   return { load, enter, names, serve, refused, running, flood };
 }
 
-it("lets calls in at once up to the limit, and the others in the order in which they came", async () => {
+it("admission admits calls at once up to the limit, and the others in order of arrival", async () => {
   const { enter, names, serve } = shedder();
   for (const name of ["1", "2", "3", "4"]) enter(name);
   expect(names()).toEqual(["1", "2"]);
@@ -73,7 +73,7 @@ it("lets calls in at once up to the limit, and the others in the order in which 
   expect(names()).toEqual(["3", "4"]);
 });
 
-it("counts no call that waits for its upstream, nor, after the turn that it came in, for the rest of its body", async () => {
+it("admission does not count calls that wait for an upstream, nor, after their first turn, for the remaining body", async () => {
   const { enter, names, running, load } = shedder(4);
   for (const name of ["1", "2", "3", "4"]) enter(name);
   running[0]?.work.away();
@@ -91,7 +91,7 @@ it("counts no call that waits for its upstream, nor, after the turn that it came
   expect(names()).toContain("6");
 });
 
-it("never refuses fewer concurrent callers than a queue of 256, however long they wait", async () => {
+it("admission never refuses fewer concurrent callers than a queue of 256, however long they wait", async () => {
   const { enter, names, serve, refused, load } = shedder();
   for (let i = 0; i < 256; i++) enter(String(i));
   await clock.advance(60_000);
@@ -105,7 +105,7 @@ it("never refuses fewer concurrent callers than a queue of 256, however long the
   });
 });
 
-it("sheds once a long queue has stood for half a second: what waits beyond what is served soon is refused, the oldest first", async () => {
+it("admission sheds after half a second of a long queue: it refuses the oldest calls that cannot be served soon", async () => {
   const { flood, refused, load, serve, names } = shedder();
   await flood();
   const queued = load.figures.classes.reduce((sum, each) => sum + each.queued, 0);
@@ -118,7 +118,7 @@ it("sheds once a long queue has stood for half a second: what waits beyond what 
   expect(load.refuses(ACT, () => "flood")).toBeUndefined();
 });
 
-it("refuses what has waited for 400 ms while it sheds", async () => {
+it("admission refuses calls that waited 400 ms while it sheds", async () => {
   const { flood, refused, load } = shedder();
   await flood();
   expect(load.figures.classes.find(({ priority }) => priority === "act")?.queued).toBe(16);
@@ -128,7 +128,7 @@ it("refuses what has waited for 400 ms while it sheds", async () => {
   expect(load.figures.shed.find(({ reason }) => reason === "queue_timeout")?.count).toBe(278 + 16);
 });
 
-it("is calm again a second after the last refusal", async () => {
+it("admission stops shedding a second after the last refusal", async () => {
   const { flood, running, load, enter, names } = shedder();
   await flood();
   await clock.advance(20);
@@ -142,7 +142,7 @@ it("is calm again a second after the last refusal", async () => {
   expect(names()).toEqual(["after"]);
 });
 
-it("never refuses nor counts what is critical", async () => {
+it("admission neither refuses nor counts critical calls", async () => {
   const { flood, enter, names, load } = shedder();
   await flood();
   expect(load.refuses(CRITICAL, () => "flood")).toBeUndefined();
@@ -151,7 +151,7 @@ it("never refuses nor counts what is critical", async () => {
   expect(load.figures.inFlight).toBe(2);
 });
 
-it("serves an organisation that asks for less than its share while another one floods", async () => {
+it("admission serves an organization that requests less than its share while another one floods", async () => {
   const { flood, enter, names, serve, refused, load } = shedder();
   await flood();
   await clock.advance(20);
@@ -168,7 +168,7 @@ it("serves an organisation that asks for less than its share while another one f
   expect(refused.filter((name) => name.startsWith("modest"))).toEqual([]);
 });
 
-it("lets batch give way first, then administration, predict, act, and loops last", async () => {
+it("admission sheds batch first, then administration, predict, act, and loops last", async () => {
   const { flood, enter, names, serve, load } = shedder(1);
   await flood("a", BATCH);
   await clock.advance(500);
@@ -187,7 +187,7 @@ it("lets batch give way first, then administration, predict, act, and loops last
   expect(order).toEqual([LOOP, ACT, PREDICT, ADMINISTRATION, BATCH].map(String));
 });
 
-it("refuses at once a call whose deadline cannot be met, before it waits, while it waits and after it was read", async () => {
+it("admission refuses a call with an unreachable deadline at once: before, during and after its wait, and after its body was read", async () => {
   const { enter, refused, load, running, serve } = shedder(1);
   enter("slow");
   await clock.advance(3_200);
@@ -210,7 +210,7 @@ it("refuses at once a call whose deadline cannot be met, before it waits, while 
   expect(load.figures.shed).toEqual([{ priority: "act", reason: "deadline", count: 3 }]);
 });
 
-it("holds refusals back that cost more than their share, and answers all of them in the end", async () => {
+it("admission delays refusals that cost more than their share, and answers all of them in the end", async () => {
   const { flood, load, enter } = shedder();
   await flood();
   for (let i = 0; i < 16; i++) enter(`queued${i}`);
@@ -222,7 +222,7 @@ it("holds refusals back that cost more than their share, and answers all of them
   expect(answered).toBe(2_000);
 });
 
-it("holds no more than 4096 refusals, drops those of the organisation with the most, and answers organisations in turn", async () => {
+it("admission holds at most 4096 refusals, drops those of the largest organization, and answers organizations in turn", async () => {
   const { flood, load } = shedder();
   await flood();
   const answered: string[] = [];
@@ -244,7 +244,7 @@ it("holds no more than 4096 refusals, drops those of the organisation with the m
   expect(answered.lastIndexOf("modest")).toBeLessThan(40);
 });
 
-it("tells callers to come again in one to four seconds, not all at once, and how many calls it works on", () => {
+it("admission tells callers to retry in one to four seconds, spread out, and reports the number of running calls", () => {
   const { load } = shedder(7);
   const advised = Array.from({ length: 200 }, () => load.advice());
   expect(new Set(advised.map(({ retryAfter }) => retryAfter))).toEqual(new Set([1, 2, 3, 4]));
@@ -258,7 +258,7 @@ it("tells callers to come again in one to four seconds, not all at once, and how
   expect(load.refusal()).toMatchObject({ reason: Reason.OVERLOADED, headers: expect.arrayContaining(["ratelimit"]) });
 });
 
-it("finds a limit that keeps turns of the event loop short, and grows again when they are", () => {
+it("admission finds a limit that keeps event-loop turns short, and raises it again afterwards", () => {
   const limit = new GradientLimit({ initial: 256, least: 4, most: 1000 });
   // A processor that takes a millisecond for each call that is worked on.
   for (let i = 0; i < 50; i++) limit.update(limit.value, limit.value, true);
@@ -272,7 +272,7 @@ it("finds a limit that keeps turns of the event loop short, and grows again when
   expect(limit.value).toBeLessThan(10); // nobody asked for more
 });
 
-it("gives each waiting organisation its turn, and takes places from the one that has most", () => {
+it("admission serves waiting organizations in turn, and takes slots from the largest one", () => {
   const queue = new FairQueue<QueuedCall & { name: string }>();
   const add = (name: string, org: string, priority: Priority = ACT): void =>
     queue.push({ name, org, priority, since: 0, deadline: undefined });

@@ -23,7 +23,7 @@ const FRAMES = [
   frame("reset", { trial_id: "t" }),
 ];
 
-it("answers or refuses damaged messages, in whichever order they come", async () => {
+it("the XPolicyLab transport answers or refuses damaged messages in any order", async () => {
   const query = { model: "a/b", actionSpace: "joint_pos_7", sessionId: "s", episode: 1 };
   let protocol = new XPolicyProtocol(query);
   let count = 0;

@@ -9,7 +9,7 @@ import { eventually } from "../../../../support/eventually.ts";
 
 const LIMITS = { most: 1_000, signal: new Cancel(), hold: () => {} };
 
-it("is refused where the connection was lost before anybody read: nothing says so a second time", async () => {
+it("a body is refused if its connection was lost before the first read, which the request reports only once", async () => {
   const request = new IncomingMessage(new Socket());
   request.headers = { "content-type": "application/json", "transfer-encoding": "chunked" };
   request.on("error", () => {});
@@ -20,7 +20,7 @@ it("is refused where the connection was lost before anybody read: nothing says s
   });
 });
 
-it("is refused where the caller is known to have left, although the request says nothing of it", async () => {
+it("a body is refused if the caller is known to have left, although the request does not report it", async () => {
   const request = new IncomingMessage(new Socket());
   request.headers = { "content-type": "application/json", "transfer-encoding": "chunked" };
   const signal = new Cancel();

@@ -72,8 +72,8 @@ function telling(
   return { told, signal, done, drain: () => drain(), begin: () => begin() };
 }
 
-describe("telling", () => {
-  it("begins with the first item, tells each in order, and ends once", async () => {
+describe("an event stream", () => {
+  it("starts with the first item, writes each in order, and ends once", async () => {
     const { items, give, end } = given();
     const { told, done } = telling(items);
     await turn();
@@ -84,7 +84,7 @@ describe("telling", () => {
     expect(told).toEqual(["begin", "item 1", "item 2", "end"]);
   });
 
-  it("begins and ends where nothing comes", async () => {
+  it("starts and ends without items", async () => {
     const { items, end } = given();
     const { told, done } = telling(items);
     end();
@@ -92,7 +92,7 @@ describe("telling", () => {
     expect(told).toEqual(["begin", "end"]);
   });
 
-  it("begins with a comment when its source is about to wait, or has been silent for ten seconds", async () => {
+  it("starts with a comment if its source waits, and writes one after ten seconds of silence", async () => {
     const { items, give, end } = given();
     const { told, done, begin } = telling(items);
     begin();
@@ -113,7 +113,7 @@ describe("telling", () => {
     expect(silent.told).toEqual(["begin", "comment", "error late", "end"]);
   });
 
-  it("answers a stream without items in its own way where it has one", async () => {
+  it("answers without items in its own way if it has one", async () => {
     const { items, end } = given();
     const { told, done } = telling(items, { nothing: () => told.push("nothing") });
     end();
@@ -121,7 +121,7 @@ describe("telling", () => {
     expect(told).toEqual(["nothing"]);
   });
 
-  it("asks for nothing more before there is room", async () => {
+  it("reads no further item while the connection is full", async () => {
     const { items, seen, give } = given();
     const { drain } = telling(items, { full: true });
     await give(1);
@@ -131,7 +131,7 @@ describe("telling", () => {
     expect(seen.asked).toBe(2);
   });
 
-  it("begins nothing where a failure comes first", async () => {
+  it("does not start if its source fails first", async () => {
     const { items, fail } = given();
     const { told, done } = telling(items);
     fail("refused");
@@ -139,7 +139,7 @@ describe("telling", () => {
     expect(told).toEqual([]);
   });
 
-  it("says why it ends where a failure comes later", async () => {
+  it("reports the error if its source fails later", async () => {
     const { items, give, fail } = given();
     const { told, done } = telling(items);
     await give(1);
@@ -148,7 +148,7 @@ describe("telling", () => {
     expect(told).toEqual(["begin", "item 1", "error broken", "end"]);
   });
 
-  it("leaves what it waits for, or has no room for, when it is called off, and hears no more of it", async () => {
+  it("stops waiting for items and the connection when canceled, and receives nothing afterwards", async () => {
     for (const full of [false, true]) {
       const { items, seen, give } = given();
       const { told, done, signal, drain } = telling(items, { full });
@@ -163,7 +163,7 @@ describe("telling", () => {
     }
   });
 
-  it("ends what comes as something that cannot be told", async () => {
+  it("ends with an item that cannot be written", async () => {
     const { items, seen, give } = given();
     const { told, done } = telling(items);
     await give(1);

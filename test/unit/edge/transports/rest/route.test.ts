@@ -16,7 +16,7 @@ const named = (name: string) => {
 };
 
 describe("routes", () => {
-  it("exist for every RPC with a path that does not talk both ways, once per verb and path", () => {
+  it("exist for every one-way RPC with a path, once per verb and path", () => {
     const methods = SERVICES.flatMap((service) => service.methods).filter(
       (method) => hasOption(method, http) && method.methodKind !== "bidi_streaming",
     );
@@ -26,7 +26,7 @@ describe("routes", () => {
     expect(keys).toContain("POST /v1/act");
   });
 
-  it("know where each field travels", () => {
+  it("know where each field is sent", () => {
     const { path, body, answer, status } = named("CreateKey");
     expect(path.map(({ name }) => name)).toEqual(["org_id"]);
     expect([body, answer?.name, status]).toEqual(["*", "key", 201]);
@@ -39,7 +39,7 @@ describe("routes", () => {
   });
 });
 
-describe("a query", () => {
+describe("a query string", () => {
   const values = (text: string) => {
     const faults = new Faults();
     const query = queryOf(`/v1/usage${text}`);
@@ -47,7 +47,7 @@ describe("a query", () => {
     return { found, faults: faults.list.map(({ path, type }) => `${path.join(".")}: ${type}`) };
   };
 
-  it("gives numbers as numbers and text as text", () => {
+  it("yields numbers as numbers and text as text", () => {
     expect(values("?limit=10&cursor=5").found).toEqual({ limit: 10, cursor: "5" });
     expect(values("?limit=1.5").found).toEqual({ limit: 1.5 });
     expect(values("?limit=abc").found).toEqual({ limit: "abc" });
@@ -61,7 +61,7 @@ describe("a query", () => {
     expect(values("?")).toEqual({ found: {}, faults: [] });
   });
 
-  it("has unknown and repeated parameters named", () => {
+  it("causes errors that name unknown and duplicate parameters", () => {
     expect(values("?limt=1&limit=1&limit=2").faults).toEqual(["query.limt: extra_forbidden", "limit: multiple_values"]);
   });
 });
