@@ -127,7 +127,7 @@ describe("at a gateway", () => {
     }
   });
 
-  it("makes the robot hold on Ctrl-C, and ends the program with a message", async () => {
+  it("a client's Ctrl-C makes the robot hold, and ends the program with a message", async () => {
     const program = `
       import { Limber } from ${JSON.stringify(CLIENT)};
       const limber = new Limber(${JSON.stringify({ url: app.url, key: caller.key })});

@@ -90,7 +90,7 @@ const ended = (): EndedCall => ({
   metadata: undefined,
 });
 
-it("a target that is silent has so many spans waiting and no more: what came beyond is counted, the rest arrives later", async () => {
+it("a silent trace target has a bounded queue: further spans are counted as dropped, and the queued ones arrive later", async () => {
   to.answer(503);
   const kept = Math.floor(MOST_WAITING / SPANS);
   const beyond = 500;

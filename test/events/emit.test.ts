@@ -22,8 +22,8 @@ const outbox = async (org: string): Promise<{ row: OutboxEvent; event: Event }[]
 const organisation = async (): Promise<string> => (await app.admin("/v1/orgs", { name: "test" })).id;
 const keysOf = async (org: string): Promise<number> => (await app.sql`select from key where org_id = ${org}`).count;
 
-describe("the list of events", () => {
-  it("names each by its case, with a dot for the first underscore", () => {
+describe("the event types", () => {
+  it("are named by their case, with a dot for the first underscore", () => {
     const names = [...EVENT_NAMES.values()];
     for (const name of names) expect(name).toMatch(/^[a-z]+(\.[a-z_]+)?$/);
     expect(names).toEqual(expect.arrayContaining(["key.created", "offering.circuit_opened", "session.pin_lost"]));
@@ -31,7 +31,7 @@ describe("the list of events", () => {
 });
 
 describe("an API call", () => {
-  it("that makes a key causes one event, which names the key and holds no secret", async () => {
+  it("that creates a key causes one event, which names the key and contains no secret", async () => {
     const org = await organisation();
     onTestFinished(replaceAmbient({ clock: new SettableWall(1_900_000_000_000) }));
     const made = await app.admin(`/v1/orgs/${org}/keys`, { name: "robot" });
@@ -68,7 +68,7 @@ describe("an API call", () => {
     ]);
   });
 
-  it("that is refused causes none", async () => {
+  it("that is refused causes no event", async () => {
     const org = await organisation();
     expect((await app.call(`/v1/orgs/${org}/keys`, {})).status).toBe(401);
     expect((await app.call(`/v1/orgs/${org}/keys`, { expires_at: 1 }, { admin: "wrong" })).status).toBeGreaterThan(400);
@@ -77,7 +77,7 @@ describe("an API call", () => {
 });
 
 describe("a cause and its event", () => {
-  it("are both undone when the transaction can't be committed", async () => {
+  it("are both rolled back if the transaction cannot be committed", async () => {
     const org = await organisation();
     await app.sql`create function refuse_key() returns trigger language plpgsql as 'begin raise exception ''no''; end'`;
     await app.sql`create constraint trigger late after insert on key deferrable initially deferred
@@ -87,7 +87,7 @@ describe("a cause and its event", () => {
     expect([status, await keysOf(org), await outbox(org)]).toEqual([500, 0, []]);
   });
 
-  it("are both undone when the event can't be written", async () => {
+  it("are both rolled back if the event cannot be written", async () => {
     const org = await organisation();
     await app.sql`alter table outbox add constraint closed check (false) not valid`;
     const { status } = await app.call(`/v1/orgs/${org}/keys`, {}, { admin: ADMIN_TOKEN });
@@ -96,8 +96,8 @@ describe("a cause and its event", () => {
   });
 });
 
-describe("without NATS", () => {
-  it("events stay in the outbox, and are forgotten after the days that are given", async () => {
+describe("without NATS,", () => {
+  it("events stay in the outbox, and are deleted after the configured days", async () => {
     const { org } = await app.caller(0);
     const [kept] = await outbox(org);
     await app.caller(0);

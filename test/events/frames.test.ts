@@ -10,7 +10,7 @@ const expectedOf = (payload: Uint8Array): Buffer =>
     Buffer.from("\r\n"),
   ]);
 
-it("frames say how long their head and the whole is, keep what was taken as it is while they grow, and are used again", () => {
+it("a frame writer states head and total lengths, keeps written data while it grows, and can be reused", () => {
   const frames = new Frames();
   const [small, large] = [Buffer.alloc(3, 1), Buffer.alloc(100_000, 2)];
   for (let round = 0; round < 2; round++) {

@@ -31,7 +31,7 @@ function example(field: DescField): unknown {
 const init = (message: DescMessage): Record<string, unknown> =>
   Object.fromEntries(message.fields.map((field) => [field.localName, example(field)]));
 
-it("each has the shape on the wire that was recorded", () => {
+it("every event has its recorded wire format", () => {
   const cases = EventSchema.oneofs[0]?.fields ?? [];
   const shaped = (field: DescField, about: object = {}) => {
     if (field.fieldKind !== "message") throw new Error(`${field.name} is no message`);

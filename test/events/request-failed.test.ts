@@ -22,7 +22,7 @@ const told = async (org: string) =>
     ({ payload }) => fromBinary(EventSchema, payload).data.value,
   );
 
-it("is told once for a call that was promised and failed, with its record, and for none that was refused before or answered", async () => {
+it("a failed-request event is written once, with its record, for a call with an intent, and for no refused or answered call", async () => {
   const { org, key } = await app.caller(10);
   const hook = { url: `${app.url}/`, events: ["request.failed"] };
   const named = (await app.call("/v1/webhooks", hook, { key })).body.id;

@@ -22,7 +22,7 @@ const anything = fc.record({
 });
 const bodies = fc.sample(anything, { seed: 8, numRuns: runs(200) });
 
-it("bodies are signed as the package signs them, as text and as bytes, and its own verifier accepts them", () => {
+it("webhook bodies have the signature of the standard package, as text and as bytes, and its verifier accepts them", () => {
   for (const { secret, id, body, at } of bodies) {
     const [ours, theirs] = [new Signer(secret), new Webhook(secret)];
     expect(ours.sign(id, at, body)).toBe(theirs.sign(id, at, body));
@@ -39,7 +39,7 @@ it("bodies are signed as the package signs them, as text and as bytes, and its o
   }
 });
 
-describe("of the same bytes as the package's is the signature of", () => {
+describe("the signature equals the package's for", () => {
   it.each([
     ["nothing", ""],
     ["a megabyte", "x".repeat(2 ** 20)],
@@ -54,7 +54,7 @@ describe("of the same bytes as the package's is the signature of", () => {
   });
 });
 
-it("signed with two secrets, either verifies alone, and a third does not", () => {
+it("a body signed with two secrets verifies with either, and not with a third", () => {
   const [older, newer, other] = [1, 2, 3].map((each) => secretOf(Buffer.alloc(24, each))) as [string, string, string];
   const now = seconds();
   const signatures = [newer, older].map((each) => new Signer(each).sign("evt_1", new Date(now * 1000), '{"größe":1}'));

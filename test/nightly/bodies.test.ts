@@ -43,7 +43,7 @@ async function besides(gateway: TestGateway, run: () => Promise<void>): Promise<
   expect(served).toBeGreaterThanOrEqual(20);
 }
 
-describe("without a key", () => {
+describe("without a key,", () => {
   const BOMBS = [
     ["unknown fields", "application/proto", repeated(Buffer.from([0x7a, 0]), 60 * MIB)],
     ["empty lists in JSON", "application/json", list("[", "[]", "]", 60 * MIB)],
@@ -65,7 +65,7 @@ describe("without a key", () => {
   });
 });
 
-describe("with a key", () => {
+describe("with a key,", () => {
   const TOO_MANY = "observations must have at most 32 items";
   const IN_ALL = " must have at most 104857 values in total";
   const EMPTY = repeated(Buffer.from([0x12, 0]), 31 * MIB);
@@ -86,7 +86,7 @@ describe("with a key", () => {
     BINARY.flatMap(([name, bytes, said]) =>
       (["gzip", "identity"] as const).map((coding) => [name, coding, bytes, said] as const),
     ),
-  )("%s in %s are counted before they are made, and others are served", async (_, coding, bytes, said) => {
+  )("%s in %s are counted before they are decoded, and others are served", async (_, coding, bytes, said) => {
     const fast = await open();
     const general = await open({ byConnect: true });
     const before = await inUse();
@@ -116,7 +116,7 @@ describe("with a key", () => {
     ],
   ] as const;
   it.each(JSONS)(
-    "31 MiB of %s in JSON are counted before they are made, and others are served",
+    "31 MiB of %s in JSON are counted before they are decoded, and others are served",
     async (_, bytes, said) => {
       const gateway = await open();
       const before = await inUse();
@@ -138,7 +138,7 @@ describe("with a key", () => {
     },
   );
 
-  it("large pictures are taken on every transport", async () => {
+  it("large images are accepted on every transport", async () => {
     const gateway = await open();
     const data = Buffer.alloc(15 * MIB, 7);
     const url = `data:image/png;base64,${data.toString("base64")}`;

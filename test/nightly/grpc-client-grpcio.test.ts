@@ -42,8 +42,8 @@ server.wait_for_termination()
 
 const lookup = guardedLookup({ allowPrivate: true });
 
-describe.runIf(existsSync("/usr/lib/python3/dist-packages/grpc"))("a server of grpcio", () => {
-  it("is called for one answer and for many, with large and small messages, fails as it says, and is left", async () => {
+describe.runIf(existsSync("/usr/lib/python3/dist-packages/grpc"))("a grpcio server", () => {
+  it("is called for one response and for streams, with large and small messages, reports its errors, and is closed", async () => {
     const child = spawn("/usr/bin/python3", ["-c", SERVER], { stdio: ["ignore", "pipe", "inherit"] });
     const lines = createInterface(child.stdout)[Symbol.asyncIterator]();
     const { value: port } = await lines.next();

@@ -49,7 +49,7 @@ const many = (count: number, bytes: Buffer): Buffer => Buffer.concat(Array.from(
 
 const CODE = { protocol: 1, internal: 2, flow: 3, frameSize: 6, compression: 9, calm: 11 };
 
-describe("a server loses its connection that", () => {
+describe("a server loses its connection if it", () => {
   it.each<[string, number, Buffer]>([
     ["sends a frame larger than 16 KiB", CODE.frameSize, frame(FRAME.data, 0, 1, Buffer.alloc(16_385))],
     ["sends a frame on a stream that never began", CODE.protocol, frame(FRAME.data, 0, 3, Buffer.alloc(1))],
@@ -139,7 +139,7 @@ describe("a server loses its connection that", () => {
     expect(await failed()).toBe("MALFORMED_ANSWER");
   });
 
-  it("asks for signs of life and doesn't read them", async () => {
+  it("sends pings and does not read", async () => {
     const restore = replaceAmbient({ clock: new ManualClock() });
     await serve(({ socket, send }) => {
       socket.pause();
@@ -154,14 +154,14 @@ describe("a server loses its connection that", () => {
     restore();
   });
 
-  it("sends settings without end", async () => {
+  it("sends endless settings", async () => {
     const restore = replaceAmbient({ clock: new ManualClock() });
     await serve((heard) => heard.send(many(30_000, setting(3, 100))));
     expect(await failed()).toBe("MALFORMED_ANSWER");
     restore();
   });
 
-  it("sends more than the connection's window", async () => {
+  it("exceeds the connection's window", async () => {
     await serve(({ socket, send }) => {
       send(HEAD);
       const block = many(64, frame(FRAME.data, 0, 1, Buffer.alloc(16_384)));
@@ -173,7 +173,7 @@ describe("a server loses its connection that", () => {
   });
 });
 
-describe("a server loses the call, and not its connection, that", () => {
+describe("a server loses the call, and not its connection, if it", () => {
   it.each<[string, number, Buffer]>([
     ["answers without a status", CODE.protocol, head({ "content-type": "application/grpc" })],
     ["answers with a status that is none", CODE.protocol, head({ ":status": "2000" })],
@@ -201,7 +201,7 @@ describe("a server loses the call, and not its connection, that", () => {
   });
 });
 
-it("leaves fields out that make no sense in themselves", async () => {
+it("leaves out fields in an invalid way", async () => {
   const bad = { "a b": "1", "": "2", x: "3\n4", "grpc-status": "0" };
   await serve((heard) => heard.send(HEAD, frame(FRAME.data, 0, 1, Buffer.from("000000000161", "hex")), head(bad, END)));
   expect((await calls.unary(exchange(), Buffer.alloc(5))).toString()).toBe("a");

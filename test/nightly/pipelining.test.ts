@@ -7,7 +7,7 @@ import type { WholeRequestHandler } from "../../src/edge/server/whole-requests.t
 import { listen } from "../edge/port-caller.ts";
 import { eventually } from "../support/eventually.ts";
 
-describe("pipelined requests of the plainest form", () => {
+describe("simple pipelined requests", () => {
   const padded = `POST /x HTTP/1.1\r\nHost: a\r\nX-Pad: ${"x".repeat(6_000)}\r\nContent-Length: 2\r\n\r\n{}`;
   type Serve = WholeRequestHandler["serve"];
 
@@ -23,7 +23,7 @@ describe("pipelined requests of the plainest form", () => {
   }
 
   // 64 kB, the read that passes them, and as much again in node's own buffer of the socket.
-  it("are read no further ahead than a few reads, however many there are", async () => {
+  it("are read only a few reads ahead, however many there are", async () => {
     const count = 3_000;
     let served = 0;
     let furthest = 0;
@@ -42,7 +42,7 @@ describe("pipelined requests of the plainest form", () => {
     expect(furthest).toBeLessThanOrEqual(256 << 10);
   });
 
-  it("are not served while their answers are not taken, and not read either", async () => {
+  it("are neither served nor read while their responses are unread", async () => {
     const count = 3_000;
     let served = 0;
     let read = 0;
@@ -73,7 +73,7 @@ describe("pipelined requests of the plainest form", () => {
     await eventually(() => expect(bytes).toBeGreaterThan(count * answer.length));
   });
 
-  it("keep their bodies apart, however they are cut", async () => {
+  it("keep their bodies apart, wherever they are split", async () => {
     const texts = Array.from({ length: 60 }, (_, i) => `${i}:${"b".repeat((i * 7_919) % 90_000)}`);
     const heard: string[] = [];
     const socket = await open((request, response) => {

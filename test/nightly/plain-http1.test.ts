@@ -100,7 +100,7 @@ const STREAM = JSON.stringify({ ...JSON.parse(SOUND), stream: true });
 describe.each([
   ["from the first byte", dial],
   ["after an answer", answered],
-])("a dialogue by the lane and by node:http is the same, letter by letter, %s", (_, begin) => {
+])("the plain HTTP/1.1 server and node:http respond byte-identically, %s", (_, begin) => {
   it.each<[string, string[]]>([
     ["a call", [act(SOUND)]],
     ["three calls, one after the other", [act(SOUND), act(SOUND), act(SOUND)]],
@@ -147,7 +147,7 @@ describe.each([
     ["a wish to close", [act(SOUND, "Connection: close")]],
     ["a header of __proto__", [act(SOUND, "__proto__: 1")]],
     ["no HTTP at all", ["POST /v1/act HTTP/1.1\r\n\r\n\0\0\0"]],
-  ])("%s", async (_, parts) => {
+  ])("to %s", async (_, parts) => {
     const [lane, plain] = [await open(), await open({ whole: undefined })];
     const [mine, nodes] = await Promise.all([lane, plain].map(({ port }) => said(port, [...parts, LAST], begin)));
     expect(masked(mine!)).toBe(masked(nodes!));
@@ -157,8 +157,8 @@ describe.each([
   });
 });
 
-describe("the lane", () => {
-  it("calls off what runs for a caller who leaves, and gives his place back", async () => {
+describe("the plain HTTP/1.1 server", () => {
+  it("cancels a running call if its caller leaves, and frees its slot", async () => {
     let seen: CallContext | undefined;
     const wait = (_: unknown, context: CallContext) =>
       new Promise((_, reject) => {
@@ -174,7 +174,7 @@ describe("the lane", () => {
     expect(gateway.inside()).toBe(0);
   });
 
-  it("leaves a body that does not come to node:http, which answers 408", async () => {
+  it("leaves a stalled body to node:http, which answers 408", async () => {
     const gateway = await open({ headersTimeoutMs: 200, requestTimeoutMs: 400 });
     const socket = await dial(gateway.port);
     socket.write(head(SOUND, AUTH));
@@ -182,7 +182,7 @@ describe("the lane", () => {
     expect(chunk.toString()).toMatch(/^HTTP\/1.1 408 /);
   });
 
-  it("ends a connection that rests too long, and none that is in use", async () => {
+  it("closes a connection that is idle too long, and none in use", async () => {
     const gateway = await open({ idleTimeoutMs: 100 });
     const socket = await dial(gateway.port);
     socket.write(act(SOUND));
@@ -191,7 +191,7 @@ describe("the lane", () => {
     expect(gateway.lines).toHaveLength(1);
   });
 
-  it("answers what runs when the port closes, says that it was the last answer, and ends", async () => {
+  it("answers running calls when the port closes, announces the close, and ends", async () => {
     const answer = Promise.withResolvers<unknown>();
     const gateway = await open({}, { ...RPCS, Act: () => answer.promise });
     const dialogue = said(gateway.port, [act(SOUND)]);
@@ -204,7 +204,7 @@ describe("the lane", () => {
     await drained;
   });
 
-  it("reads no further while the caller does not read his answers", async () => {
+  it("pauses reading while the caller does not read the responses", async () => {
     const big = message(ActResponseSchema, { ...CHUNK, id: "x".repeat(1 << 20) });
     let calls = 0;
     const gateway = await open(
@@ -229,8 +229,8 @@ describe("the lane", () => {
   });
 });
 
-describe("a connection in the lane that has had an answer", () => {
-  it("takes bodies of many reads, while others are read beside it", async () => {
+describe("a plain HTTP/1.1 connection after its first response", () => {
+  it("accepts bodies of many reads while others are read concurrently", async () => {
     const gateway = await open(
       {},
       { ...RPCS, Act: ({ instruction }: { instruction: string }) => ({ ...CHUNK, id: instruction }) },
@@ -244,7 +244,7 @@ describe("a connection in the lane that has had an answer", () => {
     expect(told.map((text, i) => text.includes(letters[i]!.repeat(3_000)))).toEqual(letters.map(() => true));
   });
 
-  it("is node:http's to answer with 408 when a body does not come", async () => {
+  it("is handed to node:http for a stalled body, which answers 408", async () => {
     const gateway = await open({ headersTimeoutMs: 200, requestTimeoutMs: 400 });
     const socket = await answered(gateway.port);
     socket.write(head(SOUND, AUTH));
@@ -252,7 +252,7 @@ describe("a connection in the lane that has had an answer", () => {
     expect(chunk.toString()).toMatch(/^HTTP\/1.1 408 /);
   });
 
-  it("is let go by a peer who closes his side, or vanishes", async () => {
+  it("is closed when its peer closes or disappears", async () => {
     const gateway = await open();
     const [polite, rude] = [await answered(gateway.port), await answered(gateway.port)];
     polite.end();
@@ -263,7 +263,7 @@ describe("a connection in the lane that has had an answer", () => {
     await eventually(async () => expect(await count()).toBe(0));
   });
 
-  it("may become another protocol's, which then hears every byte", async () => {
+  it("can switch to another protocol, which then receives every byte", async () => {
     const take: UpgradeTaker["take"] = (_, stream, first) => {
       stream.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n");
       if (first.length > 0) stream.write(first);
@@ -280,7 +280,7 @@ describe("a connection in the lane that has had an answer", () => {
     expect(heard.split("\r\n\r\n")[1]).toBe("x".repeat(300_000));
   });
 
-  it("ends when the port closes, and holds nothing open", async () => {
+  it("ends when the port closes, and leaves nothing open", async () => {
     const gateway = await open();
     const socket = await answered(gateway.port);
     const closed = once(socket, "close");
@@ -289,14 +289,14 @@ describe("a connection in the lane that has had an answer", () => {
   });
 });
 
-describe("a head that the lane takes", () => {
+describe("a head for the plain HTTP/1.1 server", () => {
   it.each([
     "Expect: 100-continue",
     "Upgrade: websocket",
     "Connection: upgrade",
     "Trailer: x",
     "Transfer-Encoding: chunked",
-  ])("never says %s", (line) => expect(readPlainHead(Buffer.from(act(SOUND, line)))).toBeUndefined());
+  ])("never contains %s", (line) => expect(readPlainHead(Buffer.from(act(SOUND, line)))).toBeUndefined());
 
   it("is short, and so is its body", () => {
     expect(readPlainHead(Buffer.from(act(SOUND, `X-A: ${"a".repeat(8 << 10)}`)))).toBeUndefined();
@@ -341,7 +341,7 @@ describe("a head that the lane takes", () => {
     }
   }
 
-  it("is read alike by node:http, whatever is done to it", async () => {
+  it("is read identically by node:http for any mutation", async () => {
     const seen: { url?: string | undefined; headers: Record<string, unknown> }[] = [];
     const server = http.createServer((request, response) => {
       seen.push({ url: request.url, headers: { ...request.headers } });

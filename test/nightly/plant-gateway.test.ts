@@ -177,7 +177,7 @@ class Episode {
 }
 
 describe("a plant behind two gateways", () => {
-  it("never moves by a stale chunk or by another model's, arrives, is billed rightly, and has the same trace by the same seed", async () => {
+  it("never moves by an expired chunk or another model's, arrives, is charged correctly, and repeats its trace for its seed", async () => {
     for (const model of [pair.model, twin]) obey(model);
     const traces: string[][] = [];
     for (const [seed, session] of [

@@ -113,7 +113,7 @@ const sizes = fc.record({
   tMs: optional(number),
 });
 
-it("an act call of a loop with pictures is the message that one of its own would be, whatever frames say of their pictures", async () => {
+it("an act call of a loop with images equals a separate call's message, whatever its frames declare", async () => {
   const [small, large] = await Promise.all([SMALL, LARGE]);
   const frame = fc.tuple(fc.boolean(), fc.constantFrom("", "front", "x".repeat(128)), sizes);
   const seen = fc.record({ proprio: fc.array(number, { maxLength: 40 }), frames: fc.array(frame, { maxLength: 3 }) });
@@ -138,7 +138,7 @@ it("an act call of a loop with pictures is the message that one of its own would
   );
 });
 
-it("a picture that is none, or is cut short, leaves a loop's observation to be read", async () => {
+it("an invalid or truncated image leaves the loop's observation readable", async () => {
   const large = await LARGE;
   const unsound = [large.subarray(0, large.length - 2), large.subarray(0, 40), Buffer.from("no picture")];
   for (const data of unsound)
@@ -166,7 +166,7 @@ function outcomeOf(read: (bytes: Buffer) => HeardAct, bytes: Buffer): unknown {
   }
 }
 
-it("reads an answer as protobuf-es does, damaged or not", () => {
+it("the answer decoder matches protobuf-es, for damaged answers, too", () => {
   const byProtobuf = (bytes: Buffer) =>
     parseAct(bytes, (schema, each) => fromBinary(schema, each, { readUnknownFields: false }));
   for (const bytes of [...answers, ...mutations(answers, 20_000, 17)])

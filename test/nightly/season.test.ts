@@ -2,7 +2,7 @@
 import { expect, it } from "vitest";
 import { CASES, liveThrough } from "../slow/chaos/season/season.ts";
 
-it("a batch and an evaluation that lose their worker in the middle end with exact counts, costs and intervals, and everyone hears the same", async () => {
+it("a batch and an evaluation whose worker dies end with exact counts, costs and intervals, and every subscriber receives the same", async () => {
   const cases = [CASES.findIndex(({ id }) => id === "base-nav")];
   const { wrong, kills } = await liveThrough({ items: 200, episodes: 4, cases });
   expect(wrong).toEqual([]);

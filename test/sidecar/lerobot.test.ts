@@ -96,7 +96,7 @@ function actionsIn(answer: Buffer): { timestamp: number; timestep: number; actio
   });
 }
 
-describe("a client of LeRobot", () => {
+describe("a LeRobot client of the sidecar", () => {
   it("gets timed actions for a recorded observation, sent in pieces", async () => {
     expect(await call("Ready", [new Uint8Array()])).toMatchObject({ status: "0" });
     expect(await call("SendPolicyInstructions", [setup(sample("lerobot_policy_setup.pkl"))])).toMatchObject({
@@ -130,7 +130,7 @@ describe("a client of LeRobot", () => {
     expect(actions[1]!.timestamp - EXPECTED.observation.timestamp).toBeCloseTo(0.033 * 1, 1);
   });
 
-  it("gets timed actions from Python 3.14, with numpy's numbers, depth and keys that no policy reads", async () => {
+  it("gets timed actions from Python 3.14, with numpy numbers, depth and keys that no policy reads", async () => {
     const robot = connect(`http://127.0.0.1:${server.port}`);
     await call("SendPolicyInstructions", [setup(sample("lerobot_policy_setup_5.pkl"))], robot);
     const pickle = sample("lerobot_observation_numpy_5.pkl");
@@ -147,7 +147,7 @@ describe("a client of LeRobot", () => {
     ]);
   });
 
-  it("without pickles gets timed actions in JSON and safetensors, with pictures in floats and no depth", async () => {
+  it("gets timed actions without pickles in JSON and safetensors, with images in floats and no depth", async () => {
     const robot = connect(`http://127.0.0.1:${server.port}`);
     expect(await call("SendPolicyInstructions", [setup(sample("lerobot_policy_setup_safe.bin"))], robot)).toMatchObject(
       { status: "0" },
@@ -186,7 +186,7 @@ describe("a client of LeRobot", () => {
     expect(rows).toEqual(honestSteps(asked, 7).map((row) => row.map(Math.fround)));
   });
 
-  it("gets the whole chunk of a model whose chunk is shorter than the most that it takes", async () => {
+  it("gets the full chunk of a model with a shorter chunk than its maximum", async () => {
     const most = (steps: number) => app.sql`update offering set max_horizon = ${steps}`;
     await most(8);
     const steps = async (): Promise<number> => {
@@ -198,7 +198,7 @@ describe("a client of LeRobot", () => {
     await expect.poll(steps).toBe(20);
   });
 
-  it("is stopped by the robot's name, and one of another name is not", async () => {
+  it("is stopped by its robot's name, and others continue", async () => {
     await app.call("/v1/robots/stop", { robot_id: "arm 1" }, { key });
     const actionsOf = async (robotId: string): Promise<number> => {
       const own = await serveLerobot({ ...OWN, gateway: app.url, key, robotId });
@@ -215,7 +215,7 @@ describe("a client of LeRobot", () => {
     expect(await actionsOf("arm 2")).toBeGreaterThan(0);
   });
 
-  it("gets the gateway's reason as the status that its client prints, and the log has it too", async () => {
+  it("gets the gateway's reason as the status that its client prints, which is also logged", async () => {
     model.script.act = (_call, _answer, { stream }) => stream.close(2);
     await call("SendObservations", [piece(3, sample("lerobot_observation.pkl"))]);
     const { status, message, answer } = await call("GetActions", [new Uint8Array()]);
@@ -238,7 +238,7 @@ describe("a client of LeRobot", () => {
   });
 });
 
-describe("what is no message of LeRobot", () => {
+describe("a request that is not LeRobot's", () => {
   it.each([
     ["a pickle of something else", writePickle({ call: ["os", "system"], args: ["true"] })],
     ["a pickle cut short", sample("lerobot_policy_setup.pkl").subarray(0, 100)],
@@ -247,12 +247,12 @@ describe("what is no message of LeRobot", () => {
     ["JSON cut short", sample("lerobot_policy_setup_safe.bin").subarray(0, 100)],
     ["JSON of two gigabytes", Buffer.from('\x7f\xff\xff\xff{"type":', "latin1")],
     ["nothing", Buffer.alloc(0)],
-  ])("%s is refused, and runs nothing", async (_, pickle) => {
+  ])("with %s is refused, and runs nothing", async (_, pickle) => {
     expect(await call("SendPolicyInstructions", [setup(pickle)])).toMatchObject({ status: "3" });
     expect(await call("SendObservations", [piece(3, pickle)])).toMatchObject({ status: "3" });
   });
 
-  it("another method is not there", async () => {
+  it("for another method is refused", async () => {
     expect(await call("Nope", [new Uint8Array()])).toMatchObject({ status: "12" });
   });
 });

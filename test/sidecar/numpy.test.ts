@@ -17,26 +17,26 @@ const [MOTORS, STATE] = [
   [-9.25, 91.5, -34.75],
 ];
 
-describe.each([2, 3, 4, 5])("an observation in pickle's protocol %i", (protocol) => {
+describe.each([2, 3, 4, 5])("an observation in pickle protocol %i", (protocol) => {
   const seen = readObservation(sample(`lerobot_observation_numpy_${protocol}.pkl`));
 
   it("has its time, its step and its task", () => {
     expect(seen).toMatchObject({ timestamp: 1795208610.5, timestep: 3, task: "pick up the cube" });
   });
 
-  it("may have numbers of numpy in either byte order, alone or as an array of no axis", () => {
+  it("can have numpy numbers in either byte order, alone or as a zero-dimensional array", () => {
     expect(MOTORS.map((name) => readNumber(seen, name))).toEqual(STATE);
     expect([readNumber(seen, "is_gripping"), readNumber(seen, "counter")]).toEqual([1, 2 ** 70]);
   });
 
-  it("may have pictures in Fortran's order and in floats up to 255, as LeRobot's server reads them", () => {
+  it("can have images in Fortran's order and in floats up to 255, as LeRobot's server reads them", () => {
     for (const camera of ["front", "wrist"]) {
       const { dtype, shape, data } = readPicture(seen, camera);
       expect([camera, dtype, shape, Buffer.from(data)]).toEqual([camera, "|u1", [6, 8, 3], PIXELS]);
     }
   });
 
-  it("may have a picture that is a view of another one, turned and flipped", () => {
+  it("can have an image that is a view of another one, transposed and flipped", () => {
     const { shape, data } = readPicture(seen, "side");
     expect(shape).toEqual([8, 6, 3]);
     const expected = Array.from({ length: 8 }, (_, column) =>
@@ -45,7 +45,7 @@ describe.each([2, 3, 4, 5])("an observation in pickle's protocol %i", (protocol)
     expect([...data]).toEqual(expected.flat(2));
   });
 
-  it("has no number and no picture where texts, objects or nothing stand, and says under which name", () => {
+  it("has no number and no image for texts, objects or None, and reports the key", () => {
     for (const name of ["when", "names", "objects", "empty", "texts", "velocity", "ordered", "queue", "none at all"])
       expect(() => readNumber(seen, name)).toThrow(`the observation has no number ${name}`);
     for (const name of ["task", "objects", "texts", "raw", "none at all"])
@@ -53,8 +53,8 @@ describe.each([2, 3, 4, 5])("an observation in pickle's protocol %i", (protocol)
   });
 });
 
-describe.each([2, 5])("a setup in pickle's protocol %i", (protocol) => {
-  it("names the cameras that see colours, and no depth", () => {
+describe.each([2, 5])("a setup in pickle protocol %i", (protocol) => {
+  it("lists the color cameras, and no depth", () => {
     expect(readSetup(sample(`lerobot_policy_setup_${protocol}.pkl`))).toMatchObject({
       model: "lerobot/smolvla_base",
       motors: MOTORS,
@@ -64,7 +64,7 @@ describe.each([2, 5])("a setup in pickle's protocol %i", (protocol) => {
   });
 });
 
-it("an array that claims more than its bytes is none, whichever its order", () => {
+it("a numpy array that claims more than its bytes is refused in either order", () => {
   for (const order of ["C", "F"]) {
     const type = { call: ["numpy", "dtype"] as const, args: ["u1", false, true] };
     expect(() => NdArray.fromFortran("|u1", [1000, 1000, 3], Buffer.alloc(3))).toThrow("bad_shape");

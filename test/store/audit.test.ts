@@ -34,8 +34,8 @@ async function faultsAfter(orgId: string, spoil: (tx: Tx) => Promise<unknown>): 
   return faults;
 }
 
-describe("a chain", () => {
-  it("has one record for each act, in order, whole", async () => {
+describe("an audit chain", () => {
+  it("has one complete record for each act, in order", async () => {
     const orgId = await org();
     for (const subject of ["a", "b", "c"]) await act(orgId, subject);
     const records = await listAudit(database.sql, orgId, { limit: 10 });
@@ -49,7 +49,7 @@ describe("a chain", () => {
     expect(await verifyAuditChain(database.sql, orgId)).toEqual([]);
   });
 
-  it("stays one chain when many act at once", async () => {
+  it("remains one chain under concurrent acts", async () => {
     const orgId = await org();
     await Promise.all(Array.from({ length: 40 }, (_, i) => act(orgId, `s${i}`)));
     const records = await listAudit(database.sql, orgId, { limit: 100 });
@@ -67,7 +67,7 @@ describe("a chain", () => {
     expect(await listAudit(database.sql, orgId, { limit: 10 })).toEqual([]);
   });
 
-  it("misses its end when that was taken away", async () => {
+  it("is reported broken if its last records were removed", async () => {
     const orgId = await org();
     await act(orgId, "a");
     expect(await faultsAfter(orgId, (tx) => tx`delete from audit_head where org_id = ${orgId}`)).toEqual([
@@ -75,7 +75,7 @@ describe("a chain", () => {
     ]);
   });
 
-  it("is refused every change by the database", async () => {
+  it("cannot be changed in the database", async () => {
     const orgId = await org();
     await act(orgId, "a");
     const { sql } = database;
@@ -89,10 +89,10 @@ describe("a chain", () => {
   });
 });
 
-describe("of thousands of records", () => {
+describe("an audit chain of thousands of records", () => {
   const MANY = runs(4_000);
 
-  it("any one that is changed, taken out or slipped in is found, whoever got past the triggers", async () => {
+  it("reveals each changed, removed or inserted record, even one that bypassed the triggers", async () => {
     const orgId = await org();
     for (let from = 1; from <= MANY; from += 1000)
       await database.sql`

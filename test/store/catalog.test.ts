@@ -77,11 +77,11 @@ async function serve(model: ModelRecord): Promise<void> {
   await db.sql`insert into offering ${db.sql({ ...offering, runtime: "openpi-ws", endpoint: "ws://a", hardware: "cpu" })}`;
 }
 
-describe("the import", () => {
+describe("the catalog import", () => {
   beforeEach(openDatabase);
   afterEach(closeDatabase);
 
-  it("brings every row of the files, as the files have them, and says how far it is", async () => {
+  it("loads every row of the files unchanged, and reports its progress", async () => {
     cpSync(DATA, directory, { recursive: true });
     const told: string[] = [];
     const { version, changed } = await importCatalog(db.sql, directory, (...said) => told.push(said.join(" ")));
@@ -113,7 +113,7 @@ describe("the import", () => {
     expect(catalog.version).toBe(version);
   });
 
-  it("does nothing the second time, and is done once by many at once", async () => {
+  it("does nothing the second time, and runs once if many start it concurrently", async () => {
     const all = await Promise.all([1, 2, 3].map(() => importCatalog(db.sql, directory)));
     expect(all.filter(({ changed }) => changed)).toHaveLength(1);
     const [before] = await db.sql`select xmin::text, imported_at from catalog`;
@@ -121,7 +121,7 @@ describe("the import", () => {
     expect(await db.sql`select xmin::text, imported_at from catalog`).toEqual([before]);
   });
 
-  it("takes over what changed, and forgets what is gone", async () => {
+  it("adopts changes, and deletes what was removed", async () => {
     const { version } = await importCatalog(db.sql, directory);
     const [first, ...others] = linesOf("models.jsonl");
     writeFileSync(file("models.jsonl"), `${others.join("\n")}\n`);
@@ -138,7 +138,7 @@ describe("the import", () => {
     expect(catalog.entries.size).toBe(others.length);
   });
 
-  it("replaces catalog facts of a model that somebody serves, and nothing that its provider said beyond them", async () => {
+  it("replaces catalog facts of a served model, and keeps its provider's additions", async () => {
     await serve(served);
     await importCatalog(db.sql, directory);
     const model = (await new SupplyReader(db.sql).read()).models.find(({ slug }) => slug === served.slug);
@@ -146,7 +146,7 @@ describe("the import", () => {
     expect(model).toMatchObject({ summary: served.summary, limits: served.limits, featured: true });
   });
 
-  it("keeps a model that is served when it leaves the catalog, and one that never was in it", async () => {
+  it("keeps a served model that leaves the catalog, and a model that was never in it", async () => {
     await serve(served);
     await addModel(db.sql, { ...served, slug: "own/model" });
     await importCatalog(db.sql, directory);
@@ -156,7 +156,7 @@ describe("the import", () => {
     expect((await loadCatalog(db.sql)).entries.has(served.slug)).toBe(false);
   });
 
-  it("leaves the catalog that was there before where a row is bad", async () => {
+  it("keeps the previous catalog if a row is invalid", async () => {
     await importCatalog(db.sql, directory);
     const before = await loadCatalog(db.sql);
     appendFileSync(file("literature.jsonl"), "oops\n");
@@ -165,7 +165,7 @@ describe("the import", () => {
   });
 });
 
-describe("a bad row", () => {
+describe("an invalid catalog row", () => {
   // Nothing is written to it.
   beforeAll(openDatabase);
   afterAll(closeDatabase);
@@ -246,21 +246,24 @@ describe("a bad row", () => {
     ],
   ];
 
-  it.each(CASES)("with %s is named by file and line, and nothing is written", async (_, name, line, by, expected) => {
-    change(name, line, by);
-    expect(await faultOf()).toMatch(expected);
-    expect(await slugs()).toEqual([]);
-    expect(await loadCatalog(db.sql)).toBe(NO_CATALOG);
-  });
+  it.each(CASES)(
+    "with %s is reported by file and line, and nothing is written",
+    async (_, name, line, by, expected) => {
+      change(name, line, by);
+      expect(await faultOf()).toMatch(expected);
+      expect(await slugs()).toEqual([]);
+      expect(await loadCatalog(db.sql)).toBe(NO_CATALOG);
+    },
+  );
 
-  it("hides no other: all are named, up to twenty", async () => {
+  it("hides no other: up to twenty are reported", async () => {
     for (let line = 1; line <= 25; line++) change("models.jsonl", line, (row) => ({ ...row, era: "future" }));
     const lines = (await faultOf()).split("\n");
     expect(lines).toHaveLength(21);
     expect([lines[0], lines.at(-1)]).toEqual([expect.stringContaining("models.jsonl:1: era"), "and 5 more"]);
   });
 
-  it("and a file that is missing, empty or broken are faults too", async () => {
+  it("is reported like a file that is missing, empty or damaged", async () => {
     writeFileSync(file("scenarios.jsonl"), "\n");
     expect(await faultOf()).toBe("scenarios.jsonl: has no rows");
     writeFileSync(file("taxonomy.json"), JSON.stringify({ families: [{ id: "x" }] }));
@@ -270,11 +273,11 @@ describe("a bad row", () => {
   });
 });
 
-describe("loading", () => {
+describe("loading the catalog", () => {
   beforeEach(openDatabase);
   afterEach(closeDatabase);
 
-  it("answers the very catalog that is known while no other was imported", async () => {
+  it("returns the identical catalog while no other was imported", async () => {
     expect(await loadCatalog(db.sql)).toBe(NO_CATALOG);
     await importCatalog(db.sql, directory);
     const catalog: Catalog = await loadCatalog(db.sql);

@@ -47,8 +47,8 @@ const fees = async (orgId: string) =>
     select cause, amount_micro as amount from transfer where org_id = ${orgId} and kind = 'availability_fee' order by created, cause`
   ).map(({ cause, amount }) => [cause.slice(cause.indexOf("/20") + 1), amount / USD]);
 
-describe("a month that is over", () => {
-  it("is charged for what was not used of it, and shows in the balance before and after", async () => {
+describe("a completed month of a commitment", () => {
+  it("is charged for its unused part, and shows in the balance before and after", async () => {
     const payer = await makePayer(sql, 100 * USD);
     await promise(payer.orgId, 10, "2026-01-01");
     await spend(payer, 4);
@@ -70,7 +70,7 @@ describe("a month that is over", () => {
     expect(await commitmentOf(sql, payer.orgId, wall.at)).toMatchObject({ usedMicro: 0, unpaidMicro: 0 });
   });
 
-  it("costs nothing more when all of it was used", async () => {
+  it("costs nothing more if all of it was used", async () => {
     const payer = await makePayer(sql, 100 * USD);
     await promise(payer.orgId, 10, "2026-01-01");
     await spend(payer, 11);
@@ -79,7 +79,7 @@ describe("a month that is over", () => {
     expect(await fees(payer.orgId)).toEqual([]);
   });
 
-  it("is charged exactly once, however many replicas find it at once, and however late", async () => {
+  it("is charged exactly once, even if several replicas find it at once, and late", async () => {
     const payer = await makePayer(sql, 100 * USD);
     await promise(payer.orgId, 10, "2026-01-01");
     wall.at = Date.UTC(2026, 3, 2);
@@ -94,7 +94,7 @@ describe("a month that is over", () => {
     expect(await close(payer.orgId)).toBe(0);
   });
 
-  it("counts by its days when the promise began in it", async () => {
+  it("counts by days if the commitment began in it", async () => {
     const payer = await makePayer(sql, 100 * USD);
     await promise(payer.orgId, 31, "2026-01-22");
     wall.at = Date.UTC(2026, 2, 1);
@@ -105,7 +105,7 @@ describe("a month that is over", () => {
     ]);
   });
 
-  it("takes what there is and the rest from later credit; no balance gets negative", async () => {
+  it("takes the available credit and the remainder from later credit; no balance becomes negative", async () => {
     const payer = await makePayer(sql, 4 * USD);
     await promise(payer.orgId, 10, "2026-01-01");
     wall.at = Date.UTC(2026, 1, 1);
@@ -121,7 +121,7 @@ describe("a month that is over", () => {
     expect(await balanceOf(sql, payer.orgId)).toMatchObject({ availableMicro: 44 * USD });
   });
 
-  it("waits for the calls that began in it and still run", async () => {
+  it("waits for the running calls that began in it", async () => {
     const payer = await makePayer(sql, 100 * USD);
     await promise(payer.orgId, 10, "2026-01-01");
     wall.at = Date.UTC(2026, 0, 31, 23, 59, 59);
@@ -134,7 +134,7 @@ describe("a month that is over", () => {
     expect(await fees(payer.orgId)).toEqual([["2026-01/1", 10]]);
   });
 
-  it("stays as it was closed, whatever is promised later", async () => {
+  it("is unchanged by later commitments", async () => {
     const payer = await makePayer(sql, 100 * USD);
     await promise(payer.orgId, 10, "2026-01-01");
     wall.at = Date.UTC(2026, 1, 3);

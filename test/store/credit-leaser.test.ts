@@ -24,7 +24,7 @@ const PRICE = 1_600;
 const { db, replica, statuses, openIntents } = useLedger();
 
 describe("a hold", () => {
-  it("is given without asking the database while the key's lease has enough", async () => {
+  it("is made without a database query while the key's lease covers it", async () => {
     const payer = await makePayer(db.sql, 1_000 * PRICE);
     const { leaser } = await replica("one");
     for (let i = 0; i < 5; i++) await call(leaser, payer, PRICE);
@@ -32,7 +32,7 @@ describe("a hold", () => {
     await hold!.release();
   });
 
-  it("has its intent in the journal once it is durable, and until it has ended", async () => {
+  it("has its intent in the journal from its commit until it ends", async () => {
     const payer = await makePayer(db.sql, PRICE);
     const { leaser } = await replica("one");
     const hold = await leaser.hold(payer, PRICE, estimate(PRICE));
@@ -48,7 +48,7 @@ describe("a hold", () => {
     expect(await openIntents()).toBe(0);
   });
 
-  it("frees what the call did not cost", async () => {
+  it("releases what the call did not cost", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const { leaser } = await replica("one");
     await call(leaser, payer, PRICE, 10 * PRICE);
@@ -61,7 +61,7 @@ describe("a hold", () => {
     });
   });
 
-  it("never charges more than its ceiling, less than nothing or a fraction, and ends once", async () => {
+  it("never charges more than its ceiling, less than zero or a fraction, and ends once", async () => {
     const payer = await makePayer(db.sql, PRICE);
     const { leaser } = await replica("one");
     const hold = await leaser.hold(payer, PRICE, estimate(PRICE));
@@ -95,7 +95,7 @@ describe("a hold", () => {
     await call(leaser, payer, PRICE);
   });
 
-  it("is not needed to put a refused request on record", async () => {
+  it("is not needed to record a refused request", async () => {
     const payer = await makePayer(db.sql, 0);
     const { leaser } = await replica("one");
     await leaser.note({ ...failureOf(intentOf(payer)), httpStatus: 402, errorCode: "insufficient_credits" });
@@ -111,7 +111,7 @@ describe("a credit leaser that dies", () => {
     return hold;
   };
 
-  it("is recovered at once by its next life: open calls are unmetered and not charged, and all credit is back", async () => {
+  it("is recovered at once by its next start: open calls are unmetered and not charged, and all credit returns", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const first = await openReplica(db.url, "mortal");
     await call(first.leaser, payer, PRICE);
@@ -132,7 +132,7 @@ describe("a credit leaser that dies", () => {
     expect(await usageTotals(db.sql, payer.orgId, { keyId: payer.keyId })).toEqual(totals);
   });
 
-  it("is recovered by another once its life is over, and not before", async () => {
+  it("is recovered by another after its life expires, and not before", async () => {
     const payer = await makePayer(db.sql, PRICE);
     const first = await openReplica(db.url, "mortal");
     await leaveRunning(first, payer);
@@ -145,7 +145,7 @@ describe("a credit leaser that dies", () => {
     expect((await statuses(payer)).sort()).toEqual(["settled", "unmetered"]);
   });
 
-  it("writes nothing when it wakes up fenced, refuses what was under way and begins a new life", async () => {
+  it("writes nothing if it resumes fenced, refuses its running calls and starts a new life", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const [sleeper, other] = [await replica("sleeper"), await replica("other")];
     const before = sleeper.leaser.name;
@@ -165,7 +165,7 @@ describe("a credit leaser that dies", () => {
     expect((await balanceOf(db.sql, payer.orgId)).spentMicro).toBe(PRICE);
   });
 
-  it("serves the calls that were waiting for credit when it was fenced", async () => {
+  it("serves the calls that waited for credit when it was fenced", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const { leaser } = await replica("sleeper");
     await db.sql`select leaser_recover(id, true) from leaser where replica = 'sleeper' and fenced_at is null`;
@@ -174,7 +174,7 @@ describe("a credit leaser that dies", () => {
   });
 });
 
-describe("time", () => {
+describe("a credit leaser over time", () => {
   let restore = (): void => {};
   let clock: ManualClock;
   beforeEach(() => {
@@ -197,7 +197,7 @@ describe("time", () => {
     return work;
   };
 
-  it("returns a lease that nobody used for five seconds", async () => {
+  it("returns a lease that was unused for five seconds", async () => {
     const payer = await makePayer(db.sql, 100 * PRICE);
     const { leaser } = await replica("one");
     await meanwhile(call(leaser, payer, PRICE, 50 * PRICE));
@@ -207,7 +207,7 @@ describe("time", () => {
     expect(await balanceOf(db.sql, payer.orgId)).toMatchObject({ heldMicro: 0, availableMicro: 99 * PRICE });
   });
 
-  it("shows when the store is away: what runs and what comes is refused, and the batch is applied once it is back", async () => {
+  it("refuses running and new calls while the store is down, and applies the batch when it is back", async () => {
     const payer = await makePayer(db.sql, 100 * PRICE);
     const { leaser, ledger } = await replica("one");
     await meanwhile(call(leaser, payer, PRICE, 10 * PRICE));
@@ -228,7 +228,7 @@ describe("time", () => {
     await meanwhile(call(leaser, payer, PRICE));
   });
 
-  it("keeps an idle credit leaser alive by a heartbeat", async () => {
+  it("stays alive by a heartbeat when idle", async () => {
     const { leaser } = await replica("one");
     const batches = async (): Promise<number> =>
       (await db.sql<{ lastBatch: number }[]>`select last_batch from leaser where id = ${leaser.name}`)[0]!.lastBatch;

@@ -16,7 +16,7 @@ const PRICE = 1_600;
 const { db, replica, closeAll } = useLedger();
 
 describe("a balance for exactly 500 calls", () => {
-  it("serves exactly 500 from two credit leasers under 64 callers, refuses the rest with 402 and holds nothing after", async () => {
+  it("serves exactly 500 from two credit leasers to 64 callers, refuses others with 402 and holds nothing afterwards", async () => {
     const payer = await makePayer(db.sql, 500 * PRICE);
     const leasers = [(await replica("one")).leaser, (await replica("two")).leaser];
     const { served, refused } = await storm(64, 800, (caller) => call(leasers[caller % 2]!, payer, PRICE));
@@ -27,7 +27,7 @@ describe("a balance for exactly 500 calls", () => {
     expect(await usageTotals(db.sql, payer.orgId)).toEqual({ requests: 500, costMicro: 500 * PRICE });
   });
 
-  it("serves exactly 500 to eight keys of one organisation", async () => {
+  it("serves exactly 500 to eight keys of one organization", async () => {
     const payer = await makePayer(db.sql, 500 * PRICE);
     const keys = await Promise.all(Array.from({ length: 8 }, () => makeKey(db.sql, payer.orgId)));
     const leasers = [(await replica("one")).leaser, (await replica("two")).leaser];
@@ -50,7 +50,7 @@ describe("a balance for exactly 500 calls", () => {
     expect((await balanceOf(db.sql, payer.orgId)).balanceMicro).toBe(PRICE);
   });
 
-  it("serves exactly 500 to keys that descend from one whose budget covers 500, and to that one, together", async () => {
+  it("serves exactly 500 to a key whose budget covers 500 and to its derived keys together", async () => {
     const top = await makePayer(db.sql, 10_000 * PRICE, { limitMicro: 500 * PRICE, interval: "daily" });
     const { orgId, keyId } = top;
     const child = await makeKey(db.sql, orgId, undefined, undefined, keyId);
@@ -75,7 +75,7 @@ describe("a balance for exactly 500 calls", () => {
     expect(await brokenInvariants(db.sql)).toEqual([]);
   });
 
-  it("serves exactly 500 when only the key's budget is short, and names the budget and its renewal", async () => {
+  it("serves exactly 500 if only the key's budget is short, and names the budget and its renewal", async () => {
     const payer = await makePayer(db.sql, 10_000 * PRICE, { limitMicro: 500 * PRICE, interval: "daily" });
     const leasers = [(await replica("one")).leaser, (await replica("two")).leaser];
     const { served, refused } = await storm(64, 800, (caller) => call(leasers[caller % 2]!, payer, PRICE));
@@ -123,8 +123,8 @@ describe("a workspace's budget for exactly 500 calls", () => {
   });
 });
 
-describe("a refusal for want of credit", () => {
-  it("says what was needed, what is there and which horizon it would pay for", async () => {
+describe("a refusal for insufficient credit", () => {
+  it("reports the required and the available credit and the affordable horizon", async () => {
     const payer = await makePayer(db.sql, 1_000);
     const { leaser } = await replica("one");
     const { reason, details } = await refusalOf(leaser.hold(payer, PRICE, estimate(PRICE)));
@@ -140,7 +140,7 @@ describe("a refusal for want of credit", () => {
     expect(details.resetsAt).toBeUndefined();
   });
 
-  it("comes only after idle credit was called back from another replica", async () => {
+  it("follows only after idle credit was recalled from another replica", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const [one, two] = [await replica("one"), await replica("two")];
     const hold = await one.leaser.hold(payer, 10 * PRICE, estimate(10 * PRICE));
@@ -149,7 +149,7 @@ describe("a refusal for want of credit", () => {
     await call(two.leaser, payer, 10 * PRICE);
   });
 
-  it("is not given by a look at the balance that comes while the other replica is still being asked", async () => {
+  it("is not caused by a balance query while the other replica's response is awaited", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const [one, two] = [await replica("one"), await replica("two")];
     const hold = await one.leaser.hold(payer, 10 * PRICE, estimate(10 * PRICE));
@@ -171,7 +171,7 @@ describe("a refusal for want of credit", () => {
     await call(two.leaser, payer, 10 * PRICE);
   });
 
-  it("comes only after idle credit was taken from the organisation's other keys", async () => {
+  it("follows only after idle credit was taken from the organization's other keys", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const { leaser } = await replica("one");
     const hold = await leaser.hold(payer, 10 * PRICE, estimate(10 * PRICE));
@@ -179,7 +179,7 @@ describe("a refusal for want of credit", () => {
     await call(leaser, { orgId: payer.orgId, keyId: await makeKey(db.sql, payer.orgId) }, 10 * PRICE);
   });
 
-  it("does not keep later calls from calling credit back, when another replica did not answer in time", async () => {
+  it("does not keep later calls from recalling credit if another replica did not answer in time", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const [one, two] = [await replica("one"), await replica("two")];
     const hold = await one.leaser.hold(payer, 10 * PRICE, estimate(10 * PRICE));
@@ -196,7 +196,7 @@ describe("a refusal for want of credit", () => {
     await call(two.leaser, payer, PRICE);
   });
 
-  it("comes although another replica holds credit, when that is promised to its calls", async () => {
+  it("follows although another replica holds credit, if that is reserved for its calls", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const [one, two] = [await replica("one"), await replica("two")];
     const hold = await one.leaser.hold(payer, 10 * PRICE, estimate(10 * PRICE));
@@ -204,7 +204,7 @@ describe("a refusal for want of credit", () => {
     await hold.release();
   });
 
-  it("spares a small call that waits behind a large one", async () => {
+  it("does not affect a small call behind a large one", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const { leaser } = await replica("one");
     const large = refusalOf(leaser.hold(payer, 11 * PRICE, estimate(11 * PRICE)));
@@ -213,7 +213,7 @@ describe("a refusal for want of credit", () => {
     await small;
   });
 
-  it("ends as soon as credit is added", async () => {
+  it("stops as soon as credit is added", async () => {
     const payer = await makePayer(db.sql, 0);
     const { leaser } = await replica("one");
     expect((await refusalOf(leaser.hold(payer, PRICE, estimate(PRICE)))).reason).toBe(Reason.INSUFFICIENT_CREDITS);
@@ -222,7 +222,7 @@ describe("a refusal for want of credit", () => {
   });
 });
 
-describe("the calendar", () => {
+describe("a budget's interval", () => {
   let restore = (): void => {};
   let clock: SettableWall;
   const stop = (at: number): void => {
@@ -259,7 +259,7 @@ describe("the calendar", () => {
     expect((await refusalOf(leaser.hold(lifetime, PRICE, estimate(PRICE)))).reason).toBe(Reason.KEY_BUDGET_EXHAUSTED);
   });
 
-  it("counts a call that runs over midnight on the day on which it was held", async () => {
+  it("counts a call that runs over midnight on the day of its hold", async () => {
     stop(Date.UTC(2026, 4, 1, 23, 59, 59));
     const payer = await makePayer(db.sql, 100 * PRICE, { limitMicro: 2 * PRICE, interval: "daily" });
     const { leaser } = await replica("one");

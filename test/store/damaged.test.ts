@@ -4,7 +4,7 @@ import { openApp } from "../support/app.ts";
 import { freshDatabase } from "../support/database.ts";
 
 it.each(["offering", "hash_key"])(
-  "stays up on a store that lost its table `%s`, and says that it is not ready",
+  "the gateway stays up on a store without its table `%s`, and reports that it is not ready",
   async (table) => {
     const database = await freshDatabase();
     onTestFinished(() => database.close());

@@ -46,7 +46,7 @@ const earned = async () => {
 };
 const until = async (): Promise<Date> => (await db.sql<{ at: Date }[]>`select at from served_until`)[0]!.at;
 
-it("waits for a transaction that began before, which may commit whenever it likes", async () => {
+it("the earnings statement waits for an earlier transaction, which can commit at any time", async () => {
   await serve(db.sql, "req_1", 10, "1 hour");
   await addUpServed(db.sql);
   expect(await earned()).toBe(10);
@@ -70,7 +70,7 @@ it("waits for a transaction that began before, which may commit whenever it like
   expect(await earned()).toBe(110);
 });
 
-it("lists each day in pages that neither repeat nor skip, and rounds a line down once", async () => {
+it("the earnings statement lists days in pages without repeats or gaps, and rounds each line down once", async () => {
   await db.sql`update served_until set at = '-infinity'`;
   await db.sql`delete from served_day`;
   for (let day = 1; day <= 7; day++) await serve(db.sql, `req_day_${day}`, 3, `${day} days`);
@@ -90,7 +90,7 @@ it("lists each day in pages that neither repeat nor skip, and rounds a line down
   expect(lines.find(({ shareBp }) => shareBp === 5_000)).toMatchObject({ grossMicro: 100, earnedMicro: 50 });
 });
 
-it("credits an organization nothing for calls of its own supply, the hedges that lost among them", async () => {
+it("earnings exclude an organization's calls to its own supply, including lost hedges", async () => {
   const before = await earned();
   const hedged = async (orgId: string, cost: number): Promise<void> => {
     await db.sql`

@@ -73,7 +73,7 @@ async function dispatch(requestId: string): Promise<{ hold: TestHold; settle: ()
 }
 
 describe("an idempotency key", () => {
-  it("of 100 concurrent identical calls lets one run; the others hear that it runs, and afterwards get its answer byte for byte", async () => {
+  it("of 100 concurrent identical calls runs one; the others are refused meanwhile, and then get its answer byte for byte", async () => {
     const claims = await Promise.allSettled(Array.from({ length: 100 }, () => claimFor()));
     const run = claims.flatMap((claim) => (claim.status === "fulfilled" ? [claim.value] : []));
     expect(run).toMatchObject([{ kind: "run" }]);
@@ -89,7 +89,7 @@ describe("an idempotency key", () => {
     expect((await balanceOf(db.sql, payer.orgId)).spentMicro).toBe(PRICE);
   });
 
-  it("is refused with another body, while the first runs and after", async () => {
+  it("is refused with another body, during the first call and after it", async () => {
     const requestId = newId("req");
     await claimFor("a", requestId);
     expect((await reasonOf(claimFor("b"))).reason).toBe(Reason.IDEMPOTENCY_CONFLICT);
@@ -97,13 +97,13 @@ describe("an idempotency key", () => {
     expect((await reasonOf(claimFor("b"))).reason).toBe(Reason.IDEMPOTENCY_CONFLICT);
   });
 
-  it("of one organisation means nothing to another", async () => {
+  it("of one organization is independent of another organization's", async () => {
     await claimFor();
     payer = await makePayer(db.sql, 0);
     expect((await claimFor("b")).kind).toBe("run");
   });
 
-  it("is free again when its call was not charged", async () => {
+  it("is free again if its call was not charged", async () => {
     const requestId = newId("req");
     await claimFor("a", requestId);
     const { hold } = await dispatch(requestId);
@@ -111,7 +111,7 @@ describe("an idempotency key", () => {
     expect((await claimFor("b")).kind).toBe("run");
   });
 
-  it("is free again when its call was refused before anything was held", async () => {
+  it("is free again if its call was refused before its hold", async () => {
     const claimId = newId("req");
     await claimFor("a", claimId);
     await unclaim(db.sql, { orgId: payer.orgId, key: "k", claimId: "req_other" });
@@ -120,7 +120,7 @@ describe("an idempotency key", () => {
     expect((await claimFor()).kind).toBe("run");
   });
 
-  it("keeps its answer when the gateway dies after the settlement", async () => {
+  it("keeps its answer if the gateway dies after the settlement", async () => {
     const requestId = newId("req");
     await claimFor("a", requestId);
     await (await dispatch(requestId)).settle();
@@ -129,7 +129,7 @@ describe("an idempotency key", () => {
     expect((await claimFor()).kind).toBe("replay");
   });
 
-  it("runs again when the gateway died before the settlement, and only after its credit leaser was fenced", async () => {
+  it("runs again if the gateway died before the settlement, and only after its credit leaser was fenced", async () => {
     const requestId = newId("req");
     await claimFor("a", requestId);
     await dispatch(requestId);
@@ -146,7 +146,7 @@ describe("an idempotency key", () => {
     expect((await balanceOf(db.sql, payer.orgId)).spentMicro).toBe(PRICE);
   });
 
-  it("that was taken over is not answered by a fenced call that wakes up", async () => {
+  it("that was taken over is not answered by a fenced call that resumes", async () => {
     const requestId = newId("req");
     await claimFor("a", requestId);
     const { settle } = await dispatch(requestId);
@@ -159,7 +159,7 @@ describe("an idempotency key", () => {
     await other.close();
   });
 
-  it("is forgotten after 24 hours, not before, and its row is pruned", async () => {
+  it("expires after 24 hours, and its row is deleted", async () => {
     const requestId = newId("req");
     await claimFor("a", requestId);
     await (await dispatch(requestId)).settle();
@@ -172,8 +172,8 @@ describe("an idempotency key", () => {
   });
 });
 
-describe("claims that come together", () => {
-  it("are one statement: each key has one caller that runs, the others are told so, and another body is refused", async () => {
+describe("concurrent claims of idempotency keys", () => {
+  it("use one statement: each key has one running caller, the others are refused, and another body is refused", async () => {
     const claims = new Claims(db.sql);
     const ask = (key: string, body = "a", claimId = newId("req")) =>
       claims.claim({

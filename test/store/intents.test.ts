@@ -24,8 +24,8 @@ async function openLeaser(lifeMs = 15_000): Promise<{ ledger: Ledger; leaser: st
   return { ledger, leaser };
 }
 
-describe("a batch of promises", () => {
-  it("is written once, however often it comes and by whichever way", async () => {
+describe("a batch of intents", () => {
+  it("is written once, however often and by whichever path it arrives", async () => {
     const payer = await makePayer(db.sql, 0);
     const { ledger, leaser } = await openLeaser();
     const page = pageOf(2, [intentOf(payer), intentOf(payer)]);
@@ -39,7 +39,7 @@ describe("a batch of promises", () => {
     expect(await statuses(payer)).toEqual(["unmetered", "unmetered"]);
   });
 
-  it("that comes late, when all its calls have ended, is not written again", async () => {
+  it("that arrives after all its calls ended is not written again", async () => {
     const payer = await makePayer(db.sql, 0);
     const { ledger, leaser } = await openLeaser();
     const page = pageOf(2, [intentOf(payer)]);
@@ -49,13 +49,13 @@ describe("a batch of promises", () => {
     expect(await openIntents()).toBe(0);
   });
 
-  it("is refused when the credit leaser was fenced", async () => {
+  it("is refused if the credit leaser was fenced", async () => {
     const { ledger, leaser } = await openLeaser();
     await db.sql`select leaser_recover(${leaser}, true)`;
     expect(await ledger.commit(leaser, pageOf(2, [intentOf(await makePayer(db.sql, 0))]))).toEqual({ kind: "fenced" });
   });
 
-  it("is on record whole when the credit leaser is fenced at that very moment, or refused whole", async () => {
+  it("is recorded completely or refused completely if the credit leaser is fenced concurrently", async () => {
     const payer = await makePayer(db.sql, 0);
     const kept: string[] = [];
     const ROUNDS = runs(5);
@@ -80,7 +80,7 @@ describe("a batch of promises", () => {
     expect(await openIntents()).toBe(0);
   });
 
-  it("renews the credit leaser's life from time to time, though others do not", async () => {
+  it("renews the credit leaser's life at intervals, and not every time", async () => {
     const payer = await makePayer(db.sql, 0);
     const wall = new SettableWall(Date.now());
     let ahead = 0;

@@ -33,14 +33,14 @@ const end = async (): Promise<string | undefined> => {
 };
 
 describe("the next job", () => {
-  it("is of the organisation that has fewest under way, however many it asked for before", async () => {
+  it("belongs to the organization with the fewest running jobs, however many it queued", async () => {
     for (const org of ["org_a", "org_a", "org_a", "org_b", "org_c"]) await asked(org);
     const orgs: (string | undefined)[] = [];
     for (let i = 0; i < 6; i++) orgs.push((await taken())?.orgId);
     expect(orgs).toEqual(["org_a", "org_b", "org_c", "org_a", "org_a", undefined]);
   });
 
-  it("goes round where one worker takes one after the other, and within an organisation from the oldest on", async () => {
+  it("alternates between organizations for one worker, and is the oldest within an organization", async () => {
     const first = await asked("org_a");
     for (const org of ["org_a", "org_a", "org_b", "org_c", "org_b"]) await asked(org);
     const [job] = await database.sql`select id from job order by created limit 1`;
@@ -50,7 +50,7 @@ describe("the next job", () => {
     expect(orgs).toEqual(["org_a", "org_b", "org_c", "org_a", "org_b", "org_a", undefined]);
   });
 
-  it("is of a higher priority first, and of the kinds that the worker has", async () => {
+  it("has the highest priority, and a kind that the worker supports", async () => {
     await asked("org_a");
     const urgent = await asked("org_b");
     await database.sql`update job set priority = 1 where id = ${urgent}`;
@@ -59,7 +59,7 @@ describe("the next job", () => {
   });
 });
 
-it("what ended is kept for so many days, and what has not for ever", async () => {
+it("finished jobs are kept for a number of days, and unfinished ones forever", async () => {
   const [old, young] = [await asked("org_a"), await asked("org_a")];
   const waiting = await asked("org_b");
   const ended = (id: string, ago: string) =>

@@ -26,21 +26,21 @@ afterAll(() => db.close());
 
 const newOrg = async (): Promise<string> => (await createOrg(db.sql, { name: "test" })).id;
 
-describe("a secret", () => {
-  it("has the brand's prefix, 12 letters to know it by, 30 of chance and a checksum", () => {
+describe("a key's secret", () => {
+  it("has the brand's prefix, 12 letters that identify it, 30 random letters and a checksum", () => {
     const { secret, prefix } = newSecret();
     expect(secret).toMatch(/^lmb_sk_[0-9A-Za-z]{12}_[0-9A-Za-z]{36}$/);
     expect(secret.startsWith(`${prefix}_`)).toBe(true);
     expect(prefix).toHaveLength("lmb_sk_".length + 12);
   });
 
-  it("is never made twice, and uses every letter", () => {
+  it("is unique, and uses every letter of its alphabet", () => {
     const secrets = Array.from({ length: 2_000 }, () => newSecret().secret);
     expect(new Set(secrets).size).toBe(secrets.length);
     expect(new Set(secrets.join("").replaceAll("lmb_sk_", "").replaceAll("_", "")).size).toBe(62);
   });
 
-  it("is told from garbage without the database: no letter of it can be changed", () => {
+  it("is validated without the database: no letter of it can be changed", () => {
     const { secret } = newSecret();
     expect(isSecret(secret)).toBe(true);
     for (let at = 0; at < secret.length; at++) {
@@ -51,7 +51,7 @@ describe("a secret", () => {
     }
   });
 
-  it("carries its CRC32 in base 62", () => {
+  it("contains its CRC32 in base 62", () => {
     const { secret } = newSecret();
     const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     const check = [...secret.slice(-6)].reduce((sum, letter) => sum * 62 + letters.indexOf(letter), 0);
@@ -60,7 +60,7 @@ describe("a secret", () => {
 });
 
 describe("a key", () => {
-  it("has the defaults of the gateway when nothing is said", async () => {
+  it("has the gateway's defaults without settings", async () => {
     const { key } = await createKey(db.sql, { orgId: await newOrg() });
     expect(key).toMatchObject({
       role: "developer",
@@ -75,7 +75,7 @@ describe("a key", () => {
     });
   });
 
-  it("comes back from the store as it was made, by its secret's hash and by its name", async () => {
+  it("is read from the store unchanged, by its secret's hash and by its name", async () => {
     const orgId = await newOrg();
     const { key, secret } = await createKey(db.sql, {
       orgId,
@@ -107,7 +107,7 @@ describe("a key", () => {
     }
   });
 
-  it("shows what it has spent by interval, and what is left of its budget", async () => {
+  it("shows its spending by interval, and the remainder of its budget", async () => {
     const tuesday = new SettableWall(Date.UTC(2026, 4, 12, 12));
     onTestFinished(replaceAmbient({ clock: tuesday }));
     const payer = await makePayer(db.sql, 1_000_000, { limitMicro: 100_000, interval: "weekly" });
@@ -128,7 +128,7 @@ describe("a key", () => {
     expect(await at(5, 1)).toMatchObject({ monthMicro: 0, totalMicro: 1_000 });
   });
 
-  it("tells what its running calls were promised from what it has spent", async () => {
+  it("distinguishes the credit reserved for running calls from its spending", async () => {
     const payer = await makePayer(db.sql, 1_000_000);
     const { leaser, close } = await openReplica(db.url, "one");
     const hold = await leaser.hold(payer, 5_000, estimate(5_000));
@@ -160,7 +160,7 @@ describe("keys in memory", () => {
     return { cache, close, queries: () => queries };
   };
 
-  it("answer at once and without the database from the second call on", async () => {
+  it("are found at once and without the database from the second call on", async () => {
     // Before the cache listens: a notice of the key's own making would let it be forgotten.
     const { key, secret } = await createKey(db.sql, { orgId: await newOrg() });
     const { cache, close, queries } = await openCache();
@@ -171,7 +171,7 @@ describe("keys in memory", () => {
     await close();
   });
 
-  it("refuse garbage without asking the database", async () => {
+  it("refuse invalid secrets without a database query", async () => {
     const { cache, close, queries } = await openCache();
     const { secret } = newSecret();
     expect(await cache.find(`${secret.slice(0, -1)}${secret.endsWith("A") ? "B" : "A"}`)).toBeUndefined();
@@ -179,7 +179,7 @@ describe("keys in memory", () => {
     await close();
   });
 
-  it("ask once for an unknown key, and know it as soon as it is made", async () => {
+  it("query an unknown key once, and include it as soon as it is created", async () => {
     const { cache, close, queries } = await openCache();
     const { secret } = newSecret();
     expect(await cache.find(secret)).toBeUndefined();
@@ -194,7 +194,7 @@ describe("keys in memory", () => {
     await close();
   });
 
-  it("hear of a key that was disabled, and of an organisation that was suspended", async () => {
+  it("reflect a disabled key and a suspended organization", async () => {
     const { cache, close } = await openCache();
     const orgId = await newOrg();
     const { key, secret } = await createKey(db.sql, { orgId });

@@ -23,8 +23,8 @@ async function callModel(
   await hold.settle(endOf(intent, PRICE));
 }
 
-describe("a kind", () => {
-  it("is kept once, however many requests, batches and credit leasers have it", async () => {
+describe("a record's kind", () => {
+  it("is stored once, however many requests, batches and credit leasers use it", async () => {
     const payer = await makePayer(ledger.db.sql, 100 * PRICE);
     const [one, two] = [await ledger.replica("one"), await ledger.replica("two")];
     for (let round = 0; round < 3; round++)
@@ -33,7 +33,7 @@ describe("a kind", () => {
     expect(await ledger.statuses(payer)).toEqual(Array(12).fill("settled"));
   });
 
-  it("is told apart by every field, and found by it in the order of many", async () => {
+  it("differs by every field, and is found among many", async () => {
     const payer = await makePayer(ledger.db.sql, 100 * PRICE);
     const { leaser } = await ledger.replica("one");
     const models = ["a", "b", "", "a b", "a,b", '"a"', "{a}", "\u001f", "null", "NULL", "\\", "b"];
@@ -49,7 +49,7 @@ describe("a kind", () => {
     expect(new Map(rows.map(({ model, count }) => [model, count]))).toEqual(expected);
   });
 
-  it("is made once by many credit leasers that meet it at the same time, in whatever order", async () => {
+  it("is created once by many concurrent credit leasers, in any order", async () => {
     const payer = await makePayer(ledger.db.sql, 1_000 * PRICE);
     const leasers = await Promise.all(["one", "two", "three"].map((name) => ledger.replica(name)));
     const models = Array.from({ length: 20 }, (_, i) => `model-${i}`);
@@ -63,7 +63,7 @@ describe("a kind", () => {
     expect(await ledger.statuses(payer)).toHaveLength(60);
   });
 
-  it("is not lost where its first batch is refused: the next one makes it", async () => {
+  it("is not lost if its first batch is refused: the next one creates it", async () => {
     const payer = await makePayer(ledger.db.sql, 100 * PRICE);
     const { leaser } = await ledger.replica("one");
     const hold = await leaser.hold(payer, PRICE, estimate(PRICE));

@@ -12,8 +12,8 @@ const PRICE = 1_600;
 
 const { db, replica, closeAll, statuses } = useLedger();
 
-describe("a batch", () => {
-  it("is applied once when its commit was not heard of", async () => {
+describe("a ledger batch", () => {
+  it("is applied once if the response of its commit was lost", async () => {
     const payer = await makePayer(db.sql, 20 * PRICE);
     const { leaser, ledger } = await replica("one");
     const commit = ledger.commit.bind(ledger);
@@ -29,7 +29,7 @@ describe("a batch", () => {
     expect(await balanceOf(db.sql, payer.orgId)).toEqual(spent(20 * PRICE));
   });
 
-  it("is applied whole or not at all, and one bad record does not sink the others", async () => {
+  it("is applied completely or not at all, and one invalid record does not fail the others", async () => {
     const payer = await makePayer(db.sql, 10 * PRICE);
     const { leaser } = await replica("one");
     const holds = await Promise.all(Array.from({ length: 4 }, async () => leaser.hold(payer, PRICE, estimate(PRICE))));
@@ -49,7 +49,7 @@ describe("a batch", () => {
     expect((await statuses(payer)).sort()).toEqual(["settled", "settled", "settled", "unmetered"]);
   });
 
-  it("keeps text that JSON can say and the database can't hold", async () => {
+  it("keeps text that JSON allows and the database cannot store", async () => {
     const payer = await makePayer(db.sql, PRICE);
     const { leaser } = await replica("one");
     const hold = await leaser.hold(payer, PRICE, estimate(PRICE));
@@ -60,7 +60,7 @@ describe("a batch", () => {
     expect(rows[0]!.model).toBe("a\ufffdb\ufffdc\\u0000\ufffdd");
   });
 
-  it("charges no lease that there is not, and nothing below zero", async () => {
+  it("charges no lease that does not exist, and nothing below zero", async () => {
     const payer = await makePayer(db.sql, 100 * PRICE);
     const { ledger, leaser } = await replica("one");
     const hold = await leaser.hold(payer, PRICE, estimate(PRICE));
@@ -81,8 +81,8 @@ describe("a batch", () => {
   });
 });
 
-describe("requests of one batch", () => {
-  it("are on record each as it was, whatever it shares with the others", async () => {
+describe("the requests of one batch", () => {
+  it("are recorded unchanged, whatever they share with others", async () => {
     const [one, two] = [await makePayer(db.sql, 100 * PRICE), await makePayer(db.sql, 100 * PRICE)];
     const { leaser } = await replica("one");
     const odd = ["NULL", "null", "", "a,b", '{"x"}', "c\\\\d", "tab\tline\n", "é🤖", "two words"];
@@ -141,7 +141,7 @@ describe("requests of one batch", () => {
 });
 
 describe("the ledger", () => {
-  it("refuses every change of what was entered", async () => {
+  it("refuses every change of its entries", async () => {
     await makePayer(db.sql, PRICE);
     await expect(db.sql`update transfer set amount_micro = 1`).rejects.toThrow("append-only");
     await expect(db.sql`delete from transfer`).rejects.toThrow("append-only");
@@ -156,7 +156,7 @@ describe("the ledger", () => {
     await expect(db.sql`truncate request_kind`).rejects.toThrow("append-only");
   });
 
-  it("adds credit once per idempotency key, under concurrent calls too, and refuses another amount", async () => {
+  it("adds credit once per idempotency key, also under concurrent calls, and refuses another amount", async () => {
     const payer = await makePayer(db.sql, 0);
     const grant = { orgId: payer.orgId, amountMicro: PRICE, idempotencyKey: "pay-1" };
     const entries = await Promise.all(Array.from({ length: 8 }, () => addCredits(db.sql, grant)));
@@ -168,7 +168,7 @@ describe("the ledger", () => {
     expect((await refusalOf(addCredits(db.sql, { ...grant, orgId: "org_none" }))).reason).toBe(Reason.NOT_FOUND);
   });
 
-  it("lists usage newest first, in pages that neither repeat nor skip", async () => {
+  it("lists usage newest first, in pages without repeats or gaps", async () => {
     const payer = await makePayer(db.sql, 25 * PRICE);
     const { leaser } = await replica("one");
     for (let i = 0; i < 25; i++) await call(leaser, payer, PRICE);

@@ -41,7 +41,7 @@ function fourFiles(): string[] {
   return [BASELINE, "0001_three.sql", "0002_four.sql"];
 }
 
-test("applies the baseline and the migrations in their order, once, and then only what is new", async () => {
+test("the migrator applies the baseline and the migrations in order, once, and later only new ones", async () => {
   const names = fourFiles();
   expect(await migrate(database.sql, folders)).toEqual(names);
   expect(await migrate(database.sql, folders)).toEqual([]);
@@ -50,7 +50,7 @@ test("applies the baseline and the migrations in their order, once, and then onl
   expect(await steps()).toEqual(["one", "two", "three", "four", "five"]);
 });
 
-test("three replicas at once apply each migration once between them", async () => {
+test("three replicas at once apply each migration once", async () => {
   const names = fourFiles();
   const replicas = [1, 2, 3].map(() => connect(database.url, { max: 1 }));
   const applied = await Promise.all(replicas.map((replica) => migrate(replica, folders)));
@@ -59,7 +59,7 @@ test("three replicas at once apply each migration once between them", async () =
   await Promise.all(replicas.map((replica) => replica.end()));
 });
 
-test("refuses an applied file that has changed, and applies nothing after it", async () => {
+test("the migrator refuses a changed applied file, and applies nothing after it", async () => {
   fourFiles();
   await migrate(database.sql, folders);
   write("0001_three.sql", "insert into step (name) values ('tree')");
@@ -70,7 +70,7 @@ test("refuses an applied file that has changed, and applies nothing after it", a
   expect(await steps()).toEqual(["one", "two", "three", "four"]);
 });
 
-test("a failing file leaves nothing of itself and everything of those before; mended, it is applied", async () => {
+test("a failed migration is rolled back and earlier ones are kept; a fixed one is applied", async () => {
   fourFiles();
   write("0001_three.sql", "insert into step (name) values ('three'); select 1 / 0;");
   await expect(migrate(database.sql, folders)).rejects.toThrow(
@@ -81,7 +81,7 @@ test("a failing file leaves nothing of itself and everything of those before; me
   expect(await migrate(database.sql, folders)).toEqual(["0001_three.sql", "0002_four.sql"]);
 });
 
-test("a baseline that fails in its last file leaves nothing", async () => {
+test("a baseline that fails in its last file is rolled back completely", async () => {
   fourFiles();
   write("02_rows.sql", "select 1 / 0;");
   await expect(migrate(database.sql, folders)).rejects.toThrow(
@@ -90,24 +90,24 @@ test("a baseline that fails in its last file leaves nothing", async () => {
   expect(await database.sql`select to_regclass('step') as step`).toEqual([{ step: null }]);
 });
 
-test("refuses a new file that would come before an applied one", async () => {
+test("the migrator refuses a new file that sorts before an applied one", async () => {
   write("0002_two.sql", "create table step (name text)");
   await migrate(database.sql, folders);
   write("0001_one.sql", "create table other (name text)");
   await expect(migrate(database.sql, folders)).rejects.toThrow("Migration 0001_one.sql comes before 0002_two.sql");
 });
 
-test("runs beside a database that newer code has already taken further", async () => {
+test("the gateway runs with a database that a newer version has migrated", async () => {
   fourFiles();
   await migrate(database.sql, folders);
   rmSync(join(folders.migrations, "0002_four.sql"));
   expect(await migrate(database.sql, folders)).toEqual([]);
 });
 
-describe("a database of an unreleased version is refused in one sentence, and left as it is:", () => {
+describe("a database of an unreleased version is refused in one sentence, and left unchanged:", () => {
   const ANEW = "can't be upgraded: choose an empty database, or in the embedded default another DATA_DIR";
 
-  test("one of 0.1.0, which had migrations and no baseline", async () => {
+  test("one of 0.1.0, with migrations and no baseline", async () => {
     await database.sql`
       create table schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now())`;
     await database.sql`insert into schema_migration values ('0001_accounts.sql', 'a'), ('0065_zero_retention.sql', 'b')`;
@@ -122,7 +122,7 @@ describe("a database of an unreleased version is refused in one sentence, and le
     ]);
   });
 
-  test("one whose baseline was another", async () => {
+  test("one with another baseline", async () => {
     fourFiles();
     await migrate(database.sql, folders);
     write("02_rows.sql", "insert into step (name) values ('too')");
@@ -134,7 +134,7 @@ describe("a database of an unreleased version is refused in one sentence, and le
   });
 });
 
-test("a later migration finds the rows that were written under the baseline, and keeps every balance", async () => {
+test("a later migration finds the rows written under the baseline, and keeps every balance", async () => {
   expect(await migrate(database.sql)).toEqual([BASELINE]);
   const { sql } = database;
   await sql`insert into org (id, name) values ('org_1', 'one')`;
@@ -172,13 +172,13 @@ test.each([
     names: ["0001_a.sql", "0001_b.sql"],
     says: "Two migrations have the number 0001",
   },
-])("refuses $what before anything is applied", async ({ names, says }) => {
+])("the migrator refuses $what before it applies anything", async ({ names, says }) => {
   for (const name of names) write(name, "create table step (name text)");
   await expect(migrate(database.sql, folders)).rejects.toThrow(says);
   expect(await database.sql`select to_regclass('step') as step`).toEqual([{ step: null }]);
 });
 
-test("a fresh database has the gateway's tables, and nothing of another test's", async () => {
+test("a fresh database has the gateway's tables, and none of another test's", async () => {
   const [first, second] = await Promise.all([freshDatabase(), freshDatabase()]);
   await first.sql`create table mine ()`;
   expect(await second.sql`select to_regclass('mine') as mine`).toEqual([{ mine: null }]);

@@ -48,7 +48,7 @@ const isFenced = async (leaser: string): Promise<boolean> =>
 
 const fenced = (leaser: string): Promise<void> => eventually(async () => expect(await isFenced(leaser)).toBe(true));
 
-it("a gateway that starts under another name fences its dead predecessor within its first second, and its credit is back", async () => {
+it("a restarted gateway with another name fences its predecessor within its first second, and its credit returns", async () => {
   const payer = await makePayer(db.sql, PRICE);
   const dead = await die("predecessor", payer);
   await endLife(dead);
@@ -62,7 +62,7 @@ it("a gateway that starts under another name fences its dead predecessor within 
   await next.close();
 });
 
-it("one that lives on looks again five seconds later", async () => {
+it("a running gateway looks for dead credit leasers again five seconds later", async () => {
   const [early, late] = [
     await die("early", await makePayer(db.sql, PRICE)),
     await die("late", await makePayer(db.sql, PRICE)),
@@ -81,7 +81,7 @@ it("one that lives on looks again five seconds later", async () => {
   await witness.close();
 });
 
-it("a dead credit leaser that can't be recovered keeps no other from it, and is found again when it can", async () => {
+it("a dead credit leaser that cannot be recovered does not block others, and is recovered when possible", async () => {
   const dead = await die("behind", await makePayer(db.sql, PRICE));
   await endLife(dead);
   const broken = "broken/1";

@@ -33,8 +33,8 @@ const minute = (facts: Partial<MinuteRecord> = {}): MinuteRecord => ({
 const uptimeOf = async (id = "off_a") =>
   (await loadUptimes(database.sql, Math.floor(NOON / 60))).find(({ offeringId }) => offeringId === id);
 
-describe("minutes", () => {
-  it("of all replicas make one uptime, however often each is written and rolled up", async () => {
+describe("uptime minutes", () => {
+  it("of all replicas sum to one uptime, however often each is written and rolled up", async () => {
     const { sql } = database;
     for (let i = 0; i < 3; i++) {
       await putMinutes(sql, "one", [minute()]);
@@ -50,7 +50,7 @@ describe("minutes", () => {
     expect(hour).toEqual({ calls: 40, failures: 10, latency: [0, 9, 31] });
   });
 
-  it("that grew replace what was written of them before", async () => {
+  it("that grew replace their previous values", async () => {
     await putMinutes(database.sql, "one", [minute()]);
     await rollUp(database.sql, NOON);
     await putMinutes(database.sql, "one", [minute({ calls: 20, failures: 10 })]);
@@ -58,7 +58,7 @@ describe("minutes", () => {
     expect(await uptimeOf()).toMatchObject({ last30d: 0.5, calls: 20 });
   });
 
-  it("of a month, a day and five minutes each count for what reaches so far", async () => {
+  it("of a month, a day and five minutes count in each window that covers them", async () => {
     const { sql } = database;
     const day = 24 * 60;
     const written: [number, number][] = [
@@ -80,7 +80,7 @@ describe("minutes", () => {
     expect(uptime?.last30d).toBeCloseTo(1 - 70 / 300);
   });
 
-  it("in which the breaker rested count against it, once for all replicas that rested at the same time", async () => {
+  it("with an open breaker count against uptime, once for all replicas with an open breaker at the same time", async () => {
     const { sql } = database;
     for (const replica of ["one", "two"]) {
       const rested = Array.from({ length: 5 }, (_, i) =>
@@ -97,7 +97,7 @@ describe("minutes", () => {
     expect(outcomes).toContain(true);
   });
 
-  it("that no window reaches are forgotten", async () => {
+  it("beyond every window are deleted", async () => {
     const { sql } = database;
     await putMinutes(sql, "one", [minute(), minute({ minute: NOON - 40 * 24 * 60 })]);
     await rollUp(sql, NOON - 40 * 24 * 60);

@@ -62,8 +62,8 @@ const short = (rows: SeriesRow[]): string[] =>
     ({ name, at, calls, failed, costMicro }) => `${name ?? "other"} ${at - BEGIN} ${calls} ${failed} ${costMicro}`,
   );
 
-describe("figures", () => {
-  it("are the same whatever part of them is added up, and adding up again adds nothing", async () => {
+describe("metric sums", () => {
+  it("are the same for any partial aggregation, and repeated aggregation adds nothing", async () => {
     const { sql } = database;
     await record(5);
     await record(59.9, { cost_micro: 50 });
@@ -114,7 +114,7 @@ describe("figures", () => {
     expect(byHour[0]?.parts).toMatchObject({ "h:late": 3, "f:no_route_available": 1 });
   });
 
-  it("are told apart by what makes a series, the dearest first, the rest together", async () => {
+  it("are grouped by their series, the most expensive first and the others together", async () => {
     const by = async (dimension: string, more: object = {}) =>
       short(await read({ by: dimension, stepS: 3600, ...more })).sort();
     expect(await by("model")).toEqual([" 0 1 1 0", "a/m 0 5 0 350", "b/m 0 1 0 100"]);
@@ -139,14 +139,14 @@ describe("figures", () => {
     ).toHaveLength(1);
   });
 
-  it("fall into the same buckets in the database as in routing", async () => {
+  it("use the same buckets in the database as in routing", async () => {
     for (const ms of [0, 0.05, 0.1, 0.2, 1, 9.7, 10, 33.3, 250, 1_000, 60_000, 1e9]) {
       const [row] = await database.sql`select series_bucket(${ms}::float8) as bucket`;
       expect(row?.bucket, String(ms)).toBe(bucketOf(ms));
     }
   });
 
-  it("lose robots with the log, minutes after two days, and all of it after 400", async () => {
+  it("lose robots with the log, minutes after two days, and everything after 400", async () => {
     const { sql } = database;
     const days = (count: number): number => BEGIN * 1000 + count * 86_400_000;
     const hours = () => read({ by: "robot", stepS: 3600 });

@@ -98,8 +98,8 @@ const declaration = (): OfferingDeclaration => ({
   note: "radians",
 });
 
-describe("supply", () => {
-  it("comes back as it was declared, pending, with its provider's name and habits", async () => {
+describe("stored supply", () => {
+  it("is read as declared, pending, with its provider's name and settings", async () => {
     const offering = await createOffering(db.sql, declaration());
     expect(offering).toMatchObject({
       ...declaration(),
@@ -115,7 +115,7 @@ describe("supply", () => {
     expect(supply.providers).toMatchObject([{ name: "partner", regions: ["eu"], orgId }]);
   });
 
-  it("refuses a second provider of one name", async () => {
+  it("has no two providers of one name", async () => {
     const again = {
       orgId,
       name: "partner",
@@ -130,7 +130,7 @@ describe("supply", () => {
     expect(await findProvider(db.sql, "nobody")).toBeUndefined();
   });
 
-  it("moves an offering only from the statuses that are named, once under concurrent calls", async () => {
+  it("changes an offering's status only from the named statuses, once under concurrent calls", async () => {
     const { id } = await createOffering(db.sql, declaration());
     const moves = Array.from({ length: 8 }, () =>
       setOfferingStatus(db.sql, id, { from: ["pending"], to: "verifying" }),
@@ -144,13 +144,13 @@ describe("supply", () => {
     expect(await setOfferingStatus(db.sql, "off_none", { from: ["live"], to: "removed" })).toBeUndefined();
   });
 
-  it("leaves removed offerings out", async () => {
+  it("excludes removed offerings", async () => {
     const { id } = await createOffering(db.sql, declaration());
     await setOfferingStatus(db.sql, id, { from: ["pending"], to: "removed" });
     expect((await new SupplyReader(db.sql).read()).offerings.map((offering) => offering.id)).not.toContain(id);
   });
 
-  it("is read again as it is then, and what did not change is the same object", async () => {
+  it("is read again in its current state, and unchanged parts are the identical objects", async () => {
     const reader = new SupplyReader(db.sql);
     const made = await Promise.all(Array.from({ length: 3 }, () => createOffering(db.sql, declaration())));
     const [kept, moved, gone] = made.map(({ id }) => id) as [string, string, string];
@@ -175,7 +175,7 @@ describe("supply", () => {
     await db.sql`update provider set retains_frames = not retains_frames where name = 'partner'`;
   });
 
-  it("is the same object where a row was written again and says the same, and another where it says more", async () => {
+  it("is the identical object if a row was rewritten without changes, and another after a change", async () => {
     const reader = new SupplyReader(db.sql);
     await createOffering(db.sql, declaration());
     const before = await reader.read();
@@ -193,7 +193,7 @@ describe("supply", () => {
     await putModels(db.sql, [model]);
   });
 
-  it("replaces models of the catalog, and leaves a known one alone when somebody declares it", async () => {
+  it("replaces catalog models, and keeps a known model when another declares it", async () => {
     await putModels(db.sql, [{ ...model, slug: "owner/other", summary: "old" }]);
     await putModels(db.sql, [{ ...model, slug: "owner/other", summary: "new", featured: false }]);
     await addModel(db.sql, { ...model, slug: "owner/other", summary: "declared" });
@@ -206,7 +206,7 @@ describe("supply", () => {
     ]);
   });
 
-  it("tells every replica of a change when it is committed, and of none that is rolled back", async () => {
+  it("notifies every replica of a committed change, and of none that is rolled back", async () => {
     const notifications = await Notifications.open(db.url);
     let heard = 0;
     notifications.on("supply_changed", () => heard++);
@@ -224,7 +224,7 @@ describe("supply", () => {
 describe("the outbox", () => {
   const event = (id: string) => ({ id, name: "offering.verified", orgId, payload: new Uint8Array([0, 10, 255]) });
 
-  it("gives events in order until they are marked as sent, and none of a transaction that was rolled back", async () => {
+  it("returns events in order until they are marked as sent, and none of a transaction that was rolled back", async () => {
     await tx(db.sql, (tx) => appendEvents(tx, [event("evt_1"), event("evt_2")]));
     await tx(db.sql, async (tx) => {
       await appendEvents(tx, [event("evt_3")]);
@@ -240,7 +240,7 @@ describe("the outbox", () => {
     expect(await pruneEvents(db.sql, 7)).toBe(1);
   });
 
-  it("wakes whoever carries events out", async () => {
+  it("notifies the relays", async () => {
     const notifications = await Notifications.open(db.url);
     let heard = 0;
     notifications.on("outbox", () => heard++);

@@ -20,7 +20,7 @@ describe("a lost connection", () => {
     await sql`select pg_terminate_backend(${row!.pid}, 5000)`;
   };
 
-  test("ends its transaction: nothing of it is kept, nothing after it runs outside, and the next one works", () =>
+  test("rolls its transaction back: nothing of it is kept or runs outside, and the next one works", () =>
     withOneLane(async (narrow) => {
       const errors: unknown[] = [];
       const broken = tx(narrow, async (tx) => {
@@ -48,7 +48,7 @@ describe("a lost connection", () => {
     expect(await count()).toBe(0);
   });
 
-  test("ends its transaction, and what was queued behind the loss does not run outside of it", () =>
+  test("ends its transaction, and statements queued after the loss do not run outside of it", () =>
     withOneLane(async (narrow) => {
       let queued: Promise<PromiseSettledResult<unknown>[]> | undefined;
       const broken = tx(narrow, (tx) => {
@@ -61,7 +61,7 @@ describe("a lost connection", () => {
       expect(await count()).toBe(0);
     }));
 
-  test("takes its pool with it, and leaves no other connection behind", () =>
+  test("closes its pool, and leaves no other connection", () =>
     withOneLane(async (narrow) => {
       const last = narrow`select pg_terminate_backend(pg_backend_pid()), ${"a parameter"} as waits`;
       await Promise.allSettled([last, ...Array.from({ length: 5 }, () => insert(narrow))]);
@@ -79,7 +79,7 @@ describe("a lost connection", () => {
       expect(await count()).toBe(1);
     }));
 
-  test("of a listener is told to it by joining again, and it hears what comes after", async () => {
+  test("of a listener makes it join again, and it receives later notifications", async () => {
     const heard: string[] = [];
     let joins = 0;
     const stop = listen(database.url, {
@@ -102,7 +102,7 @@ describe("a lost connection", () => {
   });
 });
 
-describe("a server that is none", () => {
+describe("a database server that fails", () => {
   const GREETING = Buffer.from("5200000008000000005a0000000549", "hex"); // authenticated, and ready for a query
 
   test.each([
@@ -122,7 +122,7 @@ describe("a server that is none", () => {
     },
     { what: "speaks another protocol", serve: (socket: Socket) => socket.end("HTTP/1.1 400 Bad Request\r\n\r\n") },
   ])(
-    "and $what: the statement, the transaction and the start are refused, and no second call is made",
+    "and $what: the statement, the transaction and the start are refused, and no second attempt is made",
     async ({ serve }) => {
       let calls = 0;
       const server = createServer((socket) => {
@@ -152,7 +152,7 @@ describe("databaseReachable", () => {
       (error: Error) => `${error.name}: ${error.message}`,
     );
 
-  test("is silent about a database that answers", async () => {
+  test("does not complain about a reachable database", async () => {
     expect(await problem(database.url)).toBe("none");
   });
 
@@ -179,7 +179,7 @@ describe("databaseReachable", () => {
       says: "the server rejects the user",
     },
     { what: "no address", url: () => `me:${SECRET}@`, says: "DATABASE_URL is not an address" },
-  ])("says in one line, without the password: $what", async ({ url, says }) => {
+  ])("reports in one line, without the password: $what", async ({ url, says }) => {
     const said = await problem(url());
     expect(said).toMatch(says);
     expect(said).toMatch(/^StoreUnavailable: DATABASE_URL [^\n]*$/);

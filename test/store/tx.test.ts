@@ -19,8 +19,8 @@ function collect(): void {
   runInNewContext("gc")();
 }
 
-describe("tx", () => {
-  test("holds on to nothing of transactions that are over, however long their connection lives", () =>
+describe("a transaction", () => {
+  test("retains nothing of ended transactions, however long their connection lives", () =>
     withOneLane(async (narrow) => {
       const outcomes: WeakRef<object>[] = [];
       const run = async (number: number): Promise<void> => {
@@ -39,7 +39,7 @@ describe("tx", () => {
       });
     }));
 
-  test("keeps everything when its work resolves, and resolves to the same", async () => {
+  test("commits everything when its work resolves, and resolves with the same value", async () => {
     const result = await tx(sql, async (tx) => {
       await insert(tx);
       await insert(tx);
@@ -48,7 +48,7 @@ describe("tx", () => {
     expect([result, await count()]).toEqual(["done", 2]);
   });
 
-  test("keeps nothing when its work throws, and serves the next with the same connection", () =>
+  test("commits nothing when its work throws, and the next one uses the same connection", () =>
     withOneLane(async (narrow) => {
       const pid = (tx: Tx): Promise<number> =>
         tx<{ pid: number }[]>`select pg_backend_pid() as pid`.then(([row]) => row!.pid);
@@ -62,7 +62,7 @@ describe("tx", () => {
       expect([await count(), await tx(narrow, pid)]).toEqual([0, first]);
     }));
 
-  test("keeps nothing, and says so, when a statement failed and its work went on as if it hadn't", async () => {
+  test("commits nothing, and reports it, if its work ignored a failed statement", async () => {
     const swallowing = tx(sql, async (tx) => {
       await insert(tx);
       await tx`select 1 / 0`.catch(() => {});
@@ -71,7 +71,7 @@ describe("tx", () => {
     expect(await count()).toBe(0);
   });
 
-  test("shows its rows to nobody before it ends", async () => {
+  test("hides its rows from others before it ends", async () => {
     await tx(sql, async (tx) => {
       await insert(tx);
       expect(await count()).toBe(0);
@@ -79,7 +79,7 @@ describe("tx", () => {
     expect(await count()).toBe(1);
   });
 
-  test("refuses a statement after its end, which would land in somebody else's transaction", async () => {
+  test("refuses a statement after its end, which would run in another transaction", async () => {
     let late: Tx | undefined;
     await tx(sql, async (tx) => {
       late = tx;
@@ -99,7 +99,7 @@ describe("tx", () => {
     expect(await count()).toBe(0);
   });
 
-  test("many transactions beside many plain statements lose nothing", async () => {
+  test("loses nothing beside many other transactions and plain statements", async () => {
     for (let round = 0; round < 10; round++) {
       await Promise.all([
         ...Array.from({ length: 40 }, () => insert(sql, 1)),
@@ -118,7 +118,7 @@ describe("tx", () => {
     ).toEqual([]);
   });
 
-  test("runs its work again after a deadlock", async () => {
+  test("repeats its work after a deadlock", async () => {
     await sql`insert into kept values (1), (2)`;
     let runs = 0;
     const bothHold = Promise.withResolvers<void>();
@@ -137,7 +137,7 @@ describe("tx", () => {
     expect(runs).toBeGreaterThanOrEqual(3);
   });
 
-  test("runs its work five times at most, and rejects with the server's reason", async () => {
+  test("runs its work at most five times, and rejects with the server's reason", async () => {
     let runs = 0;
     const conflicting = tx(sql, async (tx) => {
       runs += 1;
@@ -147,7 +147,7 @@ describe("tx", () => {
     expect(runs).toBe(5);
   });
 
-  test("waits for a connection when all are lent, and is refused when none comes back in time", () =>
+  test("waits for a connection if all are in use, and is refused if none returns in time", () =>
     withOneLane(async (narrow) => {
       const holding = Promise.withResolvers<void>();
       const release = Promise.withResolvers<void>();
@@ -173,14 +173,14 @@ describe("tx", () => {
       expect(await count()).toBe(1);
     }));
 
-  test("takes only a client that connect() made", async () => {
+  test("accepts only a client from connect()", async () => {
     const foreign = postgres(database.url) as unknown as Sql;
     await expect(tx(foreign, insert)).rejects.toThrow(TypeError);
     await foreign.end();
   });
 });
 
-describe("end", () => {
+describe("closing the database client", () => {
   test("rolls back an open transaction, refuses the next, and leaves no connection", async () => {
     const closing = connect(database.url, { max: 2 });
     const open = Promise.withResolvers<void>();

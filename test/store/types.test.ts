@@ -6,8 +6,8 @@ beforeAll(begin);
 afterEach(endEach);
 afterAll(end);
 
-describe("numbers", () => {
-  test("bigint, its arrays and its sums come as numbers, exact to the last micro-dollar", async () => {
+describe("database numbers", () => {
+  test("are JavaScript numbers for bigint, its arrays and its sums, exact to the last micro-dollar", async () => {
     const most = Number.MAX_SAFE_INTEGER;
     const [row] = await sql`
       select ${most}::bigint as one, array[1, ${most}]::bigint[] as several, sum(n) as total, avg(n) as mean
@@ -16,7 +16,7 @@ describe("numbers", () => {
   });
 
   test.each(["bigint", "numeric"])(
-    "a %s beyond what a number holds exactly rejects, and the connection goes on",
+    "reject a %s that a number cannot hold exactly, and the connection continues",
     (type) =>
       withOneLane(async (narrow) => {
         const rows = narrow.unsafe(`select n::${type} from (values (9007199254740993), (9007199254740995)) as t (n)`);
@@ -27,13 +27,13 @@ describe("numbers", () => {
   );
 });
 
-describe("arrays", () => {
+describe("database arrays", () => {
   test("of numbers are written in one statement", async () => {
     await sql`insert into kept select n from unnest(${[1, 2, 3]}::bigint[]) as n`;
     expect(await count()).toBe(3);
   });
 
-  test("come back as they were written, whatever their texts hold", async () => {
+  test("are read as written, for any text in them", async () => {
     const texts = [
       "",
       "plain",
@@ -58,12 +58,12 @@ describe("arrays", () => {
     { type: "timestamptz", element: 1184, values: [new Date("2026-11-21T10:00:00.123Z")] },
     { type: "uuid", element: 2950, values: ["0198b0a5-9c1e-7c3e-8f5a-1b2c3d4e5f60"] },
     { type: "jsonb", element: 3802, values: [{ a: 'b "c"' }, [1], null] },
-  ])("of $type come back as they were written", async ({ type, element, values }) => {
+  ])("of $type are read as written", async ({ type, element, values }) => {
     const [row] = await sql`select ${sql.array(values as string[], element)}::${sql.unsafe(type)}[] as values`;
     expect(row).toEqual({ values });
   });
 
-  test("of arrays, and with an undefined element, are refused rather than changed", async () => {
+  test("of arrays or with an undefined element are refused instead of changed", async () => {
     await expect(sql`select array[[1, 2], [3, 4]]::integer[] as nested`).rejects.toThrow("nested arrays");
     await expect(sql`select ${[1, undefined] as number[]}::bigint[]`).rejects.toThrow(TypeError);
     expect(await count()).toBe(0);

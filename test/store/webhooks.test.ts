@@ -45,7 +45,7 @@ const round = (limit: number, more: Partial<Round> = {}) =>
 const claim = async (limit: number, busy: readonly string[] = []) =>
   (await round(limit, { busy: new Map(busy.map((id) => [id, MOST_AT_ONE_HOOK])) })).claimed;
 
-it("a webhook that much waits for holds up no other, however long; of those that wait, the longest due come first", async () => {
+it("a webhook with a long queue delays no other; due webhooks are claimed in order of their due time", async () => {
   for (const id of ["wh_full", "wh_next", "wh_late"]) await hook(id);
   await waiting("wh_full", 3_000, 600);
   await waiting("wh_next", 2, 60);
@@ -59,7 +59,7 @@ it("a webhook that much waits for holds up no other, however long; of those that
   ]);
 });
 
-it("of more webhooks than one round visits, the rounds after it visit the others", async () => {
+it("if one round cannot cover all webhooks, the following rounds cover the others", async () => {
   await db.sql`
     insert into webhook (id, org_id, url, events, secret)
     select 'wh_' || to_char(n, 'FM0000'), 'org_1', 'https://example.com/', '{*}', 'sealed' from generate_series(1, 1200) as n`;
@@ -75,7 +75,7 @@ it("of more webhooks than one round visits, the rounds after it visit the others
   expect(new Set(claimed).size).toBe(1_200);
 });
 
-it("what was taken is noted by the round that claims more, and claimed no more though its time was over", async () => {
+it("delivered events are recorded by the round that claims more, and not claimed again after their timeout", async () => {
   await hook("wh_1");
   await waiting("wh_1", 2, 10);
   await db.sql`update webhook set consecutive_failures = 3, failing_since = now()`;
@@ -94,7 +94,7 @@ it("what was taken is noted by the round that claims more, and claimed no more t
   ]);
 });
 
-it("of several senders each claims others, and what one left is claimed anew once its time is over", async () => {
+it("several senders claim different deliveries, and an abandoned one is claimed again after its timeout", async () => {
   for (let i = 0; i < 10; i++) await hook(`wh_${i}`);
   for (let i = 0; i < 10; i++) await waiting(`wh_${i}`, 3, 10);
   const claims = await Promise.all(Array.from({ length: 5 }, () => claim(30)));
@@ -106,7 +106,7 @@ it("of several senders each claims others, and what one left is claimed anew onc
   expect(await claim(30)).toMatchObject([{ id: ids[0], tries: 2 }]);
 });
 
-it("nothing is claimed before its time, nor of a disabled webhook; the time of the next is told", async () => {
+it("no delivery is claimed early or for a disabled webhook, and the time of the next one is returned", async () => {
   await hook("wh_1");
   expect((await round(0)).nextMs).toBeUndefined();
   await waiting("wh_1", 1, -90);

@@ -25,7 +25,7 @@ import {
 
 afterEach(closeEach);
 
-describe("FrameSet refuses", () => {
+describe("a frame is refused", () => {
   const largeWebp = Buffer.concat([Buffer.from("RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0", "latin1"), Buffer.alloc(6)]);
   largeWebp.writeUIntLE(3840, 24, 3);
   largeWebp.writeUIntLE(2159, 27, 3);
@@ -54,7 +54,7 @@ describe("FrameSet refuses", () => {
     ["no URL at all", "front.png", "frame_not_an_address"],
     ["bare base64", "iVBORw0KGgo=", "frame_not_an_address"],
     ["a port of another protocol", "https://frames.example:25/frame.png", "frame_port_refused"],
-  ] as const)("%s", async (_what, url, frameReason) => {
+  ] as const)("for %s", async (_what, url, frameReason) => {
     const refusal = await refusalOf(setOf(url).ready());
     expect(refusal.frameReason).toBe(frameReason);
   });
@@ -66,12 +66,12 @@ describe("FrameSet refuses", () => {
       "frame_unreachable",
     ],
     ["a reset", (incoming: { socket: { destroy(): void } }) => incoming.socket.destroy(), "frame_unreachable"],
-  ] as const)("%s where a picture should be", async (_what, listener, frameReason) => {
+  ] as const)("for %s instead of an image", async (_what, listener, frameReason) => {
     const { url } = await serve(listener as RequestListener);
     expect((await refusalOf(setOf(url, openly).bytes(0))).frameReason).toBe(frameReason);
   });
 
-  it("more than 16 MiB from an address, without taking them in", async () => {
+  it("for more than 16 MiB at an address, before they are read", async () => {
     let written = 0;
     const { url } = await serve((_, response) => {
       const more = (): void => {
@@ -84,19 +84,19 @@ describe("FrameSet refuses", () => {
     expect(written).toBeLessThan(40);
   });
 
-  it("a picture whose middle is broken, when its pixels are wanted", async () => {
+  it("for an image damaged in the middle, when its pixels are read", async () => {
     const broken = Buffer.from(png).fill(0xaa, 200, 400);
     expect((await refusalOf(setOf(dataUrl(broken)).rgb(0, WHOLE))).frameReason).toBe("frame_not_an_image");
   });
 
-  it("a picture that isn't the one that the request names by its sum", async () => {
+  it("for an image that does not match the request's checksum", async () => {
     const sha256 = createHash("sha256").update(png).digest("hex");
     const frames = (url: string): FrameSet => new FrameSet([{ ...frameAt(url), sha256 }], openly);
     await frames(dataUrl(png)).ready();
     expect((await refusalOf(frames(dataUrl(jpeg)).ready())).frameReason).toBe("frame_hash_mismatch");
   });
 
-  it("with the frame's place, a word and a sentence that gives nothing of the address away", async () => {
+  it("with its path, a code and a sentence that reveals nothing of the address", async () => {
     const frames = new FrameSet(
       [
         frameAt(dataUrl(png), "observations.0.frames.0"),
@@ -115,13 +115,13 @@ describe("FrameSet refuses", () => {
     expect((await refusalOf(setOf("data:,x").ready())).reason).toBe(Reason.FRAME_REFUSED);
   });
 
-  it("an index that no frame has, as the bug that it is", async () => {
+  it("as a bug if no frame has the index", async () => {
     await expect(setOf(dataUrl(png)).bytes(1)).rejects.toThrow(RangeError);
   });
 });
 
-describe("FrameSet ends its waits", () => {
-  it("with the caller's reason when the caller leaves", async () => {
+describe("a wait for a frame ends", () => {
+  it("with the caller's reason if the caller leaves", async () => {
     const gone = new Error("the caller left");
     const caller = new AbortController();
     const { url } = await serve(() => caller.abort(gone));
@@ -130,7 +130,7 @@ describe("FrameSet ends its waits", () => {
     await expect(decoding.rgb(0, WHOLE)).rejects.toBe(gone);
   });
 
-  it("with the caller's reason when the caller leaves while a picture is decoded", async () => {
+  it("with the caller's reason if the caller leaves during decoding", async () => {
     const gone = new Error("the caller left");
     const caller = new AbortController();
     const decoding = setOf(dataUrl(png), { signal: caller.signal }).rgb(0, WHOLE);
@@ -138,7 +138,7 @@ describe("FrameSet ends its waits", () => {
     await expect(decoding).rejects.toBe(gone);
   });
 
-  it("at the deadline, whether it fetches or decodes", async () => {
+  it("at the deadline, during a fetch or decoding", async () => {
     const clock = new ManualClock();
     onTestFinished(replaceAmbient({ clock }));
     const { promise: came, resolve: come } = Promise.withResolvers<void>();

@@ -32,7 +32,7 @@ async function begunBy(work: () => Promise<unknown>): Promise<number> {
   return pictureTurns.figures.begun - before;
 }
 
-describe("pixels", () => {
+describe("a frame's pixels", () => {
   it("are decoded once and resized once, for a hedge and for the next offering of another size", async () => {
     const pixels = new KeptPixels();
     const [first, hedge, next] = [sharing(pixels), sharing(pixels), sharing(pixels)];
@@ -42,7 +42,7 @@ describe("pixels", () => {
     expect(await begunBy(() => next.rgb(0, WHOLE))).toBe(0);
   });
 
-  it("are made for who stays, where another leaves", async () => {
+  it("are still decoded for remaining callers if one leaves", async () => {
     const pixels = new KeptPixels();
     const gone = new Error("gone");
     const leaving = new Cancel();
@@ -56,7 +56,7 @@ describe("pixels", () => {
     expect((await stayed).data).toHaveLength(32 * 24 * 3);
   });
 
-  it("are made for nobody who left before their turn, and for the next who asks", async () => {
+  it("are not decoded for a caller that left before its turn, but for the next", async () => {
     const pixels = new KeptPixels();
     const leaving = new Cancel();
     const free = await holdTurns();
@@ -71,7 +71,7 @@ describe("pixels", () => {
     expect(await begunBy(() => sharing(pixels).rgb(0, HALF))).toBe(2);
   });
 
-  it("are no more than 64 MiB for a request, and decoded pictures that are kept no more than 16", async () => {
+  it("occupy at most 64 MiB per request, of which at most 16 are cached decoded images", async () => {
     const large = await picture(1280, 960, Buffer.alloc(1280 * 960 * 3, 9))
       .png()
       .toBuffer();
@@ -93,7 +93,7 @@ describe("pixels", () => {
     expect(await begunBy(() => many.rgb(0, wide))).toBe(0);
   });
 
-  it("of a picture that cannot be decoded are tried once", async () => {
+  it("are decoded once, even if that fails", async () => {
     const broken = Buffer.from(png).fill(0xaa, 200, 400);
     const frames = setOf(dataUrl(broken));
     const tries = () => Promise.allSettled([frames.rgb(0, HALF), frames.rgb(0, HALF)]);

@@ -33,7 +33,7 @@ describe("FrameSet.bytes", () => {
     ["png", png],
     ["jpeg", jpeg],
     ["webp", webp],
-  ] as const)("gives a %s as it was sent, whether inline, as bytes or behind an address", async (format, bytes) => {
+  ] as const)("returns a %s as sent, inline, as bytes or from an address", async (format, bytes) => {
     const { url } = await serve((_, response) => response.end(bytes));
     const sources: FrameSource[] = [
       frameAt(dataUrl(bytes, "application/octet-stream")),
@@ -47,19 +47,19 @@ describe("FrameSet.bytes", () => {
     }
   });
 
-  it("takes the request's own frame messages", async () => {
+  it("accepts the request's own frame messages", async () => {
     const message = create(FrameSchema, { camera: "wrist", data: png });
     const frames = new FrameSet([{ ...message, path: "goal_image" }], openly);
     expect(frames.cameras).toEqual(["wrist"]);
     expect((await frames.bytes(0)).format).toBe("png");
   });
 
-  it("doesn't decode the pixels, so a picture with a broken middle is handed on as it is", async () => {
+  it("does not decode pixels, so that an image damaged in the middle is passed on unchanged", async () => {
     const broken = Buffer.from(jpeg).fill(0xaa, 700, 720);
     expect((await setOf(dataUrl(broken)).bytes(0)).bytes.equals(broken)).toBe(true);
   });
 
-  it("fetches a frame once however often, and however much at once, it's asked for", async () => {
+  it("fetches a frame once for any number of sequential and concurrent reads", async () => {
     const { url, requests } = await serve((_, response) => response.end(png));
     const frames = setOf(url, openly);
     await Promise.all([frames.bytes(0), frames.bytes(0), frames.rgb(0, WHOLE), frames.ready()]);
@@ -67,7 +67,7 @@ describe("FrameSet.bytes", () => {
     expect(requests()).toBe(1);
   });
 
-  it("fetches a frame that failed once only, and says the same again", async () => {
+  it("fetches a failed frame once, and repeats the error", async () => {
     const { url, requests } = await serve((_, response) => response.writeHead(500).end());
     const frames = setOf(url, openly);
     const first = await refusalOf(frames.bytes(0));
@@ -81,7 +81,7 @@ describe("FrameSet.rgb", () => {
     ["a PNG", png, 0],
     ["a lossless WebP", webp, 0],
     ["a JPEG", jpeg, 2],
-  ])("gives the pixels of %s, rows from the top, red first", async (_what, bytes, tolerance) => {
+  ])("returns the pixels of %s, rows from the top, red first", async (_what, bytes, tolerance) => {
     const rgb = await setOf(dataUrl(bytes)).rgb(0, WHOLE);
     expect(rgb).toMatchObject({ width: WIDTH, height: HEIGHT });
     expect(rgb.data.length).toBe(pixels.length);
@@ -94,17 +94,17 @@ describe("FrameSet.rgb", () => {
     ["with a palette", picture().png({ palette: true })],
     ["with transparency", picture().ensureAlpha(0.3).png()],
     ["CMYK", picture().toColourspace("cmyk").jpeg()],
-  ])("gives three bytes a pixel for a picture that is %s", async (_what, image) => {
+  ])("returns three bytes a pixel for an image that is %s", async (_what, image) => {
     const rgb = await setOf(dataUrl(await image.toBuffer())).rgb(0, WHOLE);
     expect(rgb.data.length).toBe(WIDTH * HEIGHT * 3);
   });
 
-  it("drops transparency and keeps the colour under it, as the clients of models do", async () => {
+  it("drops transparency and keeps the color under it, as models' clients do", async () => {
     const glass = await picture().ensureAlpha(0).png().toBuffer();
     expect((await setOf(dataUrl(glass)).rgb(0, WHOLE)).data.equals(pixels)).toBe(true);
   });
 
-  it("keeps the ratio and centres on black, with the remainder below and to the right, as resize_with_pad does", async () => {
+  it("keeps the ratio and centers on black, with the remainder below and to the right, as resize_with_pad does", async () => {
     const white = await picture(60, 40, Buffer.alloc(60 * 40 * 3, 255))
       .png()
       .toBuffer();
@@ -129,7 +129,7 @@ describe("FrameSet.rgb", () => {
     }
   });
 
-  it("fills the whole size when asked to stretch", async () => {
+  it("fills the entire size when requested to stretch", async () => {
     const white = await picture(60, 40, Buffer.alloc(60 * 40 * 3, 255))
       .png()
       .toBuffer();
@@ -152,7 +152,7 @@ describe("FrameSet.rgb", () => {
     },
   );
 
-  it("makes each size once, and the sizes of a fallback from the same decoded picture", async () => {
+  it("produces each size once, and a fallback's sizes from the same decoded image", async () => {
     const { url, requests } = await serve((_, response) => response.end(png));
     const frames = setOf(url, openly);
     const [first, again] = await Promise.all([
@@ -165,7 +165,7 @@ describe("FrameSet.rgb", () => {
     expect(requests()).toBe(1);
   });
 
-  it("resizes a large picture without holding it decoded, to the same pixels", async () => {
+  it("resizes a large image without holding it decoded, to the same pixels", async () => {
     const [width, height] = [2400, 1000];
     const scene = landscape(width, height);
     const large = await picture(width, height, scene).png({ compressionLevel: 1 }).toBuffer();
@@ -174,8 +174,8 @@ describe("FrameSet.rgb", () => {
   });
 });
 
-describe("FrameSet holds", () => {
-  it("against damaged pictures: pixels of the size asked for, or a FrameRefused", async () => {
+describe("FrameSet", () => {
+  it("decodes damaged images to pixels of the requested size, or throws a FrameRefused", async () => {
     const small = await Promise.all(
       [sharp(png).resize(9, 7).png(), sharp(png).resize(9, 7).jpeg(), sharp(png).resize(9, 7).webp()].map((image) =>
         image.toBuffer(),
@@ -208,7 +208,7 @@ describe("FrameSet holds", () => {
     expect(decoded).toBeGreaterThan(8);
   });
 
-  it("real camera frames, or noise where they aren't at hand", async () => {
+  it("decodes real camera frames, or noise if they are not available", async () => {
     const folder = fileURLToPath(new URL("../../../shared/frames/", import.meta.url));
     const files = existsSync(folder) ? readdirSync(folder).filter((name) => /\.(png|jpg)$/.test(name)) : [];
     const random = seeded(12);

@@ -25,7 +25,7 @@ it.each([
   expect(readPicture(create(FrameSchema, { url: dataUrl(bytes) }))).toEqual(facts);
 });
 
-it("nothing is read of a picture that begins later, of text, and of an address", () => {
+it("no size is read from an image that begins later, from text, or from an address", () => {
   const late = Buffer.concat([Buffer.alloc(4_000), jpeg]);
   for (const frame of [
     { data: late },

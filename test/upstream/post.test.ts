@@ -38,8 +38,8 @@ function sender({ timeoutMs = 10_000, agentMayGoInside = true } = {}) {
 
 const named = (count: number) => Array.from({ length: count }, (_, i) => `e${i}`);
 
-describe("a post", () => {
-  it("arrives whole, on a connection that serves later ones too", async () => {
+describe("a webhook post", () => {
+  it("arrives completely, on a connection that later posts reuse", async () => {
     const send = sender();
     const bodies = ["plain", "größer", "🤖", "fourth", "fifth", "sixth"];
     for (const body of bodies) expect(await send("e", body)).toBe(204);
@@ -47,7 +47,7 @@ describe("a post", () => {
     expect(new Set(receiver.posts.map(({ connection }) => connection)).size).toBeLessThanOrEqual(AGENT.connections);
   });
 
-  it("waits for no answer but its own, on as many connections as one target may have", async () => {
+  it("waits only for its own answer, on at most a target's number of connections", async () => {
     const send = sender();
     const held: RawPost[] = [];
     receiver.answer((each) => {
@@ -61,7 +61,7 @@ describe("a post", () => {
     expect(new Set(receiver.posts.map(({ connection }) => connection)).size).toBe(AGENT.connections);
   });
 
-  it("reports the status and the seconds to wait, and follows no redirect", async () => {
+  it("reports the status and the retry time, and follows no redirect", async () => {
     const send = sender();
     receiver.answer(() => "HTTP/1.1 429 Slow Down\r\nRetry-After: 600\r\nContent-Length: 0\r\n\r\n");
     expect(await send("slow")).toEqual({ status: 429, retryAfterS: 600 });
@@ -72,7 +72,7 @@ describe("a post", () => {
     expect(receiver.posts.map(({ path }) => path)).toEqual(["/hook", "/hook", "/hook"]);
   });
 
-  it("takes every form of answer that HTTP has, and the next post is read from its own answer", async () => {
+  it("accepts every HTTP form of answer, and the next post reads its own answer", async () => {
     const send = sender();
     const forms = [
       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
@@ -87,7 +87,7 @@ describe("a post", () => {
     }
   });
 
-  it("never reads bytes that came unasked as the answer of the next one", async () => {
+  it("never reads unrequested bytes as the answer of the next one", async () => {
     const send = sender();
     receiver.answer(() => TAKEN + "HTTP/1.1 500 Wrong\r\nContent-Length: 0\r\n\r\n".repeat(3));
     expect(await send("first")).toBe(204);
@@ -96,7 +96,7 @@ describe("a post", () => {
   });
 });
 
-describe("a post fails as", () => {
+describe("a webhook post fails as", () => {
   it.each<[string, string, (post: RawPost) => string | undefined]>([
     [
       "too_large",
@@ -113,7 +113,7 @@ describe("a post fails as", () => {
       "two lengths are given",
       () => "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 4\r\n\r\nokok",
     ],
-  ])("%s where %s, and the next one is delivered", async (word, _, answer) => {
+  ])("%s if %s, and the next one is delivered", async (word, _, answer) => {
     const send = sender({ timeoutMs: word === "timed_out" ? 200 : 10_000 });
     receiver.answer(answer);
     expect(await send("e")).toBe(word);
@@ -121,14 +121,14 @@ describe("a post fails as", () => {
     expect(await send("next")).toBe(204);
   });
 
-  it("unreachable where nobody listens", async () => {
+  it("unreachable if nothing listens", async () => {
     const send = sender();
     await receiver.close();
     expect(await send("e")).toBe("unreachable");
     receiver = await startRawReceiver();
   });
 
-  it("refused_address where its text or the agent's own guard forbids the address: nothing is sent", async () => {
+  it("refused_address if its text or the agent's own guard forbids the address, and nothing is sent", async () => {
     const send = sender();
     for (const url of ["http://169.254.169.254/", "ftp://127.0.0.1/", "http://a@127.0.0.1:8080/", "nonsense"])
       expect(await send("e", "{}", url)).toBe("refused_address");

@@ -41,7 +41,7 @@ describe("calls of chat completions go to the documented path", () => {
     expect(pathsUnder(base, CHAT, CHAT_OPERATIONS)[0]).toBe(path);
   });
 
-  it("for bases without a version, such as DeepSeek's, with the path without one as the second choice", () => {
+  it("for bases without a version, such as DeepSeek's, and to the path without one as the second choice", () => {
     expect(pathsUnder("/", CHAT, CHAT_OPERATIONS)).toEqual([CHAT, "/chat/completions"]);
   });
 });
@@ -64,11 +64,11 @@ describe("the paths of other wires", () => {
     expect(pathsUnder(base, operation, operations)[0]).toBe(path);
   });
 
-  it("look for vLLM's health check beside the version that a base ends in", () => {
+  it("include vLLM's health check beside the version at a base's end", () => {
     expect(pathsUnder("/v1/videos", "/health", ["/v1/videos"])).toEqual(["/v1/health", "/health"]);
   });
 
-  it("keep a gateway's base path in LeRobot's sidecar, whether or not it ends in the version", () => {
+  it("keep a gateway's base path in LeRobot's sidecar, with or without the version at its end", () => {
     expect(addressUnder("https://robots.example/limber", "/v1/act").href).toBe("https://robots.example/limber/v1/act");
     expect(addressUnder("https://robots.example/limber/v1/", "/v1/act").href).toBe(
       "https://robots.example/limber/v1/act",
@@ -76,7 +76,7 @@ describe("the paths of other wires", () => {
   });
 });
 
-describe("traces go to the address that OTLP's specification derives", () => {
+describe("traces go to the address of OTLP's specification", () => {
   it.each([
     ["Grafana's base", "/otlp", "/otlp/v1/traces"],
     ["Langfuse's base", "/api/public/otel", "/api/public/otel/v1/traces"],
@@ -89,7 +89,7 @@ describe("traces go to the address that OTLP's specification derives", () => {
     expect(otlpAddresses({ endpoint: base, protocol: "http/protobuf" })[0]).toBe(`https://collector.example${path}`);
   });
 
-  it("and then to a path of the collector's own, which stays as it was given", () => {
+  it("and to a collector's own path unchanged", () => {
     const own = "https://collector.example/ingest?team=7";
     expect(otlpAddresses({ endpoint: own, protocol: "http/json" })).toEqual([
       "https://collector.example/ingest/v1/traces?team=7",
@@ -126,7 +126,7 @@ describe("a provider's server", () => {
   };
   const PLACE = completion('[{"point": [500, 500], "label": "it"}]');
 
-  it("such as Google's is asked at its documented paths alone, and its name of the model is found in its list", async () => {
+  it("such as Google's is queried only at its documented paths, and its model name is found in its list", async () => {
     const google = await serving({
       "/v1beta/openai/models": JSON.stringify({ data: [{ id: "models/er-test" }] }),
       "/v1beta/openai/chat/completions": PLACE,
@@ -153,19 +153,19 @@ describe("a provider's server", () => {
     expect(azure.asked).toEqual([asked, asked]);
   });
 
-  it("such as Perplexity's, without a version, is found by its 404 and then asked there alone", async () => {
+  it("such as Perplexity's, without a version, is found by its 404 and then only called there", async () => {
     const perplexity = await serving({ "/chat/completions": PLACE });
     for (let i = 0; i < 2; i++) await ground(perplexity.at);
     expect(perplexity.asked).toEqual(["POST /v1/chat/completions", "POST /chat/completions", "POST /chat/completions"]);
   });
 
-  it("that has nothing at the address fails with the address that was asked, without its query", async () => {
+  it("without a service at the address fails with the called address, without its query", async () => {
     const nothing = await serving({});
     const failure = await failureIn(ground(`${nothing.at}/v1?key=secret`));
     expect([nameOf(failure), failure.address]).toEqual(["UPSTREAM_ERROR", `${nothing.at}/v1/chat/completions`]);
   });
 
-  it("of openpi behind a path is asked for its health there, and at the root where it has none there", async () => {
+  it("of openpi behind a path has its health checked there, and at the root if it has none there", async () => {
     const openpi = upstream.wireOf("openpi-ws")!;
     const behind = await serving({ "/policies/arm/healthz": "OK" });
     await openpi.health(targetAt(`${behind.at.replace("http", "ws")}/policies/arm`), callWith());

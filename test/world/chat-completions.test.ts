@@ -80,13 +80,13 @@ describe("an absence in words", () => {
       expect([text, answer]).toMatchObject([text, { points: [], boxes: [] }]);
   });
 
-  it.each([...JSON_FAMILIES, ...TAG_FAMILIES])("is one in every convention (%i)", async (c) => {
+  it.each([...JSON_FAMILIES, ...TAG_FAMILIES])("is recognized in every convention (%i)", async (c) => {
     const some = [...NOTHING.slice(0, 3), "null", `${FENCE}json\nnull\n${FENCE}`];
     for (const [text, answer] of await foundIn(some, c)) expect([text, answer]).toMatchObject([text, { points: [] }]);
   });
 
   it.each([C.XY_1000, C.XY_100])(
-    "is never read into doubt, refusals and other denials, as of stepfun-ai/Step1X-Edit (%i)",
+    "excludes doubt, refusals and other denials, as of stepfun-ai/Step1X-Edit (%i)",
     async (c) => {
       const texts = [
         "There is no way I can tell.",
@@ -114,7 +114,7 @@ describe("an absence in words", () => {
     },
   );
 
-  it("beside a place is a place", async () => {
+  it("beside a place counts as a place", async () => {
     const says = 'There is no blue cube, but the red one is here: [{"point_2d": [750, 250], "label": "red cube"}]';
     expect(await only(says, C.XY_1000)).toMatchObject({ points: [[0.75, 0.25]] });
   });
@@ -130,7 +130,7 @@ describe("the end of an answer", () => {
     JSON.stringify({ choices: [{ index: 0, finish_reason, message: { role: "assistant", content, ...more } }], usage });
 
   it.each([C.XY_100, C.LOC_YX_1024, C.MOLMO2_COORDS, C.XY_1000])(
-    "before anything was said is a failure, as at Gemini, OpenAI and Ollama (%i)",
+    "before any content is a failure, as at Gemini, OpenAI and Ollama (%i)",
     async (c) => {
       const answers = await foundIn(
         [
@@ -164,12 +164,12 @@ describe("the end of an answer", () => {
     },
   );
 
-  it("by the model itself, without a word, says in Molmo's families that nothing is there", async () => {
+  it("by the model itself, without a word, means in Molmo's families that nothing was found", async () => {
     for (const c of TAG_FAMILIES) expect(await only(ended("", "stop"), c)).toMatchObject({ points: [], boxes: [] });
     expect(await only(ended("", "stop"), C.XY_1000)).toHaveProperty("failure");
   });
 
-  it("by the limit keeps the places that were whole before it, and says so", async () => {
+  it("by the limit keeps the places that were complete before it, and reports it", async () => {
     const json = ended('[{"point_2d": [750, 250], "label": "a"}, {"point_2d": [1', "length");
     expect(await only(json, C.XY_1000)).toMatchObject({
       points: [[0.75, 0.25]],
@@ -188,11 +188,11 @@ describe("the end of an answer", () => {
     ["Florence-2", C.XY_1000, "cube<loc_100><loc_200><loc_3"],
     ["Qwen", C.XY_1000, '[{"bbox_2d": [700, 200'],
     ["Gemini", C.YX_1000, "[700, 200"],
-  ])("by the limit makes no point of half a box of %s", async (_, c, text) => {
+  ])("by the limit makes no point from half a box of %s", async (_, c, text) => {
     expect(await only(ended(text, "length"), c)).toHaveProperty("failure");
   });
 
-  it("with a status of 200 and an error in it fails as the error says, as OpenRouter reports it", async () => {
+  it("with a status of 200 and an error in it fails with that error, as OpenRouter reports it", async () => {
     const errors: [object, string][] = [
       [{ error: { code: 429, message: "Rate limit exceeded" } }, "UPSTREAM_BUSY"],
       [
@@ -209,7 +209,7 @@ describe("the end of an answer", () => {
   });
 });
 
-describe("JSON as models write it", () => {
+describe("JSON in models' variants", () => {
   it.each<[string, C, string, number[][], number[][]]>([
     [
       "Python's quotes and tuples, of Qwen",
@@ -273,7 +273,7 @@ describe("JSON as models write it", () => {
     ["a place that is labelled none", C.XY_1000, '[{"point_2d": [0, 0], "label": "none"}]', [], []],
     ["a word that says that nothing was found", C.XY_1000, '{"found": false}', [], []],
     ["an empty object", C.YX_1000, "{}", [], []],
-  ])("with %s is read", async (_, c, says, points, boxes) => {
+  ])("with %s is parsed", async (_, c, says, points, boxes) => {
     expect(await only(says, c)).toMatchObject({ points, boxes });
   });
 
@@ -282,11 +282,11 @@ describe("JSON as models write it", () => {
     ["a list of numbers in prose", C.XY_1000, "The cube is at [750, 250] of [1, 2]."],
     ["a size beside a place that was cut off", C.XY_1000, '{"size": [640, 480], "point_2d": [7'],
     ["an error", C.XY_1000, '{"error": "none"}'],
-  ])("with %s is no answer", async (_, c, says) => {
+  ])("with %s is refused", async (_, c, says) => {
     expect(await only(says, c)).toMatchObject({ failure: "MALFORMED_ANSWER" });
   });
 
-  it("in parts, of Mistral and of servers that parse it, is read without the thoughts", async () => {
+  it("in parts, of Mistral and of servers that parse it, is read without the reasoning", async () => {
     const parts = [
       { type: "thinking", thinking: [{ type: "text", text: '[{"point_2d": [1, 1]}]' }] },
       { type: "text", text: '[{"point_2d": [750, 250]}]' },
@@ -298,9 +298,9 @@ describe("JSON as models write it", () => {
   });
 });
 
-describe("fields", () => {
+describe("request and response fields", () => {
   const PLACE = '[{"point_2d": [750, 250]}]';
-  it("that smaller servers leave out cost nothing but the count of tokens, as at MLX and llama.cpp", async () => {
+  it("that smaller servers omit cost only the token count, as at MLX and llama.cpp", async () => {
     const bare = JSON.stringify({ choices: [{ message: { content: PLACE } }] });
     expect(await only(bare, C.XY_1000)).toMatchObject({
       points: [[0.75, 0.25]],
@@ -327,7 +327,7 @@ describe("fields", () => {
     return { ...server, chats: () => server.requests.map((body) => JSON.parse(body.toString()) as Chat) };
   }
 
-  it("that newer models of OpenAI refuse are replaced or left out, once and for all", async () => {
+  it("that newer OpenAI models refuse are replaced or left out, permanently", async () => {
     const openai = await strict((chat) => {
       const message =
         chat.max_tokens !== undefined
@@ -360,7 +360,7 @@ describe("fields", () => {
       [{ error: { code: 400, message: 'Invalid JSON payload received. Unknown name "seed": Cannot find field.' } }],
     ],
     ["Groq", 400, { error: { message: "property 'seed' is unsupported" } }],
-  ])("of the caller that %s refuses are left out, and the answer says so", async (_, status, error) => {
+  ])("of the caller that %s refuses are left out, and the answer reports it", async (_, status, error) => {
     const server = await strict((chat) => (chat.seed === undefined ? undefined : { status, error }));
     expect(await found(server.endpoint, C.XY_1000, { seed: 7 })).toMatchObject({
       points: [[0.75, 0.25]],
@@ -369,7 +369,7 @@ describe("fields", () => {
     await server.close();
   });
 
-  it("that a small context of vLLM has no room for are left to the server", async () => {
+  it("that do not fit into vLLM's small context are left to the server", async () => {
     const message = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.";
     const vllm = await strict((chat) =>
       chat.max_tokens === undefined ? undefined : { status: 400, error: { object: "error", message } },
@@ -378,7 +378,7 @@ describe("fields", () => {
     await vllm.close();
   });
 
-  it("are no reason to ask again where the refusal names none", async () => {
+  it("cause no second attempt if the refusal names none", async () => {
     const server = await strict(() => ({ status: 400, error: { error: { message: "image could not be decoded" } } }));
     expect(await found(server.endpoint, C.XY_1000)).toMatchObject({ failure: "INPUT_REJECTED" });
     expect(server.chats()).toHaveLength(1);

@@ -6,7 +6,7 @@ const CHECKED = {};
 const ENCRYPTED = { rejectUnauthorized: false };
 const HOST = "ep-cool-darkness-123456.us-east-2.aws.neon.tech";
 
-describe("an address", () => {
+describe("a database address", () => {
   it.each([
     ["Neon's", `postgresql://o:p@${HOST}/neondb?sslmode=require&channel_binding=require`, HOST, CHECKED],
     ["Neon's command", `psql 'postgresql://o:p@${HOST}/neondb?sslmode=require&channel_binding=require'`, HOST, CHECKED],
@@ -103,28 +103,28 @@ describe("an address", () => {
       "db",
       false,
     ],
-  ])("is read as %s: where it leads, and how it is encrypted", (_, text, host, tls) => {
+  ])("is parsed as %s: its target and its encryption", (_, text, host, tls) => {
     const address = databaseAddress(text);
     expect([address.servers[0], address.password]).toMatchObject([{ host }, "p"]);
     expect(address.tls()).toEqual(tls);
     expect(address.connectTimeoutS).toBeGreaterThan(0);
   });
 
-  it("says which parameters have no effect, so that an operator learns it", () => {
+  it("reports parameters without effect to the operator", () => {
     const { withoutEffect, parameters } = databaseAddress(
       "postgres://u@a/d?pgbouncer=true&connection_limit=1&application_name=x",
     );
     expect([withoutEffect, parameters]).toEqual([["pgbouncer", "connection_limit"], { application_name: "x" }]);
   });
 
-  it("has the versions of TLS and the passphrase that it asks for", () => {
+  it("uses the requested TLS versions and passphrase", () => {
     expect(databaseAddress("postgres://u@a/d?sslmode=require&ssl_min_protocol_version=TLSv1.3").tls()).toEqual({
       rejectUnauthorized: false,
       minVersion: "TLSv1.3",
     });
   });
 
-  it("is encrypted without being asked only over the internet", () => {
+  it("is encrypted by default only over the internet", () => {
     const tls = (host: string) => databaseAddress(`postgres://u@${host}/d`).tls();
     for (const host of [
       "db",
@@ -155,7 +155,7 @@ describe("an address", () => {
     ["target_session_attrs=standby", "a gateway writes"],
     ["connection_limi=5", "not connection_limi"],
     ["sslmodee=require", "not sslmodee"],
-  ])("with %s is refused in words that say what to do", (query, words) => {
+  ])("with %s is refused with instructions", (query, words) => {
     const read = () => databaseAddress(`postgres://u:s3cret@a/d?${query}`);
     expect(read).toThrow(words);
     expect(read).not.toThrow("s3cret");
@@ -170,7 +170,7 @@ describe("an address", () => {
     ["a password that is not percent-encoded", "postgres://u:s3cret#x@a/d", "%23 %2F %3F"],
     ["Prisma Accelerate's", "prisma+postgres://accelerate.prisma-data.net/?api_key=s3cret", "begins with postgres://"],
     ["another database's", "mysql://u:s3cret@a/d", "begins with postgres://"],
-  ])("of %s is refused in words", (_, text, words) => {
+  ])("of %s is refused with an explanation", (_, text, words) => {
     expect(() => databaseAddress(text)).toThrow(words);
     expect(() => databaseAddress(text)).not.toThrow("s3cret");
   });

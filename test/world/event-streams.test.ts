@@ -90,8 +90,8 @@ const all = async (reader: Reader): Promise<string[]> => {
   return events;
 };
 
-describe("the events of an evaluation", () => {
-  it("begin before anything has happened (huma, r3labs/sse, fastify-sse-v2)", async () => {
+describe("the event stream of an evaluation", () => {
+  it("starts before the first event (huma, r3labs/sse, fastify-sse-v2)", async () => {
     const { path } = await evaluation();
     const stream = await read(path);
     expect([stream.status, stream.type]).toEqual([200, "text/event-stream; charset=utf-8"]);
@@ -99,7 +99,7 @@ describe("the events of an evaluation", () => {
     await stream.leave();
   });
 
-  it("go on behind the last one that was read, and end for good (EventSource, httpx-sse)", async () => {
+  it("resumes after the last received event, and ends for good (EventSource, httpx-sse)", async () => {
     const { path, report, finish } = await evaluation();
     await report(0);
     await report(1);
@@ -119,15 +119,15 @@ describe("the events of an evaluation", () => {
       expect([unknown, (await all(await read(path, unknown))).length]).toEqual([unknown, 4]);
   });
 
-  it("are refused before they begin where there is no such evaluation", async () => {
+  it("is refused before it starts for an unknown evaluation", async () => {
     const stream = await read("/v1/evaluate/job_none/events", "done");
     expect([stream.status, stream.type]).toEqual([404, "application/json"]);
     await stream.leave();
   });
 });
 
-describe("the events of an organization", () => {
-  it("go on behind the last one that a browser read", async () => {
+describe("the event stream of an organization", () => {
+  it("resumes after the last event that a browser received", async () => {
     const stream = await read("/v1/events");
     const [name, cursor] = (await stream.next())!.split(" ");
     expect(name).toBe("checkpoint");

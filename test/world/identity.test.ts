@@ -68,7 +68,7 @@ async function signIn(email: string, claims: Lie["claims"], userinfo?: object): 
 }
 
 describe("an ID token", () => {
-  it("says that its address is verified by a boolean, a text, or Entra's own claim (coder)", async () => {
+  it("verifies its address by a boolean, a text, or Entra's own claim (coder)", async () => {
     const { email } = await organization();
     for (const claims of [
       { email_verified: true },
@@ -80,7 +80,7 @@ describe("an ID token", () => {
       expect([claims, await signIn(email, claims)]).toEqual([claims, "/"]);
   });
 
-  it("that says anything else about its address signs in no member by it", async () => {
+  it("with any other value for its address signs in no member by it", async () => {
     const { email } = await organization();
     for (const said of [false, "false", 0, 1, "yes", "1", [true], {}])
       expect([said, await signIn(email, { email_verified: said, xms_edov: true })]).toEqual([said, "email_unverified"]);
@@ -97,7 +97,7 @@ describe("an ID token", () => {
     expect(await signIn(email, { email: undefined, preferred_username: email })).toBe("email_missing");
   });
 
-  it("of an issuer that the operator marked needs no claim, and false stays false (outline, mcp-context-forge)", async () => {
+  it("of an issuer that the operator marked needs no claim, and false remains false (outline, mcp-context-forge)", async () => {
     const { email, domain } = await organization({ emails_verified: true }, ADMIN_TOKEN);
     expect(await signIn(email, { email_verified: undefined, oid: "o", tid: "t" })).toBe("/");
     const unnamed = { email: undefined, email_verified: undefined, oid: "o", tid: "t", preferred_username: email };
@@ -113,7 +113,7 @@ describe("an ID token", () => {
     expect(await signIn(`bob@${domain}`, nameOnly)).toBe("email_missing");
   });
 
-  it("is believed without a claim only where the operator says so, and of one tenant (nOAuth)", async () => {
+  it("is trusted without a claim only if the operator configures it, and from one tenant (nOAuth)", async () => {
     const { put, org } = await organization();
     const { status, body } = await put({ emails_verified: true });
     expect([status, body.error.code, body.error.param]).toEqual([403, "permission_denied", "emails_verified"]);
@@ -131,7 +131,7 @@ describe("an ID token", () => {
 });
 
 describe("userinfo", () => {
-  it("has the claims that the ID token of a conforming issuer lacks (dex, xen-orchestra, OIDCWarden)", async () => {
+  it("provides the claims that a conforming issuer's ID token lacks (dex, xen-orchestra, OIDCWarden)", async () => {
     const { email, put, redirect } = await organization({ issuer: provider.issuer });
     const { client_id, client_secret } = await provider.register(redirect);
     await put({ client_id, client_secret });
@@ -141,7 +141,7 @@ describe("userinfo", () => {
     expect(await navigate(browser, back.slice(app.url.length))).toBe("/");
   });
 
-  it("counts only for the person of the ID token, and for the address that it verifies", async () => {
+  it("counts only for the ID token's user, and for the address that it verifies", async () => {
     const { email, domain } = await organization();
     const bare = { email: undefined, email_verified: undefined };
     expect(await signIn(email, bare, { sub: "another", email, email_verified: true })).toBe("issuer_failed");
@@ -159,7 +159,7 @@ describe("userinfo", () => {
     expect(await signIn(email, bare)).toBe("/");
   });
 
-  it("at an address that no issuer may send the gateway to is refused when the issuer is set up", async () => {
+  it("at a forbidden address is refused when the issuer is set up", async () => {
     const { put } = await organization();
     issuer.metadata = { userinfo_endpoint: "http://169.254.169.254/userinfo" };
     const { status, body } = await put({});
@@ -169,7 +169,7 @@ describe("userinfo", () => {
 });
 
 describe("an issuer's address", () => {
-  it("may be that of its metadata, or end in a slash or not (Auth0, Authentik, Keycloak)", async () => {
+  it("can be that of its metadata, with or without a slash at its end (Auth0, Authentik, Keycloak)", async () => {
     const { put } = await organization();
     for (const more of ["/", "/.well-known/openid-configuration", "/.well-known/openid-configuration/"]) {
       const { status, text } = await put({ issuer: issuer.issuer + more });
@@ -177,7 +177,7 @@ describe("an issuer's address", () => {
     }
   });
 
-  it("whose token endpoint lists HTTP Basic alone is shown the secret so (OneLogin, Okta)", async () => {
+  it("whose token endpoint lists only HTTP Basic receives the secret by it (OneLogin, Okta)", async () => {
     issuer.metadata = { token_endpoint_auth_methods_supported: ["client_secret_basic"] };
     const { email } = await organization();
     expect(await signIn(email, { email_verified: true })).toBe("/");
@@ -209,7 +209,7 @@ describe("SCIM", () => {
   const patch = (id: string, ...Operations: object[]) =>
     scim("PATCH", `/Users/${id}`, { schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"], Operations });
 
-  it("takes users as Entra, Okta and OneLogin write them: booleans as text, single values, nulls, numbers", async () => {
+  it("accepts users as Entra, Okta and OneLogin write them: booleans as text, single values, nulls, numbers", async () => {
     const user = await made({
       active: "True",
       externalId: 701984,
@@ -231,7 +231,7 @@ describe("SCIM", () => {
     expect((await scim("PUT", `/Users/${user.id}`, { userName: user.userName, active: "false" })).active).toBe(false);
   });
 
-  it("applies the paths of Entra's mappings: primary as text, values that no filter finds yet, whole paths as names", async () => {
+  it("applies the paths of Entra's mappings: primary as text, values that no filter finds yet, complete paths as names", async () => {
     const { id } = await made();
     const first = await patch(
       id,
@@ -260,7 +260,7 @@ describe("SCIM", () => {
     expect([second.roles, second.active]).toEqual([undefined, true]);
   });
 
-  it("takes groups as Okta, Keycloak and OneLogin push them: members by filter, by value, as text", async () => {
+  it("accepts groups as Okta, Keycloak and OneLogin push them: members by filter, by value, as text", async () => {
     const [a, b, c] = [(await made()).id, (await made()).id, (await made()).id];
     const { id } = await scim("POST", "/Groups", { displayName: `g${++born}`, members: { value: a } }, 201);
     const members = async (...Operations: object[]) =>
@@ -279,7 +279,7 @@ describe("SCIM", () => {
     expect(one.displayName).toBe(`h${born}`);
   });
 
-  it("finds users by the filters of each provider, and at paths that end in a slash", async () => {
+  it("finds users by each provider's filters, and at paths with a slash at the end", async () => {
     const { id, userName } = await made({ externalId: "x-9", emails: [{ value: "find@example.com", type: "work" }] });
     for (const filter of [
       `userName eq "${userName}"`,

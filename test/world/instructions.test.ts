@@ -113,7 +113,7 @@ describe("Physical-Intelligence/openpi, default_prompt: a call without an instru
     expect(write("fold it")).toContain("prompt");
   });
 
-  it("reaches an openpi server without the key `prompt`, and with it where there is an instruction", async () => {
+  it("reaches an openpi server without the key `prompt`, and with it if there is an instruction", async () => {
     const server = await startOpenpiServer();
     open.push(server);
     server.behave({
@@ -145,7 +145,7 @@ describe("huggingface/lerobot, dexmal/dexbotic: a robot that sends no state", ()
     expect(await written(write, "fold it", [])).not.toContain("the_state");
   });
 
-  it("is refused by the state's key where the profile requires it", async () => {
+  it("is refused by the state's key if the profile requires it", async () => {
     const seen = observed({ proprio: [] });
     for (const profile of [
       { ...PROFILE, proprio: [values(0, 7, "the_state")] },
@@ -157,7 +157,7 @@ describe("huggingface/lerobot, dexmal/dexbotic: a robot that sends no state", ()
   });
 });
 
-describe("NVIDIA/Isaac-GR00T: servers that announce the instruction among what they want", () => {
+describe("NVIDIA/Isaac-GR00T: servers that require the instruction", () => {
   const config = (tag: string) =>
     pack(
       new Map(
@@ -186,7 +186,7 @@ describe("NVIDIA/Isaac-GR00T: servers that announce the instruction among what t
   it.each([
     ["N1.5, which has a default instruction, get none", "json", "n1_5", undefined],
     ["N1.6, which has none, are not asked", "class", "n1_6", "annotation.task"],
-  ] as const)("of %s", async (_, tag, generation, refusal) => {
+  ] as const)("receive it: %s", async (_, tag, generation, refusal) => {
     const server = await startGr00tServer({ generation, config: config(tag) });
     open.push(server);
     server.behave({

@@ -15,7 +15,7 @@ const KNOWN = [
   "service/auto",
 ];
 
-describe("a name", () => {
+describe("a misspelled name", () => {
   it.each([
     ["pi0.5-droid", "openpi/pi05-droid", "openpi"],
     ["π₀.₅ droid", "openpi/pi05-droid", "openpi"],
@@ -31,17 +31,17 @@ describe("a name", () => {
     ["models/gemini-robotics-er-1.5-preview", "google/gemini-robotics-er-1.5-preview", "Gemini"],
     ["Service/Auto", "service/auto", "OpenRouter's aliases"],
     ["auto", "service/auto", "OpenRouter's aliases"],
-  ])("as %s suggests %s first (%s)", (written, meant) => {
+  ])("of %s suggests %s first (%s)", (written, meant) => {
     expect(nearNames(written, KNOWN)[0]).toBe(meant);
   });
 
-  it("that is near to nothing suggests nothing", () => {
+  it("without near names has no suggestion", () => {
     for (const name of ["gpt-4o", "", "/", "---", "a".repeat(300)])
       expect([name, nearNames(name, KNOWN)]).toEqual([name, []]);
   });
 });
 
-describe("a call", () => {
+describe("a call with a misspelled name", () => {
   let app: App;
   let key: string;
   beforeAll(async () => {
@@ -62,7 +62,7 @@ describe("a call", () => {
     expect(body.error.message).toContain(meant);
   });
 
-  it("for a model's page is too", async () => {
+  it("for a model's page is refused, too", async () => {
     const { status, body } = await app.call("/v1/models/ACME/reach_v1.5", undefined, { key });
     expect([status, body.error.details.near]).toEqual([404, ["acme/Reach-v1.5"]]);
   });

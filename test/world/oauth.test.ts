@@ -89,7 +89,7 @@ describe("registration", () => {
     expect(body.error_description).toContain(bad);
   });
 
-  it("accepts a path that ends in a slash (MCP Inspector)", async () => {
+  it("accepts a path with a slash at its end (MCP Inspector)", async () => {
     const { status, text } = await app.call("/v1/oauth/register/", {
       redirect_uris: ["http://localhost:6274/oauth/callback"],
     });
@@ -102,7 +102,7 @@ describe("registration", () => {
 });
 
 describe("a loopback address", () => {
-  it("may have another port than the registered one, and differs in nothing else (sentry-mcp, fastmcp)", async () => {
+  it("can have another port than the registered one, and no other difference (sentry-mcp, fastmcp)", async () => {
     const id = await registered({
       redirect_uris: [
         "http://127.0.0.1:4001/cb",
@@ -146,7 +146,7 @@ describe("a loopback address", () => {
     expect([good.status, good.text]).toEqual([200, good.text]);
   });
 
-  it("belongs to a client that sends an empty secret by Basic (oauthlib)", async () => {
+  it("can belong to a client that sends an empty secret by Basic (oauthlib)", async () => {
     const redirect_uri = "http://localhost:1/";
     const id = await registered({ redirect_uris: [redirect_uri] });
     const { verifier, challenge } = pkce();
@@ -180,7 +180,7 @@ describe("scopes", () => {
     ["mcp-remote", "openid email profile"],
     ["MCP Inspector", "mcp"],
     ["Authelia's clients", "openid profile offline_access"],
-  ])("that mean nothing here ask for the defaults (%s)", async (_, scope) => {
+  ])("that are unknown request the defaults (%s)", async (_, scope) => {
     const id = await registered({ redirect_uris: [redirect], scope });
     expect(offered(await asks(id, redirect, { scope }))).toEqual(["act", "predict", "ground", "evaluate"]);
     const { verifier, challenge } = pkce();
@@ -196,7 +196,7 @@ describe("scopes", () => {
   });
 });
 
-describe("MCP", () => {
+describe("the MCP transport", () => {
   const LIST = { jsonrpc: "2.0", id: 1, method: "tools/list" };
   const send = (headers: Record<string, string>, path = "/mcp", body: object = LIST) =>
     app.call(path, body, { key: caller.key, headers });
@@ -221,20 +221,20 @@ describe("MCP", () => {
       expect([accept, (await send({ accept })).status]).toEqual([accept, 406]);
   });
 
-  it("answers an event stream to a client that accepts nothing else", async () => {
+  it("sends an event stream to a client that accepts nothing else", async () => {
     const { status, text, headers } = await send({ accept: "text/event-stream" });
     expect([status, headers.get("content-type"), text]).toEqual([200, "text/event-stream", text]);
     expect(text).toMatch(/^event: message\ndata: \{.*"tools"/);
   });
 
-  it("accepts content types with a charset, and each version of the protocol or none (python-sdk)", async () => {
+  it("accepts content types with a charset, and each protocol version or none (python-sdk)", async () => {
     for (const type of ["application/json; charset=utf-8", "application/json;charset=UTF-8"])
       expect([type, (await send({ "content-type": type })).status]).toEqual([type, 200]);
     for (const version of ["2025-03-26", "2025-06-18", "2025-11-25"])
       expect([version, (await send({ "mcp-protocol-version": version })).status]).toEqual([version, 200]);
   });
 
-  it("lets programs call that name an origin of their own, and no web page (Cursor, VS Code)", async () => {
+  it("accepts programs that send their own origin, and no web page (Cursor, VS Code)", async () => {
     expect((await send({ origin: "vscode-file://vscode-app" })).status).toBe(200);
     for (const origin of ["https://evil.example", "http://localhost:6274", "null", "file://"])
       expect([origin, (await send({ origin })).status]).toEqual([origin, 403]);

@@ -51,7 +51,7 @@ const dispute = (more: object) => ({ id: `dp_w${++made}`, object: "dispute", sta
 const refund = (more: object) => ({ id: `re_w${++made}`, object: "refund", status: "succeeded", ...more });
 
 describe("a dispute in the payer's currency", () => {
-  it("takes the whole payment, and gives it back when it is won (gumroad, spiralclass)", async () => {
+  it("takes the entire payment, and returns it when won (gumroad, spiralclass)", async () => {
     const { say, shown } = await paid();
     const yen = dispute({ amount: 3100, currency: "jpy" });
     await say("charge.dispute.created", yen);
@@ -60,7 +60,7 @@ describe("a dispute in the payer's currency", () => {
     expect(await shown()).toEqual(["succeeded", 0, 20]);
   });
 
-  it("after a partial refund takes the rest alone, and all of it when the refund comes to nothing", async () => {
+  it("after a partial refund takes only the remainder, and all of it if the refund fails", async () => {
     const { id, say, shown } = await paid();
     const back = stripe.refund(id, 500);
     await deliver(back.event);
@@ -81,21 +81,21 @@ describe("a refund in the payer's currency", () => {
     ["yen, which have no cents (stripe-java)", 3100, 775, "jpy", 5],
     ["dinars, which have a thousand parts", 6_140, 3_070, "kwd", 10],
     ["euros, to the micro-dollar", 1834, 611, "eur", 6.663032],
-  ])("is its share of the charge: %s", async (_, whole, part, currency, usd) => {
+  ])("takes its share of the charge: %s", async (_, whole, part, currency, usd) => {
     const { id, say, shown } = await paid();
     const charge = stripe.noteCharge(id, whole, currency);
     await say("refund.created", refund({ amount: part, currency, charge }));
     expect(await shown()).toEqual(["succeeded", usd, expect.closeTo(20 - usd, 6)]);
   });
 
-  it("is found by the payment where it names no charge, and by the amount that the payer was shown", async () => {
+  it("is found by the payment if it names no charge, and by the amount that the payer saw", async () => {
     const { id, say, shown } = await paid();
     stripe.noteCharge(id, 1000, "eur");
     await say("refund.created", refund({ amount: 500, currency: "eur" }));
     expect(await shown()).toEqual(["succeeded", 10, 10]);
   });
 
-  it("whose share is not known takes nothing and alerts an operator (Smartstore)", async () => {
+  it("with an unknown share takes nothing and alerts an operator (Smartstore)", async () => {
     const { id, say, shown } = await paid();
     const before = await alerts();
     await say("refund.created", refund({ amount: 500, currency: "eur" }));
@@ -107,7 +107,7 @@ describe("a refund in the payer's currency", () => {
     expect(await alerts()).toBe(before + 4);
   });
 
-  it("never takes more than was paid, however many there are", async () => {
+  it("never takes more than was paid, for any number of refunds", async () => {
     const { say, shown } = await paid();
     for (const amount of [1500, 1500, 9_000_000]) await say("refund.created", refund({ amount, currency: "usd" }));
     await say("charge.dispute.created", dispute({ amount: 1, currency: "jpy" }));
@@ -128,14 +128,14 @@ describe("a checkout in the payer's currency", () => {
       ...more,
     });
 
-  it("is credited by the dollars that an older endpoint tells beside it (langwatch, dub)", async () => {
+  it("is credited by the dollars that an older endpoint adds (langwatch, dub)", async () => {
     const { id, shown } = await pending();
     const conversion = { source_currency: "usd", amount_subtotal: 2000, amount_total: 2000, fx_rate: "1.0905" };
     await deliver(completed(id, { currency_conversion: conversion }));
     expect(await shown()).toEqual(["succeeded", 0, 20]);
   });
 
-  it("is asked about where the message has no dollars, and credited by the answer", async () => {
+  it("is queried if the message has no dollars, and credited by the response", async () => {
     const { id, shown } = await pending();
     const event = completed(id, {});
     stripe.pay(id);
@@ -143,7 +143,7 @@ describe("a checkout in the payer's currency", () => {
     expect(await shown()).toEqual(["succeeded", 0, 20]);
   });
 
-  it("that stays unclear, or was paid otherwise than asked for, alerts an operator and credits nothing", async () => {
+  it("that remains unclear, or was paid differently, alerts an operator and credits nothing", async () => {
     const { id, shown } = await pending();
     const before = await alerts();
     stripe.pay(id);
@@ -155,7 +155,7 @@ describe("a checkout in the payer's currency", () => {
     expect(await shown()).toEqual(["pending", 0, 0]);
   });
 
-  it("of another shop at the same account is no affair of the gateway's", async () => {
+  it("of another shop with the same account is ignored", async () => {
     const { id } = await pending();
     const before = [await alerts(), stripe.requests.length];
     await deliver(completed(id, { client_reference_id: "an order of another shop" }));

@@ -82,36 +82,33 @@ const uprightSize = (orientation: number) =>
 const seenWith = (data: Uint8Array) => observed({ frames: [{ camera: "front", data }], proprio: [1] });
 
 describe("sgl-project/sglang, ggml-org/llama.cpp: a phone's picture that lies on its side", () => {
-  it.each(cases)(
-    "is upright in every form that a wire sends it in: %s, orientation %i",
-    async (format, orientation) => {
-      const file = await ENCODERS[format](orientation);
-      const size = uprightSize(orientation);
-      const seen = seenWith(file);
-      const frames = framesOf(seen);
-      // Contracts compare the size that a model will see.
-      const facts = { ...size, format: ImageFormat[format.toUpperCase() as "PNG"] };
-      expect(readPicture(seen.frames[0]!)).toEqual(facts);
-      const url = `data:image/${format};base64,${file.toString("base64")}`;
-      expect(readPicture(create(FrameSchema, { url }))).toEqual(facts);
-      // As a file: chats, world models, Tether, Dexbotic, limber.policy.v1.
-      const encoded = await frames.bytes(0);
-      expect(encoded).toMatchObject({ ...size, format });
-      expect((await sharp(encoded.bytes).metadata()).orientation ?? 1).toBe(1);
-      expect(await cornerOf(encoded.bytes)).toBe(CORNERS[orientation]);
-      expect(await newestPicture(predictInput({ observations: [seen] }), frames)).toBe(encoded);
-      // As pixels: openpi, GR00T, OpenVLA, the Open Inference Protocol.
-      const profile = plainProfile({
-        frames: [slot("front", "pixels", size), slot("front", "file", { form: PixelForm.ENCODED })],
-      });
-      const [pixels, asFile] = await partsOf(profile, actInput({ observations: [seen] }), frames);
-      expect(cornerIn((pixels!.value as NdArray).data, size.width, size.height)).toBe(CORNERS[orientation]);
-      expect((await fileOf(asFile!)).bytes).toBe(encoded.bytes);
-    },
-  );
+  it.each(cases)("is upright in every form that a wire sends: %s, orientation %i", async (format, orientation) => {
+    const file = await ENCODERS[format](orientation);
+    const size = uprightSize(orientation);
+    const seen = seenWith(file);
+    const frames = framesOf(seen);
+    // Contracts compare the size that a model will see.
+    const facts = { ...size, format: ImageFormat[format.toUpperCase() as "PNG"] };
+    expect(readPicture(seen.frames[0]!)).toEqual(facts);
+    const url = `data:image/${format};base64,${file.toString("base64")}`;
+    expect(readPicture(create(FrameSchema, { url }))).toEqual(facts);
+    // As a file: chats, world models, Tether, Dexbotic, limber.policy.v1.
+    const encoded = await frames.bytes(0);
+    expect(encoded).toMatchObject({ ...size, format });
+    expect((await sharp(encoded.bytes).metadata()).orientation ?? 1).toBe(1);
+    expect(await cornerOf(encoded.bytes)).toBe(CORNERS[orientation]);
+    expect(await newestPicture(predictInput({ observations: [seen] }), frames)).toBe(encoded);
+    // As pixels: openpi, GR00T, OpenVLA, the Open Inference Protocol.
+    const profile = plainProfile({
+      frames: [slot("front", "pixels", size), slot("front", "file", { form: PixelForm.ENCODED })],
+    });
+    const [pixels, asFile] = await partsOf(profile, actInput({ observations: [seen] }), frames);
+    expect(cornerIn((pixels!.value as NdArray).data, size.width, size.height)).toBe(CORNERS[orientation]);
+    expect((await fileOf(asFile!)).bytes).toBe(encoded.bytes);
+  });
 
   it.each([CoordinateConvention.XY_1000, CoordinateConvention.XY_PX_RESIZED28])(
-    "is shown upright to a chat model of the convention %i",
+    "is sent upright to a chat model of the convention %i",
     async (coordinates) => {
       const server = await startChatServer("[]");
       try {
@@ -152,7 +149,7 @@ describe("sgl-project/sglang, ggml-org/llama.cpp: a phone's picture that lies on
     expect(orientationOf(tiff("49490000080000000100120103000100"))).toBe(1);
   });
 
-  it("carries the sum of the bytes that are sent on, and is refused where the caller's sum is another", async () => {
+  it("has the checksum of the bytes that are sent on, and is refused if the caller's checksum differs", async () => {
     const { createHash } = await import("node:crypto");
     const sum = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
     const data = await ENCODERS.jpeg(6);
@@ -162,7 +159,7 @@ describe("sgl-project/sglang, ggml-org/llama.cpp: a phone's picture that lies on
     expect((await refusalOf(framesOf(wrong).bytes(0))).frameReason).toBe("frame_hash_mismatch");
   });
 
-  it("stays a view of the bytes that came where it is upright already", async () => {
+  it("remains a view of the received bytes if it is already upright", async () => {
     for (const format of Object.keys(ENCODERS) as Format[]) {
       const data = await ENCODERS[format](1);
       const frames = framesOf(seenWith(data));
@@ -174,7 +171,7 @@ describe("sgl-project/sglang, ggml-org/llama.cpp: a phone's picture that lies on
     }
   });
 
-  it("is refused before it is decoded where turning it would take more memory than a picture may", async () => {
+  it("is refused before decoding if turning it would exceed an image's memory limit", async () => {
     const header = async (width: number, height: number, progressive: boolean): Promise<Buffer> => {
       const file = await stored().withMetadata({ orientation: 6 }).jpeg({ progressive }).toBuffer();
       const sof = file.indexOf(Buffer.from([0xff, progressive ? 0xc2 : 0xc0]));
@@ -186,7 +183,7 @@ describe("sgl-project/sglang, ggml-org/llama.cpp: a phone's picture that lies on
       expect((await refusalOf(framesOf(seenWith(file)).ready())).frameReason).toBe("frame_too_large");
   });
 
-  it("undoes every orientation that the standard knows", () => {
+  it("can have any of the standard's orientations", () => {
     expect(Object.keys(UPRIGHTING)).toEqual(Object.keys(CORNERS));
   });
 });
@@ -208,7 +205,7 @@ describe("omnimind-ai/OmniBot, Intervention/image: base64 with line breaks", asy
     "the alphabet of addresses": file.toString("base64url"),
   };
 
-  it.each(Object.keys(forms))("is the same picture in REST, batch lines and MCP: %s", async (form) => {
+  it.each(Object.keys(forms))("is the same image in REST, batch lines and MCP: %s", async (form) => {
     const url = `data:image/png;base64,${forms[form]}`;
     const body = Buffer.from(JSON.stringify({ model: "a/b", observations: [{ frames: [{ camera: "front", url }] }] }));
     const bounds = { bytes: 1 << 20, elements: 1_000 };
@@ -222,7 +219,7 @@ describe("omnimind-ai/OmniBot, Intervention/image: base64 with line breaks", asy
     expect((await framesOf(observed({ frames: [{ url }] })).bytes(0)).bytes.equals(file)).toBe(true);
   });
 
-  it("is the same in a frame's `data`, and what is no base64 is refused still", () => {
+  it("is the same in a frame's `data`, and invalid base64 is still refused", () => {
     const read = (data: string) => {
       const faults = new Faults();
       const frame = decoderOf(FrameSchema).decode({ data }, faults) as MessageShape<typeof FrameSchema>;
@@ -237,7 +234,7 @@ describe("omnimind-ai/OmniBot, Intervention/image: base64 with line breaks", asy
     expect(read(`${plain.slice(0, 80)}*${plain.slice(80)}`)).toBe("refused");
   });
 
-  it("does not let a raw line break into a JSON text, where JSON forbids it", async () => {
+  it("does not allow raw line breaks in JSON strings, which JSON forbids", async () => {
     const body = Buffer.from(`{"observations":[{"frames":[{"url":"data:image/png;base64,${broken("\n")}"}]}]}`);
     const bounds = { bytes: 1 << 20, elements: 1_000 };
     await expect(
@@ -277,7 +274,7 @@ describe("Physical-Intelligence/openpi: pictures as floats", () => {
   const pixelsOf = async (frames: FrameSet) => (await frames.rgb(0, { width: WIDTH, height: HEIGHT, fit: "pad" })).data;
 
   it.each(Object.keys(doors) as (keyof typeof doors)[])(
-    "are the picture that bytes are where they are from 0 to 1, at the door %s",
+    "equal their byte form if they are from 0 to 1, on the transport %s",
     async (door) => {
       const [plain, divided] = await Promise.all(
         [NdArray.uint8(bytes, shape), floats((byte) => byte / 255)].map(async (each) =>
@@ -288,13 +285,13 @@ describe("Physical-Intelligence/openpi: pictures as floats", () => {
     },
   );
 
-  it.each(Object.keys(WRONG) as (keyof typeof WRONG)[])("are refused by their key where they are %s", async (what) => {
+  it.each(Object.keys(WRONG) as (keyof typeof WRONG)[])("are refused with their key if they are %s", async (what) => {
     await expect(openpi(WRONG[what])).rejects.toThrow(/observation\/wrist_image_left: .*floats from 0 to 1, or uint8/);
     await expect(gr00t(WRONG[what])).rejects.toThrow(/wrist: .*floats from 0 to 1, or uint8/);
   });
 });
 
-describe("IntelRealSense/librealsense: depth where color is read", async () => {
+describe("IntelRealSense/librealsense: depth instead of color", async () => {
   const depth = await sharp(
     Uint16Array.from({ length: 64 }, (_, i) => 10 * i),
     { raw: { width: 8, height: 8, channels: 1 } },
@@ -303,12 +300,12 @@ describe("IntelRealSense/librealsense: depth where color is read", async () => {
     .png()
     .toBuffer();
 
-  it("is refused among a request's frames and as its goal, by the frame's path", async () => {
+  it("is refused among a request's frames and as its goal, with the frame's path", async () => {
     const refusal = await refusalOf(framesOf(seenWith(depth)).ready());
     expect([refusal.frameReason, refusal.param]).toEqual(["frame_is_depth", "observations.0.frames.0"]);
   });
 
-  it("goes on as it came among its depth pictures", async () => {
+  it("is passed on unchanged among its depth images", async () => {
     const frames = framesOf(observed({ depth: [{ data: depth }] }));
     expect((await frames.bytes(0)).bytes.equals(depth)).toBe(true);
   });

@@ -92,7 +92,7 @@ const SERVED = { statuses: ["0", "0"], hasActions: true };
 const REFUSED = { statuses: [FAILED_PRECONDITION, FAILED_PRECONDITION], hasActions: false };
 
 describe("huggingface/lerobot: a client whose gRPC channel reconnects by itself", () => {
-  it("goes on with its setup, in a session of its own, as often as it loses its connection", async () => {
+  it("resumes with its setup, in its own session, at every reconnect", async () => {
     const first = robot();
     await handshake(first);
     expect(await round(first)).toEqual(SERVED);
@@ -106,7 +106,7 @@ describe("huggingface/lerobot: a client whose gRPC channel reconnects by itself"
     expect(said.filter((text) => text.includes("came back without a handshake"))).toHaveLength(2);
   });
 
-  it("gets one setup for calls that come at once", async () => {
+  it("gets one setup for concurrent calls", async () => {
     const first = robot();
     await handshake(first);
     first.destroy();
@@ -116,7 +116,7 @@ describe("huggingface/lerobot: a client whose gRPC channel reconnects by itself"
     expect(said.filter((text) => text.includes("came back"))).toHaveLength(1);
   });
 
-  it("is refused loudly where nothing was set up, and served once it has made a handshake", async () => {
+  it("is refused with an error without a setup, and served after its handshake", async () => {
     const stranger = robot();
     expect(await round(stranger)).toEqual(REFUSED);
     expect(said).toEqual([expect.stringContaining("call Ready and SendPolicyInstructions first")]);
@@ -124,14 +124,14 @@ describe("huggingface/lerobot: a client whose gRPC channel reconnects by itself"
     expect(await round(stranger)).toEqual(SERVED);
   });
 
-  it("never takes over from a client that is connected still", async () => {
+  it("never takes over from a client that is still connected", async () => {
     const first = robot();
     await handshake(first);
     expect(await round(robot())).toEqual(REFUSED);
     expect(await round(first)).toEqual(SERVED);
   });
 
-  it("is refused where it might be either of two that were lost, and where another client was set up since", async () => {
+  it("is refused if it could be either of two lost ones, and if another client was set up since", async () => {
     const [first, second] = [robot(), robot()];
     await handshake(first);
     await handshake(second);

@@ -53,8 +53,8 @@ async function openpi(observation: Packable<NdArray>): Promise<string> {
 
 const OPTIONS = { model: "acme/arm", action_space: "joint_pos_7" };
 
-describe("Isaac-GR00T", () => {
-  it("reads the key of a picture that no model reads, flat and nested, and the camera that it was read as", async () => {
+describe("a refusal of an Isaac-GR00T client", () => {
+  it("names the key of an unread image, flat and nested, and its camera", async () => {
     const [front, state] = [picture([1, 4, 4, 3]), NdArray.float32([1, 2, 3, 4, 5, 6, 7, 8], [1, 8])];
     const flat = await gr00t({ "video.front": front, "state.arm": state, options: OPTIONS });
     const inside = {
@@ -68,7 +68,7 @@ describe("Isaac-GR00T", () => {
     }
   });
 
-  it("reads `state` where the model reads another number of values", async () => {
+  it("names `state` if the model reads another number of values", async () => {
     const text = await gr00t({
       "video.agentview": picture([1, 4, 4, 3]),
       "state.arm": NdArray.float32([1, 2], [1, 2]),
@@ -79,8 +79,8 @@ describe("Isaac-GR00T", () => {
   });
 });
 
-describe("openpi", () => {
-  it("reads its own key of a picture, and the camera that it was read as", async () => {
+describe("a refusal of an openpi client", () => {
+  it("names its own key of an image, and its camera", async () => {
     const text = await openpi({
       "observation/wrist_image_left": picture([4, 4, 3]),
       "observation/joint_position": NdArray.float32([1, 2, 3, 4, 5, 6, 7], [7]),
@@ -91,7 +91,7 @@ describe("openpi", () => {
   });
 });
 
-describe("service/auto", () => {
+describe("a refusal for service/auto", () => {
   it("names the decisive `trust` first, however many offerings could not serve at all", async () => {
     const unable = Array.from({ length: 6 }, (_, i) => ({ provider: "one", model: `acme/other-${i}` }));
     const declared = unable.map((each) => app.supply({ ...each, endpoint: model.endpoint }));

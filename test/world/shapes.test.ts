@@ -79,7 +79,7 @@ const gr00t = async (data: Packable) =>
 const openpi = async (data: Packable) => (await requestOf(decodeNumpy(encodeMsgpack(data)), ASKED, BY)).request;
 const LANGUAGE = "annotation.human.task_description";
 
-describe("Isaac Lab, RoboCasa, RLinf: an instruction as an array of numpy's", () => {
+describe("Isaac Lab, RoboCasa, RLinf: an instruction as a numpy array", () => {
   const plain: Readonly<Record<string, Packable>> = {
     "a text": TEXT,
     "a list of one": [TEXT],
@@ -109,12 +109,12 @@ describe("Isaac Lab, RoboCasa, RLinf: an instruction as an array of numpy's", ()
     expect(heard.kind === "act" && heard.request.instruction).toBe(TEXT);
   });
 
-  it.each(arrays)("is read where an HTTP server answers it by json_numpy: %s", (_, { dtype, shape, data }) => {
+  it.each(arrays)("is read if an HTTP server sends it by json_numpy: %s", (_, { dtype, shape, data }) => {
     const text = decodeJsonNumpy(JSON.stringify({ note: { __numpy__: data.toString("base64"), dtype, shape } }));
     expect(textIn((text as Map<string, string>).get("note"))).toBe(TEXT);
   });
 
-  it("is none where a client sends none, and stands beside annotations of other kinds", async () => {
+  it("is absent if a client sends none, and is independent of other annotations", async () => {
     for (const request of [
       await gr00t({ [LANGUAGE]: null }),
       await gr00t({}),
@@ -128,14 +128,14 @@ describe("Isaac Lab, RoboCasa, RLinf: an instruction as an array of numpy's", ()
     ).toEqual([]);
   });
 
-  it("is refused by its key where it is several texts, or no text", async () => {
+  it("is refused with its key if it is several texts, or no text", async () => {
     await expect(gr00t({ [LANGUAGE]: ["a", "b"] })).rejects.toThrow(/human.task_description: /);
     await expect(openpi({ prompt: 3 })).rejects.toThrow(/prompt: /);
     await expect(openpi({ task: ["a", "b"] })).rejects.toThrow(/task: /);
   });
 });
 
-describe("numpy clients: what cannot be read", () => {
+describe("numpy clients: an unreadable array", () => {
   const bad: Readonly<Record<string, Raw>> = {
     objects: { dtype: "|O", shape: [1], data: Buffer.alloc(8) },
     "complex numbers": { dtype: "<c8", shape: [1], data: Buffer.alloc(8) },
@@ -143,7 +143,7 @@ describe("numpy clients: what cannot be read", () => {
     "letters that are none": { dtype: "<U2", shape: [1], data: Buffer.alloc(8, 0xff) },
     "more letters than an instruction has": { dtype: "<U400000", shape: [1], data: Buffer.alloc(1_600_000) },
   };
-  it.each(Object.entries(bad).slice(0, 4))("is refused by the key of the array: %s", async (_, raw) => {
+  it.each(Object.entries(bad).slice(0, 4))("is refused with its key: %s", async (_, raw) => {
     const message = encodeMsgpack({ images: { cam_high: openpiArray(raw) } });
     await expect(new OpenpiProtocol(ASKED).read(message, true, BY)).rejects.toThrow(
       /^images\.cam_high: an array|^images\.cam_high: a text/,
@@ -160,7 +160,7 @@ describe("numpy clients: what cannot be read", () => {
     expect(() => decodeNumpy(encodeMsgpack(openpiArray(raw)))).toThrow(/bad_|too_large/);
   });
 
-  it("is not so where a type has another of numpy's names", () => {
+  it("excludes numpy's alternative type names", () => {
     const names = ["float32", "uint8", "bool", "int64", "=f4", "f4", "<u1", ">b1", ">f8"];
     expect(names.map(dtypeOf)).toEqual(["<f4", "|u1", "|b1", "<i8", "<f4", "<f4", "|u1", "|b1", ">f8"]);
     expect(["float", "uint", "float8", "|f4", "object", "constructor", "<f3", 4].map(dtypeOf)).toEqual(
@@ -184,7 +184,7 @@ describe("Physical-Intelligence/openpi, huggingface/lerobot: numbers in other sh
     await expect(openpi({ state: [[1, 2], [3]] })).rejects.toThrow(/^state: /);
   });
 
-  it("are a robot's state on the GR00T port, newest first where there are several moments", async () => {
+  it("are a robot's state on the GR00T port, newest first if there are several moments", async () => {
     const state = async (value: Packable) => (await gr00t({ "state.arm": value })).observations[0]!.proprio;
     const npyOf = (shape: number[], values: number[]) =>
       npyArray({ dtype: "<f8", shape, data: Buffer.from(Float64Array.from(values).buffer) });
@@ -212,7 +212,7 @@ describe("Physical-Intelligence/openpi, huggingface/lerobot: numbers in other sh
     ).rejects.toThrow(/states: /);
   });
 
-  it("are a picture where axes of one stand in front of it", async () => {
+  it("are an image if axes of length one come first", async () => {
     const picture = { dtype: "|u1", shape: [1, 1, 2, 2, 3], data: Buffer.alloc(12, 9) };
     const { observations } = await openpi({ "observation/image": openpiArray(picture) });
     expect(observations[0]!.frames).toHaveLength(1);
@@ -247,7 +247,7 @@ describe("NVIDIA/Isaac-GR00T at N1.5: parts of one number as a list of T numbers
     ["without declared widths", { actionKeys: PARTS, actionDims: [] }, [T]],
     ["with the batch's axis", { actionKeys: PARTS, actionDims: PARTS.map(() => 1) }, [1, T]],
   ];
-  it.each(declarations)("are T steps where they are %s", async (_, declared, shape) => {
+  it.each(declarations)("are T steps if they are %s", async (_, declared, shape) => {
     const rep = new Reply({ linger: 0 });
     await rep.bind("tcp://127.0.0.1:*");
     const serving = (async () => {
@@ -275,7 +275,7 @@ describe("NVIDIA/Isaac-GR00T at N1.5: parts of one number as a list of T numbers
     }
   });
 
-  it("are T steps over gr00t-http too, where JSON has lists", () => {
+  it("are T steps over gr00t-http, too, which uses JSON lists", () => {
     const lists = JSON.stringify(
       Object.fromEntries(PARTS.map((key, k) => [`action.${key}`, Array.from({ length: T }, (_, t) => k + t / 100)])),
     );
@@ -308,7 +308,7 @@ describe("NVIDIA/Isaac-GR00T at N1.5: parts of one number as a list of T numbers
     ["a single number", [[]], [], 1, [1, 1]],
     ["one step of which the gripper lost its axes", [[7], []], [], 8, [1, 8]],
     ["what nothing is declared of", [[5]], [], undefined, [1, 5]],
-  ] as const)("reads %s", (_, shapes, dims, dim, size) => {
+  ] as const)("with %s are read", (_, shapes, dims, dim, size) => {
     expect(
       sizeOf(
         shapes.map((shape) => [...shape]),
@@ -318,7 +318,7 @@ describe("NVIDIA/Isaac-GR00T at N1.5: parts of one number as a list of T numbers
     ).toEqual(size);
   });
 
-  it("refuses parts that are neither", () => {
+  it("are refused in any other shape", () => {
     expect(() => sizeOf([[16, 3], [15]], [], 4)).toThrow(/differ in length/);
     expect(() => sizeOf([[16]], [7], 7)).toThrow(/16 columns, and 7 are declared/);
     expect(() => sizeOf([[]], [], 7)).toThrow(/a single number/);

@@ -23,7 +23,7 @@ describe("a gRPC status", () => {
     [".NET", 8, "Received message exceeds the maximum configured message size."],
     ["tonic", 11, "Error, message length too large: found 4915200 bytes, the limit is: 4194304 bytes"],
   ])(
-    "of %s for a message that is too large is rejected input, and its owner reads the limit",
+    "of %s for a message that is too large is rejected input, and its owner can read the limit",
     (maker, status, message) => {
       const failure = grpc(status, message);
       expect(nameOf(failure)).toBe("INPUT_REJECTED");
@@ -44,7 +44,7 @@ describe("a gRPC status", () => {
       "ANSWER_TOO_LARGE",
     ],
     ["wrong arguments", 3, "unexpected shape", "INPUT_REJECTED"],
-  ])("of %s means what it says", (_, status, message, name) => {
+  ])("of %s has its meaning", (_, status, message, name) => {
     expect(nameOf(grpc(status, message))).toBe(name);
   });
 });
@@ -94,17 +94,17 @@ describe("an HTTP status", () => {
     ["Cloudflare's server that is slow", 524, "", "TIMEOUT"],
     ["vLLM's lack of memory", 500, { error: "CUDA out of memory" }, "UPSTREAM_ERROR"],
     ["Ollama's missing model", 404, { error: "model 'eyes' not found" }, "UPSTREAM_ERROR"],
-  ])("of %s means what it says", (_, status, body, name) => {
+  ])("of %s has its meaning", (_, status, body, name) => {
     expect(nameOf(http(status, body))).toBe(name);
   });
 
-  it("of FastAPI names the fields that it refuses", () => {
+  it("of FastAPI names the refused fields", () => {
     const detail = [{ loc: ["body", "num_frames"], msg: "Input should be greater than or equal to 25" }];
     expect(http(422, { detail }).message).toBe("body.num_frames: Input should be greater than or equal to 25");
   });
 });
 
-it("of WebSocket in the range of frameworks is HTTP's, as FastAPI's servers write it", () => {
+it("of WebSocket in the frameworks' range is HTTP's, as FastAPI's servers write it", () => {
   expect([4_401, 4_413, 4_429, 1_009, 1_012, 4_000].map((code) => nameOf(failureOfClose(code)))).toEqual([
     "UPSTREAM_AUTH",
     "INPUT_REJECTED",
@@ -115,7 +115,7 @@ it("of WebSocket in the range of frameworks is HTTP's, as FastAPI's servers writ
   ]);
 });
 
-describe("a time to wait", () => {
+describe("a retry time", () => {
   const NOW = Date.UTC(2026, 10, 26, 12, 0, 0);
   it.each<[string, string, number | undefined]>([
     ["seconds", "120", 120_000],
@@ -128,11 +128,11 @@ describe("a time to wait", () => {
     ["a negative number", "-5", undefined],
     ["nothing", "", undefined],
     ["an absurd number", "1e9", 86_400_000],
-  ])("as %s is read", (_, text, wait) => {
+  ])("as %s is parsed", (_, text, wait) => {
     expect(retryAfterMs(text, NOW)).toBe(wait);
   });
 
-  it("of a model server is kept with its failure, whichever header or field it is in", () => {
+  it("of a model server is kept with its failure, from any header or field", () => {
     expect(http(429, "", { "retry-after": "7" }).retryAfterMs).toBe(7_000);
     expect(http(429, "", { "retry-after-ms": "250", "retry-after": "1" }).retryAfterMs).toBe(250);
     const google = [

@@ -105,11 +105,11 @@ async function predicted(
 const upTo = (horizon: number): number[] => Array.from({ length: horizon }, (_, i) => i + 1);
 const HORIZONS = [2, 5, 6];
 
-describe.each(Object.keys(SERVERS))("over %s", (wire) => {
+describe.each(Object.keys(SERVERS))("a world model over %s", (wire) => {
   it.each([
     ["Wan, which rounds 4k+1 down (diffusers)", 4],
     ["LTX, which rounds 8k+1 down (sglang)", 8],
-  ])("%s gives every horizon its frames, and learns the rule once", async (_, multiple) => {
+  ])("%s returns every horizon's frames, and its rule is learned once", async (_, multiple) => {
     const rounds = (length: number): Buffer => video(multiple * Math.floor((length - 1) / multiple) + 1);
     const { all, asked } = await predicted(wire, rounds, [2, 6]);
     expect(all.map(({ frames }) => frames)).toEqual([upTo(2), upTo(6)]);
@@ -118,8 +118,8 @@ describe.each(Object.keys(SERVERS))("over %s", (wire) => {
   });
 });
 
-describe("a server", () => {
-  it("that refuses other lengths in words, as HunyuanVideo's does, is asked for a lawful one", async () => {
+describe("a world-model server", () => {
+  it("that refuses other lengths in words, as HunyuanVideo's does, is called with a valid one", async () => {
     const strict = (length: number): Buffer | string =>
       length % 4 === 1 ? video(length) : "num_frames - 1 must be divisible by 4";
     const { all, asked } = await predicted("vllm-omni-videos", strict, [2, 6]);
@@ -127,7 +127,7 @@ describe("a server", () => {
     expect(asked).toEqual([3, 5, 9]);
   });
 
-  it("of NVIDIA's Cosmos with a least length is asked for that, and its video is cut", async () => {
+  it("of NVIDIA's Cosmos with a minimum length is called with that, and its video is cut", async () => {
     const least = (length: number): Buffer | string =>
       length >= 25 ? video(length) : "num_frames: Input should be greater than or equal to 25";
     const { all, asked } = await predicted("cosmos-nim", least, [2, 3]);
@@ -135,25 +135,25 @@ describe("a server", () => {
     expect(asked).toEqual([3, 25, 25]);
   });
 
-  it("with a declared rule is asked for a lawful length from the first call on", async () => {
+  it("with a declared rule is called with a valid length from the first call on", async () => {
     const rounds = (length: number): Buffer => video(4 * Math.floor((length - 1) / 4) + 1);
     const { all, asked } = await predicted("cosmos-nim", rounds, HORIZONS, 4);
     expect(all.map(({ frames }) => frames)).toEqual(HORIZONS.map(upTo));
     expect(asked).toEqual([5, 9, 9]);
   });
 
-  it("without a rule is asked for one picture more than the horizon, once", async () => {
+  it("without a rule is called for one image more than the horizon, once", async () => {
     const { all, asked } = await predicted("cosmos-nim", video, HORIZONS);
     expect(all).toEqual(HORIZONS.map((horizon) => ({ frames: upTo(horizon), note: "" })));
     expect(asked).toEqual(HORIZONS.map((horizon) => horizon + 1));
   });
 
-  it("that leaves out the picture it was given is told apart from one that rounds down", async () => {
+  it("that leaves out the given image is distinguished from one that rounds down", async () => {
     const { all } = await predicted("cosmos-nim", (length) => video(length - 1, 1), HORIZONS);
     expect(all.map(({ frames }) => frames)).toEqual(HORIZONS.map(upTo));
   });
 
-  it("whose videos are short whatever it is asked for fails, and is asked again no more than once a call", async () => {
+  it("with short videos for every length fails, and is called at most once more per call", async () => {
     const { all, asked } = await predicted("cosmos-nim", () => video(1), [2, 2, 2]);
     expect(all.map(({ frames }) => frames)).toEqual(Array(3).fill("WRONG_STEP_COUNT"));
     expect(asked).toEqual([3, 5, 9, 3, 3]);

@@ -33,11 +33,11 @@ const broken = async (): Promise<string[]> => [
   ...(await brokenBudgets()).map(({ broken }) => broken),
 ];
 
-describe(`money, whatever happens in ${OPERATIONS * SEEDS.length} operations`, () => {
+describe(`money in ${OPERATIONS * SEEDS.length} random operations`, () => {
   let restore = (): void => {};
   afterEach(() => restore());
 
-  it.each(SEEDS)("adds up, and callers were told the truth (seed %i)", { timeout: 300_000 }, async (seed) => {
+  it.each(SEEDS)("adds up, and callers received correct reports (seed %i)", { timeout: 300_000 }, async (seed) => {
     const clock = new JumpyClock();
     restore = replaceAmbient({ clock });
     const world = new World(db, seed, clock);
@@ -50,7 +50,7 @@ describe(`money, whatever happens in ${OPERATIONS * SEEDS.length} operations`, (
     expect(await broken(), `seed ${seed}, at the end`).toEqual([]);
   });
 
-  it("has a checker that sees what is wrong", async () => {
+  it("has a checker that detects errors", async () => {
     const { orgId } = await makePayer(db.sql, 1_000);
     await db.sql`update account set available_micro = available_micro + 1 where org_id = ${orgId}`;
     expect(await brokenInvariants(db.sql)).toHaveLength(2);
