@@ -58,7 +58,7 @@ describe("a server loses its connection if it", () => {
     ["grows the window of a stream that never began", CODE.protocol, frame(FRAME.windowUpdate, 0, 3, uint32(1))],
     ["uses an even stream", CODE.protocol, head({ ":status": "200" }, END, 2)],
     ["pushes", CODE.protocol, frame(5, FLAG.endHeaders, 1, Buffer.concat([uint32(2), OK]))],
-    ["lets itself push", CODE.protocol, setting(2, 1)],
+    ["enables push", CODE.protocol, setting(2, 1)],
     ["sends data of no stream", CODE.protocol, frame(FRAME.data, 0, 0, Buffer.alloc(1))],
     ["sends a head of no stream", CODE.protocol, head({ ":status": "200" }, END, 0)],
     ["resets no stream", CODE.protocol, frame(FRAME.reset, 0, 0, uint32(8))],
@@ -73,15 +73,15 @@ describe("a server loses its connection if it", () => {
     ["sends a reset of a broken size", CODE.frameSize, frame(FRAME.reset, 0, 1, Buffer.alloc(3))],
     ["sends a window of a broken size", CODE.frameSize, frame(FRAME.windowUpdate, 0, 0, Buffer.alloc(5))],
     ["sends a priority of a broken size", CODE.frameSize, frame(FRAME.priority, 0, 1, Buffer.alloc(4))],
-    ["goes away in too few bytes", CODE.frameSize, frame(FRAME.goaway, 0, 0, Buffer.alloc(7))],
+    ["sends a GOAWAY that is too short", CODE.frameSize, frame(FRAME.goaway, 0, 0, Buffer.alloc(7))],
     ["grows the connection's window by nothing", CODE.protocol, frame(FRAME.windowUpdate, 0, 0, uint32(0))],
     ["grows the connection's window too far", CODE.flow, frame(FRAME.windowUpdate, 0, 0, uint32(2 ** 31 - 1))],
-    ["takes its farewell back", CODE.protocol, Buffer.concat([goaway(1), goaway(5)])],
-    ["pads a frame with more than there is", CODE.protocol, padded(FRAME.data, 9, 4)],
-    ["pads a head with more than there is", CODE.protocol, padded(FRAME.headers, 9, 4)],
+    ["revokes its GOAWAY", CODE.protocol, Buffer.concat([goaway(1), goaway(5)])],
+    ["pads a frame with more than its length", CODE.protocol, padded(FRAME.data, 9, 4)],
+    ["pads a head with more than its length", CODE.protocol, padded(FRAME.headers, 9, 4)],
     ["pads a frame of no bytes", CODE.protocol, Buffer.concat([HEAD, frame(FRAME.data, PADDED, 1)])],
     ["sends a head without its priority", CODE.frameSize, frame(FRAME.headers, PRIORITY | END, 1, Buffer.alloc(4))],
-    ["goes on with a head that never began", CODE.protocol, frame(FRAME.continuation, FLAG.endHeaders, 1, OK)],
+    ["continues a head that never began", CODE.protocol, frame(FRAME.continuation, FLAG.endHeaders, 1, OK)],
     [
       "sends something else in the middle of a head",
       CODE.protocol,
@@ -93,32 +93,36 @@ describe("a server loses its connection if it", () => {
       Buffer.concat([frame(FRAME.headers, 0, 1, OK), frame(FRAME.data, 0, 1, Buffer.alloc(8))]),
     ],
     [
-      "goes on with the head of another stream",
+      "continues the head of another stream",
       CODE.protocol,
       Buffer.concat([frame(FRAME.headers, 0, 1, OK), frame(FRAME.continuation, FLAG.endHeaders, 3, OK)]),
     ],
     [
-      "goes on with a head without end",
+      "continues a head endlessly",
       CODE.internal,
       Buffer.concat([frame(FRAME.headers, 0, 1, OK), many(50, frame(FRAME.continuation, 0, 1))]),
     ],
     ["names index 0", CODE.compression, frame(FRAME.headers, END, 1, Buffer.of(0x80))],
-    ["names an index of nothing", CODE.compression, frame(FRAME.headers, END, 1, Buffer.of(0xbe))],
+    ["uses an unknown index", CODE.compression, frame(FRAME.headers, END, 1, Buffer.of(0xbe))],
     ["sends a number that is too long", CODE.compression, frame(FRAME.headers, END, 1, hex("ffffffffffffffffff7f"))],
     ["sends a text longer than its block", CODE.compression, frame(FRAME.headers, END, 1, hex("000561"))],
     ["ends a block in a field", CODE.compression, frame(FRAME.headers, END, 1, hex("0001"))],
-    ["sends a text that ends in no padding", CODE.compression, frame(FRAME.headers, END, 1, hex("08811e"))],
+    ["sends a string without valid padding", CODE.compression, frame(FRAME.headers, END, 1, hex("08811e"))],
     [
       "sends a text with eight bits of padding",
       CODE.compression,
       frame(FRAME.headers, END, 1, hex("08860000000000ff")),
     ],
-    ["sends a text that holds its end", CODE.compression, frame(FRAME.headers, END, 1, hex("0884ffffffff"))],
+    [
+      "sends a string that contains its end marker",
+      CODE.compression,
+      frame(FRAME.headers, END, 1, hex("0884ffffffff")),
+    ],
     ["makes the table too large", CODE.compression, frame(FRAME.headers, END, 1, hex("3fe21f"))],
     ["changes the table in the middle of a block", CODE.compression, frame(FRAME.headers, END, 1, hex("8820"))],
-    ["pings without end", CODE.internal, many(30_000, frame(FRAME.ping, FLAG.ack, 0, Buffer.alloc(8)))],
-    ["sends priorities without end", CODE.calm, many(30_000, frame(FRAME.priority, 0, 1, Buffer.alloc(5)))],
-    ["sends frames of no type without end", CODE.calm, many(30_000, frame(77, 0, 1))],
+    ["sends endless pings", CODE.internal, many(30_000, frame(FRAME.ping, FLAG.ack, 0, Buffer.alloc(8)))],
+    ["sends endless priorities", CODE.calm, many(30_000, frame(FRAME.priority, 0, 1, Buffer.alloc(5)))],
+    ["sends endless frames of an unknown type", CODE.calm, many(30_000, frame(77, 0, 1))],
   ])("%s", async (_, code, bytes) => {
     const restore = replaceAmbient({ clock: new ManualClock() });
     await serve((heard) => heard.send(bytes));
@@ -131,9 +135,9 @@ describe("a server loses its connection if it", () => {
   });
 
   it.each<[string, Buffer]>([
-    ["speaks before it has told its settings", frame(FRAME.ping, 0, 0, Buffer.alloc(8))],
-    ["acknowledges settings before it has told its own", frame(FRAME.settings, FLAG.ack, 0)],
-    ["is no server of HTTP/2", Buffer.from("HTTP/1.1 400 Bad Request\r\n\r\n")],
+    ["sends data before its settings", frame(FRAME.ping, 0, 0, Buffer.alloc(8))],
+    ["acknowledges settings before its own", frame(FRAME.settings, FLAG.ack, 0)],
+    ["is not an HTTP/2 server", Buffer.from("HTTP/1.1 400 Bad Request\r\n\r\n")],
   ])("%s", async (_, hello) => {
     await serve(() => undefined, hello);
     expect(await failed()).toBe("MALFORMED_ANSWER");
@@ -176,15 +180,15 @@ describe("a server loses its connection if it", () => {
 describe("a server loses the call, and not its connection, if it", () => {
   it.each<[string, number, Buffer]>([
     ["answers without a status", CODE.protocol, head({ "content-type": "application/grpc" })],
-    ["answers with a status that is none", CODE.protocol, head({ ":status": "2000" })],
+    ["answers with an invalid status", CODE.protocol, head({ ":status": "2000" })],
     ["answers with two statuses", CODE.protocol, frame(FRAME.headers, END, 1, hex("8888"))],
-    ["asks instead of answering", CODE.protocol, head({ ":status": "200", ":path": "/" })],
+    ["sends a request instead of an answer", CODE.protocol, head({ ":status": "200", ":path": "/" })],
     ["has a status after other fields", CODE.protocol, head({ "content-type": "application/grpc", ":status": "200" })],
     ["shouts", CODE.protocol, head({ ":status": "200", "Content-Type": "application/grpc" })],
-    ["speaks of connections", CODE.protocol, head({ ":status": "200", "transfer-encoding": "chunked" })],
-    ["puts off what it ends", CODE.protocol, head({ ":status": "100" }, END)],
+    ["sends connection headers", CODE.protocol, head({ ":status": "200", "transfer-encoding": "chunked" })],
+    ["delays the end of its answer", CODE.protocol, head({ ":status": "100" }, END)],
     ["has a status in its trailers", CODE.protocol, Buffer.concat([HEAD, head({ ":status": "200" }, END)])],
-    ["has trailers that end nothing", CODE.protocol, Buffer.concat([HEAD, head({ "grpc-status": "0" })])],
+    ["has trailers that do not end the stream", CODE.protocol, Buffer.concat([HEAD, head({ "grpc-status": "0" })])],
   ])("%s", async (_, code, bytes) => {
     await serve((heard) => heard.send(bytes));
     expect(await failed()).toBe("MALFORMED_ANSWER");

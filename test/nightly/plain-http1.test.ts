@@ -137,7 +137,7 @@ describe.each([
     ["a length with a sign", [act(SOUND).replace(/Content-Length: /, "Content-Length: +")]],
     ["two hosts", [act(SOUND, "Host: elsewhere")]],
     ["no host", [act(SOUND).replace("Host: localhost\r\n", "")]],
-    ["a host that is none", [act(SOUND).replace("localhost", "a b")]],
+    ["an invalid host", [act(SOUND).replace("localhost", "a b")]],
     ["a folded header", [act(SOUND, "X-A: 1\r\n 2")]],
     ["a space before the colon", [act(SOUND, "X-A : 1")]],
     ["a header without a name", [act(SOUND, ": 1")]],

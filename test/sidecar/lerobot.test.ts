@@ -242,7 +242,7 @@ describe("a request that is not LeRobot's", () => {
   it.each([
     ["a pickle of something else", writePickle({ call: ["os", "system"], args: ["true"] })],
     ["a pickle cut short", sample("lerobot_policy_setup.pkl").subarray(0, 100)],
-    ["no pickle", Buffer.from("hello")],
+    ["something that is not a pickle", Buffer.from("hello")],
     ["JSON of something else", Buffer.from('\0\0\0\x0d{"type":"no"}')],
     ["JSON cut short", sample("lerobot_policy_setup_safe.bin").subarray(0, 100)],
     ["JSON of two gigabytes", Buffer.from('\x7f\xff\xff\xff{"type":', "latin1")],

@@ -106,14 +106,14 @@ describe("a database server that fails", () => {
   const GREETING = Buffer.from("5200000008000000005a0000000549", "hex"); // authenticated, and ready for a query
 
   test.each([
-    { what: "hangs up at once", serve: (socket: Socket) => socket.destroy() },
-    { what: "hangs up at the first words", serve: (socket: Socket) => socket.once("data", () => socket.destroy()) },
+    { what: "closes at once", serve: (socket: Socket) => socket.destroy() },
+    { what: "closes after the first bytes", serve: (socket: Socket) => socket.once("data", () => socket.destroy()) },
     {
-      what: "resets at the first words",
+      what: "resets after the first bytes",
       serve: (socket: Socket) => socket.once("data", () => socket.resetAndDestroy()),
     },
     {
-      what: "greets, and resets at the first statement",
+      what: "sends its greeting, and resets at the first statement",
       serve: (socket: Socket) =>
         socket.once("data", () => {
           socket.write(GREETING);
@@ -158,7 +158,7 @@ describe("databaseReachable", () => {
 
   test.each([
     {
-      what: "nothing listens",
+      what: "no listener",
       url: () => `postgres://me:${SECRET}@127.0.0.1:1/limber`,
       says: "127.0.0.1:1/limber: nothing listens there",
     },

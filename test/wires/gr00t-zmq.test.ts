@@ -423,11 +423,11 @@ describe("a GR00T answer", () => {
 
   it.each<[string, string, Buffer]>([
     ["a refused token", "UPSTREAM_AUTH", sample("gr00t_error")],
-    ["the fatal word", "UPSTREAM_ERROR", Buffer.from("ERROR")],
-    ["no map of actions", "MALFORMED_ANSWER", pack([])],
+    ["a fatal status word", "UPSTREAM_ERROR", Buffer.from("ERROR")],
+    ["an answer without an action map", "MALFORMED_ANSWER", pack([])],
     ["another part", "MALFORMED_ANSWER", pack([new Map([["arm", tagged(npy("<f4", [1, 2, 2], f4))]]), new Map()])],
     ["objects", "MALFORMED_ANSWER", holding(tagged(npy("|O", [1, 2, 2], f4)))],
-    ["a pickle in a file's place", "MALFORMED_ANSWER", holding(tagged(Buffer.from("80049503".repeat(8), "hex")))],
+    ["a pickle in place of a file", "MALFORMED_ANSWER", holding(tagged(Buffer.from("80049503".repeat(8), "hex")))],
     ["two batches", "MALFORMED_ANSWER", holding(tagged(npy("<f4", [2, 1, 2], f4)))],
     [
       "a scalar",
@@ -441,7 +441,7 @@ describe("a GR00T answer", () => {
       ),
     ],
     [
-      "a claim of more",
+      "a length beyond its bytes",
       "MALFORMED_ANSWER",
       holding(
         numpy([
@@ -453,7 +453,7 @@ describe("a GR00T answer", () => {
         ]),
       ),
     ],
-    ["text in a file's place", "MALFORMED_ANSWER", holding(tagged("npy" as never))],
+    ["text in place of a file", "MALFORMED_ANSWER", holding(tagged("npy" as never))],
   ])("that holds %s fails with %s", async (_, name, bytes) => {
     expect(nameOf(await failureIn(answered(bytes)))).toBe(name);
   });

@@ -197,7 +197,7 @@ describe("an answer of LeRobot's remote server", () => {
     ["to another request", (envelope) => ({ ...envelope, request_id: "other" })],
     ["of another session", (envelope) => ({ ...envelope, session_id: "other" })],
     ["of another start of the server", (envelope) => ({ ...envelope, instance_id: "boot-2" })],
-    ["of an earlier motion", (envelope) => ({ ...envelope, generation: 5 })],
+    ["of an earlier episode", (envelope) => ({ ...envelope, generation: 5 })],
     ["of another type", (envelope) => ({ ...envelope, message_type: "language_result" })],
     ["of another version", (envelope) => ({ ...envelope, version: 2 })],
     ["to another observation", withBody({ sequence: 9 })],
@@ -205,9 +205,9 @@ describe("an answer of LeRobot's remote server", () => {
     ["of another checkpoint", withBody({ artifact_identity: "sha256:2" })],
     ["of more rows than are to be executed", withBody({ execution_steps: 9 })],
     ["of no rows", withBody({ canonical_actions: null })],
-    ["of a row alone", withBody({ canonical_actions: tensor([[1, 2]], [2]) })],
-    ["of a tensor that claims more", withBody({ canonical_actions: tensor([[1, 2]], [9, 9]) })],
-    ["of what is no number", withBody({ canonical_actions: tensor([[Number.NaN, 2]]), execution_steps: 1 })],
+    ["of a bare row", withBody({ canonical_actions: tensor([[1, 2]], [2]) })],
+    ["of a tensor with a false length", withBody({ canonical_actions: tensor([[1, 2]], [9, 9]) })],
+    ["of non-numbers", withBody({ canonical_actions: tensor([[Number.NaN, 2]]), execution_steps: 1 })],
   ])("%s is invalid", async (_, action) => {
     await serve({ action });
     expect(nameOf(await failureIn(act("robot")))).toBe("MALFORMED_ANSWER");

@@ -177,7 +177,7 @@ describe("a prediction over limber-policy", () => {
     expect((await parts.next()).done).toBe(true);
   });
 
-  it.each(["leaves the loop", "calls it off"])("is canceled at the server if the reader %s", async (how) => {
+  it.each(["leaves the loop", "cancels it"])("is canceled at the server if the reader %s", async (how) => {
     const { promise: reset, resolve } = Promise.withResolvers<number>();
     await serve({
       Predict: ({ stream, send }) => {
@@ -272,17 +272,13 @@ describe("a unary answer over limber-policy", () => {
   it.each<[string, string, (served: Served) => void]>([
     ["no message", "EMPTY_ANSWER", ({ end }) => end()],
     ["two messages", "MALFORMED_ANSWER", ({ send, end }) => [send(answer), send(answer), end()]],
-    ["bytes of no message", "MALFORMED_ANSWER", ({ send, end }) => [send(Buffer.alloc(20, 0xff)), end()]],
+    ["bytes that are no message", "MALFORMED_ANSWER", ({ send, end }) => [send(Buffer.alloc(20, 0xff)), end()]],
     [
       "a compressed message",
       "MALFORMED_ANSWER",
       ({ stream, end }) => [stream.write(prefixed(answer, { flag: 1 })), end()],
     ],
-    [
-      "a flag of no meaning",
-      "MALFORMED_ANSWER",
-      ({ stream, end }) => [stream.write(prefixed(answer, { flag: 9 })), end()],
-    ],
+    ["an unknown flag", "MALFORMED_ANSWER", ({ stream, end }) => [stream.write(prefixed(answer, { flag: 9 })), end()]],
     ["100 MB", "ANSWER_TOO_LARGE", ({ stream }) => stream.write(prefixed(answer, { length: 100 * 2 ** 20 }))],
     [
       "half a message",
@@ -290,8 +286,8 @@ describe("a unary answer over limber-policy", () => {
       ({ stream, end }) => [stream.write(prefixed(answer, { length: 900 })), end()],
     ],
     ["a reset", "CONNECTION_LOST", ({ stream }) => stream.close(constants.NGHTTP2_INTERNAL_ERROR)],
-    ["a refusal of the stream", "UPSTREAM_BUSY", ({ stream }) => stream.close(constants.NGHTTP2_REFUSED_STREAM)],
-    ["an order to calm down", "UPSTREAM_BUSY", ({ stream }) => stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM)],
+    ["a refused stream", "UPSTREAM_BUSY", ({ stream }) => stream.close(constants.NGHTTP2_REFUSED_STREAM)],
+    ["an ENHANCE_YOUR_CALM error", "UPSTREAM_BUSY", ({ stream }) => stream.close(constants.NGHTTP2_ENHANCE_YOUR_CALM)],
   ])("that is %s fails with %s", async (_, name, misbehave) => {
     await serve({ Ground: (served) => misbehave(served) });
     expect(nameOf(await failureIn(ground()))).toBe(name);

@@ -136,8 +136,8 @@ describe("an act for Tether", () => {
 
   it.each([
     ["rows of an earlier call", { deadline_exceeded: true }, "TIMEOUT"],
-    ["zeros in the place of what is no number", { guard_violations: ["axis 0: non_finite"] }, "NON_FINITE_ACTION"],
-    ["rows that a blind model made", { vlm_conditioning: "dummy" }, "UPSTREAM_ERROR"],
+    ["zeros in place of non-numbers", { guard_violations: ["axis 0: non_finite"] }, "NON_FINITE_ACTION"],
+    ["rows that a model made without its images", { vlm_conditioning: "dummy" }, "UPSTREAM_ERROR"],
     ["an error", { error: "guard_tripped" }, "UPSTREAM_ERROR"],
     ["no room", { error: "inference_executor_full" }, "UPSTREAM_BUSY"],
   ])("rejects %s as an answer", async (_, more, name) => {
@@ -148,7 +148,7 @@ describe("an act for Tether", () => {
 
   it.each([
     [
-      "clamped rows, as the server's own guard means them",
+      "clamped rows, as the server's own guard produces them",
       { guard_violations: ["axis 0: above 1"], guard_clamped: true },
     ],
     ["rows within the server's deadline", { deadline_exceeded: false, vlm_conditioning: "real", error: null }],

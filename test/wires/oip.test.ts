@@ -205,10 +205,14 @@ describe("oip-v2-rest", () => {
     ["no outputs", "MALFORMED_ANSWER", () => ({})],
     ["an error in a good answer", "UPSTREAM_ERROR", () => ({ error: "trace\nlast line" })],
     ["texts", "MALFORMED_ANSWER", () => ({ outputs: [output({ datatype: "BYTES", data: ["a", "b", "c", "d"] })] })],
-    ["a type beyond us", "MALFORMED_ANSWER", () => ({ outputs: [output({ datatype: "BF16", data: [1, 2, 3, 4] })] })],
+    [
+      "an unsupported type",
+      "MALFORMED_ANSWER",
+      () => ({ outputs: [output({ datatype: "BF16", data: [1, 2, 3, 4] })] }),
+    ],
     ["a negative size", "MALFORMED_ANSWER", () => ({ outputs: [output({ shape: [-1, 2], data: [1, 2] })] })],
     [
-      "raw bytes that never come",
+      "raw bytes that are missing",
       "MALFORMED_ANSWER",
       () => ({ outputs: [output({ parameters: { binary_data_size: 16 } })] }),
     ],

@@ -71,7 +71,7 @@ describe("a grounding answer in the convention of", () => {
       ],
       [],
     ],
-    ["Molmo, which sees none", XY_100, "There are none.", [], []],
+    ["Molmo, nothing found", XY_100, "There are none.", [], []],
     [
       "Qwen3-VL",
       XY_1000,
@@ -114,7 +114,7 @@ describe("a grounding answer in the convention of", () => {
       [[0.7, 0.2, 0.8, 0.3, "cube"]],
     ],
     [
-      "Qwen2.5-VL, in pixels of the picture that it was sent",
+      "Qwen2.5-VL, in pixels of the image that it received",
       XY_PX_RESIZED28,
       '[{"bbox_2d": [168, 28, 196, 84], "label": "cube"}]',
       [],
@@ -250,9 +250,9 @@ describe("a bad chat completion fails with the gateway's own text", () => {
   it.each<[string, CoordinateConvention, string, string]>([
     ["of another convention", XY_1000, '<point x="61.5" y="40.6">cube</point>', "MALFORMED_ANSWER"],
     ["in prose", YX_1000, "The cube is on the left.", "MALFORMED_ANSWER"],
-    ["of objects of other things", XY_1000, '{"error": "no"}', "MALFORMED_ANSWER"],
+    ["of objects of other types", XY_1000, '{"error": "no"}', "MALFORMED_ANSWER"],
     ["whose reasoning never ends", XY_1000, '<think>[{"point_2d": [1, 2]}]', "MALFORMED_ANSWER"],
-    ["all outside of the picture", XY_UNIT, "[(750, 250)]", "MALFORMED_ANSWER"],
+    ["all outside the image", XY_UNIT, "[(750, 250)]", "MALFORMED_ANSWER"],
     ["of thousandths where a hundred is declared", XY_100, '<point x="615" y="406">cube</point>', "MALFORMED_ANSWER"],
     ["that is endless", XY_1000, "[".repeat(300_000), "ANSWER_TOO_LARGE"],
     ["without a text", XY_1000, JSON.stringify({ choices: [{ message: { content: null } }] }), "MALFORMED_ANSWER"],

@@ -60,7 +60,7 @@ describe("SGLang's dialect", () => {
   const frames = [{ camera: "base", key: "observation.images.base_0_rgb", ...small }];
 
   it.each([
-    ["that the server's metadata tell", metadata, {}],
+    ["that the server's metadata declare", metadata, {}],
     ["that the offering declares", pack(map({})), { dialect: ServerDialect.SGLANG }],
   ])("keeps the dots in its keys with %s", async (_, first, more) => {
     await serve({ metadata: first });
@@ -118,7 +118,7 @@ describe("cosmos-framework's dialect", () => {
   });
 
   it.each([
-    ["of no colours", [2, 4, 4, 1], 32],
+    ["without colors", [2, 4, 4, 1], 32],
     ["of frames without a size", [2, 0, 4, 3], 0],
     ["of a thousand frames", [1_000, 1, 1, 3], 3_000],
   ])("fails on a video %s", async (_, shape, bytes) => {
@@ -194,11 +194,11 @@ describe("vLLM-Omni's dialect", () => {
   const GR00T = map({ image_resolution: [6, 10], needs_session_id: true, action_horizon: 40, action_keys: ["b", "a"] });
 
   it.each([
-    ["inside a map of its own", map({ policy_server_config: map({ action_dim: 2 }) })],
-    ["as the metadata themselves, for GR00T", GR00T],
-    ["as the metadata themselves, without a word on sessions", map({ image_resolution: [6, 10], action_horizon: 4 })],
+    ["in a nested map", map({ policy_server_config: map({ action_dim: 2 }) })],
+    ["the metadata themselves, for GR00T", GR00T],
+    ["the metadata themselves, without a session field", map({ image_resolution: [6, 10], action_horizon: 4 })],
     [
-      "as DreamZero has them",
+      "in DreamZero's form",
       map({ ...Object.fromEntries(GR00T), needs_wrist_camera: true, action_space: "joint_position" }),
     ],
   ])("is detected by metadata that are %s: calls without a session share none", async (_, first) => {

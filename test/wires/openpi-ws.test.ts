@@ -183,7 +183,7 @@ describe("the profile of an openpi request", () => {
   it.each([
     ["a camera that the caller doesn't have", { frames: [{ camera: "top", key: "x", ...small }] }],
     [
-      "more pictures than there are",
+      "more images than the caller sends",
       {
         frames: [
           { key: "x", ...small },
@@ -194,7 +194,7 @@ describe("the profile of an openpi request", () => {
     ],
     ["another length of proprioception", { proprioDim: 4 }],
     ["proprioception beyond its end", { proprio: [{ start: 2, end: 9, key: "x" }] }],
-    ["what a preset wants", { preset: "openpi/droid" }],
+    ["a preset's inputs", { preset: "openpi/droid" }],
   ])("that requires %s refuses the input and sends nothing", async (_, init) => {
     const data = await png(PIXELS);
     const observation = observed({
@@ -228,7 +228,7 @@ describe("an openpi answer", () => {
     ["openpi's", map({ actions: f4(STEPS), server_timing: map({ infer_ms: 1 }) })],
     ["in double precision", map({ actions: f8 })],
     ["of one batch", map({ actions: f4(STEPS, [1, 2, 2]) })],
-    ["of more rows than asked for", map({ actions: f4([...STEPS, [5, 6], [7, 8]]) })],
+    ["of more rows than requested", map({ actions: f4([...STEPS, [5, 6], [7, 8]]) })],
     ["cosmos-framework's", map({ action: f4(STEPS), video: null })],
     ["DreamZero's, a bare array", f4(STEPS)],
     [
@@ -269,12 +269,12 @@ describe("an openpi answer", () => {
     ["no rows", "EMPTY_ANSWER", map({ actions: f4([], [0, 2]) })],
     ["no columns", "EMPTY_ANSWER", map({ actions: f4([], [2, 0]) })],
     ["no action", "MALFORMED_ANSWER", map({ state: f4(STEPS) })],
-    ["an action that's no array", "MALFORMED_ANSWER", map({ actions: "up" })],
+    ["an action that is not an array", "MALFORMED_ANSWER", map({ actions: "up" })],
     ["a batch of two", "MALFORMED_ANSWER", map({ actions: f4(STEPS, [2, 1, 2]) })],
     ["a single number", "MALFORMED_ANSWER", map({ actions: f4([[1]], []) })],
-    ["an array of more than its bytes", "MALFORMED_ANSWER", map({ actions: f4(STEPS, [2, 3]) })],
+    ["an array with a false length", "MALFORMED_ANSWER", map({ actions: f4(STEPS, [2, 3]) })],
     ["an array of objects", "MALFORMED_ANSWER", map({ actions: ndarray("|O", [2, 2], Buffer.alloc(32)) })],
-    ["nothing but a number", "MALFORMED_ANSWER", 7],
+    ["only a number", "MALFORMED_ANSWER", 7],
     ["parts of different length", "MALFORMED_ANSWER", map({ a: f4(STEPS), b: f4([[1]]) }), { actionKeys: ["a", "b"] }],
     ["a missing part", "MALFORMED_ANSWER", map({ a: f4(STEPS) }), { actionKeys: ["a", "b"] }],
     ["vLLM-Omni's error", "UPSTREAM_ERROR", map({ type: "error", message: "trace\nlast line" })],

@@ -63,13 +63,13 @@ describe("the reference gRPC server", () => {
   });
 
   it.each<[string, number, string, Buffer, Record<string, string>?]>([
-    ["a method that it lacks", 12, `${SERVICE}/Evaluate`, prefixed(Buffer.alloc(0))],
+    ["an unimplemented method", 12, `${SERVICE}/Evaluate`, prefixed(Buffer.alloc(0))],
     ["a compressed message", 12, `${SERVICE}/Ground`, prefixed(Buffer.alloc(1), { flag: 1 })],
     ["no message", 3, `${SERVICE}/Ground`, Buffer.alloc(0)],
     ["two messages", 3, `${SERVICE}/Ground`, Buffer.concat([prefixed(Buffer.alloc(0)), prefixed(Buffer.alloc(0))])],
-    ["a message that announces 100 MB", 13, `${SERVICE}/Ground`, prefixed(Buffer.alloc(9), { length: 100 * 2 ** 20 })],
+    ["a message that declares 100 MB", 13, `${SERVICE}/Ground`, prefixed(Buffer.alloc(9), { length: 100 * 2 ** 20 })],
     ["half a message", 13, `${SERVICE}/Ground`, prefixed(Buffer.alloc(9), { length: 90 })],
-    ["a message of no meaning", 13, `${SERVICE}/Ground`, prefixed(Buffer.alloc(9, 0xff))],
+    ["an invalid message", 13, `${SERVICE}/Ground`, prefixed(Buffer.alloc(9, 0xff))],
     ["an empty request", 3, `${SERVICE}/Ground`, prefixed(Buffer.alloc(0))],
   ])("ends %s with status %i, and continues", async (_, status, path, body, more) => {
     expect(statusOf(await post(path, body, more))).toBe(status);
@@ -169,12 +169,12 @@ describe("the reference openpi server", () => {
   });
 
   it.each<[string, Buffer | string]>([
-    ["a layout that it doesn't know", observation([1, 2])],
-    ["bytes of no meaning", Buffer.from([0xc1])],
-    ["an observation that's no map", pack(7)],
-    ["a state that's no array", pack(new Map([["observation/state", 7]]))],
-    ["a prompt that's no text", observation([0, 0, 0, 1, 0, 0], [["prompt", 7]])],
-    ["a picture that's no array", observation([0, 0, 0, 1, 0, 0], [["observation/image", 7]])],
+    ["an unknown layout", observation([1, 2])],
+    ["invalid bytes", Buffer.from([0xc1])],
+    ["an observation that is not a map", pack(7)],
+    ["a state that is not an array", pack(new Map([["observation/state", 7]]))],
+    ["a prompt that is not text", observation([0, 0, 0, 1, 0, 0], [["prompt", 7]])],
+    ["an image that is not an array", observation([0, 0, 0, 1, 0, 0], [["observation/image", 7]])],
     ["a text", "infer"],
   ])("answers %s with a text and closes with 1011, as openpi does", async (_, message) => {
     const [, text, code] = await converse(NAV, message);

@@ -127,7 +127,7 @@ describe("a vla-evaluation-harness server", () => {
 
   it.each([
     ["rows under `action`", () => ({ action: STEPS }), STEPS],
-    ["one row, as a server answers that keeps the rest of its chunk", () => ({ actions: [1, 2] }), [[1, 2]]],
+    ["one row, from a server that keeps the remaining rows of its chunk", () => ({ actions: [1, 2] }), [[1, 2]]],
   ])("can answer %s", async (_, payload, rows) => {
     await serve({ payload });
     expect(rowsOf(await act({ horizon: rows.length }))).toEqual(rows);

@@ -161,8 +161,8 @@ describe("vllm-omni-videos", () => {
 
   it.each<[string, string, readonly object[]]>([
     ["failed", "UPSTREAM_ERROR", [{ status: "failed", error: { message: "trace\nout of memory" } }]],
-    ["was cancelled", "UPSTREAM_ERROR", [{ status: "cancelled" }]],
-    ["is in a state of its own", "UPSTREAM_ERROR", [{ status: "dreaming" }]],
+    ["was canceled", "UPSTREAM_ERROR", [{ status: "cancelled" }]],
+    ["has an unknown state", "UPSTREAM_ERROR", [{ status: "dreaming" }]],
     ["has a path for an id", "MALFORMED_ANSWER", [{ id: "../admin", status: "queued" }]],
     ["has no id", "MALFORMED_ANSWER", [{ id: null, status: "queued" }]],
   ])("fails on a job that %s with %s", async (_, name, states) => {
@@ -201,10 +201,10 @@ describe("cosmos-nim", () => {
 
   it.each<[string, string, Said]>([
     ["no video", "MALFORMED_ANSWER", { json: {} }],
-    ["a video that isn't base64", "MALFORMED_ANSWER", { json: { b64_video: "***" } }],
+    ["a video that is not base64", "MALFORMED_ANSWER", { json: { b64_video: "***" } }],
     ["an address", "MALFORMED_ANSWER", { json: { b64_video: "http://169.254.169.254/video" } }],
-    ["a video of too few pictures", "WRONG_STEP_COUNT", { json: { b64_video: base64(mp4(1)) } }],
-    ["a file of no kind", "WRONG_STEP_COUNT", { json: { b64_image: base64(Buffer.from("hello")) } }],
+    ["a video with too few images", "WRONG_STEP_COUNT", { json: { b64_video: base64(mp4(1)) } }],
+    ["a file of an unknown type", "WRONG_STEP_COUNT", { json: { b64_image: base64(Buffer.from("hello")) } }],
     ["a refusal of unknown fields", "INPUT_REJECTED", { status: 422, json: { detail: "unknown field" } }],
     ["a server at work", "UPSTREAM_BUSY", { status: 503 }],
     ["a broken container", "MALFORMED_ANSWER", { json: { b64_video: base64(mp4(3).subarray(0, 130)) } }],
@@ -269,7 +269,7 @@ describe("cog", () => {
     ["another prediction", "MALFORMED_ANSWER", { id: "req_0", status: "succeeded", output: [] }],
     ["files elsewhere", "MALFORMED_ANSWER", { status: "succeeded", output: "https://example.com/video.mp4" }],
     ["no output", "MALFORMED_ANSWER", { status: "succeeded", output: null }],
-    ["too few pictures", "WRONG_STEP_COUNT", { status: "succeeded", output: ["data:image/png;base64,"] }],
+    ["too few images", "WRONG_STEP_COUNT", { status: "succeeded", output: ["data:image/png;base64,"] }],
   ])("fails on %s with %s", async (_, name, prediction) => {
     const failure = await failureIn(
       predict(

@@ -173,16 +173,16 @@ describe("XPolicyLab actions", () => {
   });
 
   it.each<[string, XPolicyOptions, string]>([
-    ["of poses, whose parts are not declared", { actions: () => [tree({ ee_pose: nd([1, 2]) })] }, "MALFORMED_ANSWER"],
+    ["poses without declared parts", { actions: () => [tree({ ee_pose: nd([1, 2]) })] }, "MALFORMED_ANSWER"],
     [
-      "of steps that differ in length",
+      "steps of different length",
       { actions: () => [tree({ arm_joint_state: nd([1, 2]) }), tree({ arm_joint_state: nd([1]) })] },
       "MALFORMED_ANSWER",
     ],
-    ["of no steps", { actions: () => [] }, "EMPTY_ANSWER"],
-    ["of texts", { actions: () => [tree({ arm_joint_state: "left" })] }, "MALFORMED_ANSWER"],
-    ["of nothing", { actions: () => null }, "MALFORMED_ANSWER"],
-    ["to another request", { ids: (asked) => ({ ...asked, message_id: "other" }) }, "MALFORMED_ANSWER"],
+    ["no steps", { actions: () => [] }, "EMPTY_ANSWER"],
+    ["texts", { actions: () => [tree({ arm_joint_state: "left" })] }, "MALFORMED_ANSWER"],
+    ["nothing", { actions: () => null }, "MALFORMED_ANSWER"],
+    ["for another request", { ids: (asked) => ({ ...asked, message_id: "other" }) }, "MALFORMED_ANSWER"],
   ])("%s are invalid", async (_, options, name) => {
     await serve(options);
     expect(nameOf(await failureIn(act()))).toBe(name);

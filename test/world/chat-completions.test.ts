@@ -270,8 +270,8 @@ describe("JSON in models' variants", () => {
       [],
     ],
     ["null for a place", C.XY_1000, '{"point_2d": null, "label": "red cube"}', [], []],
-    ["a place that is labelled none", C.XY_1000, '[{"point_2d": [0, 0], "label": "none"}]', [], []],
-    ["a word that says that nothing was found", C.XY_1000, '{"found": false}', [], []],
+    ["a place labeled none", C.XY_1000, '[{"point_2d": [0, 0], "label": "none"}]', [], []],
+    ["a word for nothing found", C.XY_1000, '{"found": false}', [], []],
     ["an empty object", C.YX_1000, "{}", [], []],
   ])("with %s is parsed", async (_, c, says, points, boxes) => {
     expect(await only(says, c)).toMatchObject({ points, boxes });

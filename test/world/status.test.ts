@@ -38,7 +38,7 @@ describe("a gRPC status", () => {
     ["a server that is not there", 14, "failed to connect to all addresses", "UNREACHABLE"],
     ["TensorFlow's lack of memory", 8, "OOM when allocating tensor with shape[4,3,480,640]", "UPSTREAM_ERROR"],
     [
-      "an answer that grpc-go may not send",
+      "an answer that grpc-go cannot send",
       8,
       "trying to send message larger than max (9000000 vs. 4194304)",
       "ANSWER_TOO_LARGE",
@@ -123,7 +123,7 @@ describe("a retry time", () => {
     ["a date, as of a CDN's maintenance page", "Thu, 26 Nov 2026 12:15:00 GMT", 900_000],
     ["a date of RFC 850", "Thursday, 26-Nov-26 12:15:00 GMT", 900_000],
     ["a date of asctime", "Thu Nov 26 12:15:00 2026", 900_000],
-    ["a date that has been", "Thu, 01 Jan 1970 00:00:00 GMT", undefined],
+    ["a past date", "Thu, 01 Jan 1970 00:00:00 GMT", undefined],
     ["no number", "soon", undefined],
     ["a negative number", "-5", undefined],
     ["nothing", "", undefined],

@@ -45,10 +45,10 @@ it.each<[string, StripeForm]>([
   ["of Stripe's own form", {}],
   ["at an address of IPv6", { host: "::1" }],
   ["with a path before /v1", { before: "/stripe" }],
-  ["that has no address for a checkout at once", { isLate: true }],
-  ["that knows neither refunds nor disputes", { knowsLittle: true }],
-  ["that names a payment's intent by the whole object", { expands: true }],
-  ["that hangs up after each answer without a word", { hangsUp: true }],
+  ["without an immediate checkout address", { isLate: true }],
+  ["without refunds and disputes", { knowsLittle: true }],
+  ["that names a payment's intent by the complete object", { expands: true }],
+  ["that closes the connection after each answer without notice", { hangsUp: true }],
 ])("a server %s opens a checkout once, and reports its outcome", async (_, form) => {
   const stripe = await StripeServer.start(form);
   undo.push(() => stripe.close());

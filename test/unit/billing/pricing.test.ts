@@ -25,8 +25,8 @@ describe("a call at the list price", () => {
 describe("a call on the caller's own provider key", () => {
   it.each([
     ["a twentieth of the list price", 100_000, 5_000],
-    ["whole nano-dollars, the rest let go", 119, 5],
-    ["nothing where the list price has no twentieth", 19, 0],
+    ["whole nano-dollars, rounded down", 119, 5],
+    ["nothing if a twentieth of the list price is less than a nano-dollar", 19, 0],
   ])("%s", (_, nano, own) => {
     expect(ownKeyNano(nano)).toBe(own);
   });

@@ -124,7 +124,7 @@ describe("checkAnswer", () => {
   test.each([
     ["more accelerator time than a day", { gpuSeconds: 86_401 }],
     ["negative accelerator time", { gpuSeconds: -1e9 }],
-    ["accelerator time that is no number", { gpuSeconds: Number.NaN }],
+    ["accelerator time that is not a number", { gpuSeconds: Number.NaN }],
     ["steps that last for weeks", { dtMs: 4_294_967_295 }],
     [
       "a predicted frame out of order",

@@ -49,7 +49,7 @@ describe("a checkpoint signature", () => {
     ["another digest", { digest: `sha256:${"a1".repeat(31)}a2` }],
     ["another input contract", { input: { ...STATED.input, rateHz: 12.500001 } }],
     ["an input contract with one field more", { input: { ...STATED.input, otherCameras: true } }],
-    ["no input contract to speak of", { input: {} }],
+    ["no input contract", { input: {} }],
     ["other bounds", { bounds: { lowest: [-1], highest: [1.1], maxChange: 0.1 } }],
     ["no bounds", { bounds: null }],
     ["another model of the same maker", { model: "acme/arm2" }],

@@ -41,15 +41,15 @@ describe("checkAnswer", () => {
   });
 
   test.each([
-    ["a point right of the picture", answer([{ x: 1.01 }]), AttemptFailure.MALFORMED_ANSWER],
-    ["pixels in place of shares", answer([{ x: 320, y: 200 }]), AttemptFailure.MALFORMED_ANSWER],
+    ["a point right of the image", answer([{ x: 1.01 }]), AttemptFailure.MALFORMED_ANSWER],
+    ["pixels instead of fractions", answer([{ x: 320, y: 200 }]), AttemptFailure.MALFORMED_ANSWER],
     ["a negative coordinate", answer([{ y: -0.1 }]), AttemptFailure.MALFORMED_ANSWER],
     ["a confidence above one", answer([{ confidence: 2 }]), AttemptFailure.MALFORMED_ANSWER],
-    ["a coordinate that is no number", answer([{ x: Number.NaN }]), AttemptFailure.NON_FINITE_ACTION],
+    ["a coordinate that is not a number", answer([{ x: Number.NaN }]), AttemptFailure.NON_FINITE_ACTION],
     ["an infinite box", answer([], [{ xMax: Number.POSITIVE_INFINITY }]), AttemptFailure.NON_FINITE_ACTION],
-    ["a box turned inside out", answer([], [{ xMin: 0.6, xMax: 0.4 }]), AttemptFailure.MALFORMED_ANSWER],
+    ["an inverted box", answer([], [{ xMin: 0.6, xMax: 0.4 }]), AttemptFailure.MALFORMED_ANSWER],
     ["tokens that cannot be counted", answer([], [], 1.5), AttemptFailure.MALFORMED_ANSWER],
-    ["a point in a picture that was not sent", answer([{ frame: 1 }]), AttemptFailure.MALFORMED_ANSWER],
+    ["a point in an image that was not sent", answer([{ frame: 1 }]), AttemptFailure.MALFORMED_ANSWER],
     ["more tokens than any model reads", answer([], [], 1e9), AttemptFailure.MALFORMED_ANSWER],
     ["negative tokens", answer([], [], -1), AttemptFailure.MALFORMED_ANSWER],
   ])("rejects %s", (_, given, failure) => {

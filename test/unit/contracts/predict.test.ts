@@ -80,10 +80,10 @@ describe("checkFrame", () => {
     ["no bytes", { data: new Uint8Array() }, AttemptFailure.EMPTY_ANSWER],
     ["bytes of another format", { data: jpeg }, AttemptFailure.UNREADABLE_FRAME],
     ["fewer bytes than the format's first", { data: PNG.subarray(0, 4) }, AttemptFailure.UNREADABLE_FRAME],
-    ["no format", { format: ImageFormat.UNSPECIFIED }, AttemptFailure.UNREADABLE_FRAME],
+    ["no media type", { format: ImageFormat.UNSPECIFIED }, AttemptFailure.UNREADABLE_FRAME],
     ["no width", { width: 0 }, AttemptFailure.UNREADABLE_FRAME],
-    ["a place out of order", { index: 4 }, AttemptFailure.MALFORMED_ANSWER],
-    ["a time that is no number", { tMs: Number.NaN }, AttemptFailure.MALFORMED_ANSWER],
+    ["an index out of order", { index: 4 }, AttemptFailure.MALFORMED_ANSWER],
+    ["a time that is not a number", { tMs: Number.NaN }, AttemptFailure.MALFORMED_ANSWER],
   ])("rejects a frame with %s", (_, init, failure) => {
     expect(checkFrame(frame(3, init), 3)).toBe(failure);
   });

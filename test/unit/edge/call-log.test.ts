@@ -17,7 +17,7 @@ const { code: _, keyId: __, callerRequestId: ___, ...plain } = whole;
 
 describe("log lines of answered calls", () => {
   it.each([
-    ["with all that can be said", whole],
+    ["with every field", whole],
     ["of a plain success", { ...plain, status: 200 }],
   ])("equal pino's lines, %s", (_, line) => {
     const byHand: string[] = [];

@@ -33,8 +33,8 @@ describe("an image in an array", () => {
   });
 
   it.each([
-    ["as a view of its message", NdArray.uint8(pixels, SHAPE), false],
-    ["in a copy where it was turned", NdArray.uint8(Uint8Array.from(pixels).reverse(), SHAPE), true],
+    ["is a view of its message", NdArray.uint8(pixels, SHAPE), false],
+    ["is a copy if it was turned", NdArray.uint8(Uint8Array.from(pixels).reverse(), SHAPE), true],
   ])("has only a header with its size until its file is read, and its pixels %s", async (_, array, turned) => {
     const head = await headOf(array, "front", { ...by, turned });
     const told = { format: "png", width: WIDTH, height: HEIGHT, complete: false };

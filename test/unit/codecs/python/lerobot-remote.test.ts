@@ -126,18 +126,18 @@ describe("a message that LeRobot's own tests refuse is refused:", () => {
   it.each<[string, object, string]>([
     ["an object", { dtype: "object" }, "bad_dtype"],
     ["a record", { dtype: "V10000000" }, "bad_dtype"],
-    ["a type that every object has", { dtype: "constructor" }, "bad_dtype"],
-    ["a shape of truths", { shape: [true, 3] }, "bad_shape"],
-    ["a side below nothing", { shape: [-1] }, "bad_shape"],
-    ["an empty side", { shape: [0], data: Buffer.alloc(0) }, "bad_shape"],
+    ["a type named like an object's member", { dtype: "constructor" }, "bad_dtype"],
+    ["a shape of booleans", { shape: [true, 3] }, "bad_shape"],
+    ["a negative dimension", { shape: [-1] }, "bad_shape"],
+    ["an empty dimension", { shape: [0], data: Buffer.alloc(0) }, "bad_shape"],
     ["nine axes", { shape: Array(9).fill(1) }, "bad_shape"],
-    ["a side of a million", { shape: [1_000_000] }, "bad_shape"],
-    ["other numbers than bytes", { shape: [3] }, "bad_shape"],
+    ["a dimension of a million", { shape: [1_000_000] }, "bad_shape"],
+    ["another number count than bytes", { shape: [3] }, "bad_shape"],
     ["no shape", { shape: null }, "bad_shape"],
-    ["a byte order of the machine's", { endianness: "native" }, "bad_dtype"],
+    ["the machine's byte order", { endianness: "native" }, "bad_dtype"],
     ["no bytes", { data: Buffer.alloc(0) }, "bad_shape"],
-    ["a text for bytes", { data: "abcd" }, "bad_ndarray"],
-    ["what is no number", { data: Buffer.from(Float32Array.of(Number.NaN).buffer) }, "malformed"],
+    ["text in place of bytes", { data: "abcd" }, "bad_ndarray"],
+    ["a non-number", { data: Buffer.from(Float32Array.of(Number.NaN).buffer) }, "malformed"],
     ["another record", { __lerobot_type__: "pickle" }, "bad_ndarray"],
   ])("a tensor of %s", (_, changes, reason) => {
     expect(reasonOf(() => decodeRemote(holding({ ...record, ...changes })))).toBe(reason);
@@ -155,8 +155,8 @@ describe("a message that LeRobot's own tests refuse is refused:", () => {
   it.each<[string, object, string]>([
     ["in another order", { channel_order: "BGR" }, "bad_dtype"],
     ["of floats", { dtype: "float32" }, "bad_dtype"],
-    ["of four colours", { shape: [1, 1, 4], data: Buffer.alloc(4) }, "bad_shape"],
-    ["of other bytes", { shape: [2, 1, 3] }, "bad_shape"],
+    ["of four colors", { shape: [1, 1, 4], data: Buffer.alloc(4) }, "bad_shape"],
+    ["with a false length", { shape: [2, 1, 3] }, "bad_shape"],
     ["of a hundred megapixels", { encoding: "jpeg", shape: [10_000, 10_000, 3] }, "bad_shape"],
     ["as a PNG", { encoding: "png" }, "unsupported"],
   ])("an image %s", (_, changes, reason) => {
@@ -167,12 +167,12 @@ describe("a message that LeRobot's own tests refuse is refused:", () => {
     ["another version", { version: 9_000 }, "unsupported"],
     ["a version that is a text", { version: "1" }, "malformed"],
     ["another type", { message_type: "kill" }, "malformed"],
-    ["a way up in a name", { session_id: "../x" }, "malformed"],
-    ["a name of all sessions", { session_id: "*" }, "malformed"],
+    ["a parent path in a name", { session_id: "../x" }, "malformed"],
+    ["a session name that is a wildcard", { session_id: "*" }, "malformed"],
     ["a name that is too long", { request_id: "r".repeat(129) }, "malformed"],
     ["no session", { session_id: "" }, "malformed"],
-    ["half a generation", { generation: 0.5 }, "malformed"],
-    ["a generation below nothing", { generation: -1 }, "malformed"],
+    ["a fractional generation", { generation: 0.5 }, "malformed"],
+    ["a negative generation", { generation: -1 }, "malformed"],
     ["a body that is a list", { body: [] }, "malformed"],
   ])("an envelope with %s", (_, changes, reason) => {
     expect(reasonOf(() => decodeRemote(holding(1, changes)))).toBe(reason);
@@ -180,7 +180,7 @@ describe("a message that LeRobot's own tests refuse is refused:", () => {
 
   it.each<[string, Buffer, string]>([
     ["a map cut short", Buffer.from("81a178", "hex"), "truncated"],
-    ["the byte of no meaning", Buffer.from("c1", "hex"), "malformed"],
+    ["an invalid byte", Buffer.from("c1", "hex"), "malformed"],
     ["a key twice", Buffer.from("82a178c0a178c0", "hex"), "duplicate_key"],
     ["an extension", Buffer.from("c70101", "hex"), "unsupported"],
     ["nothing", Buffer.alloc(0), "truncated"],

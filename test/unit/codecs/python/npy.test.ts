@@ -42,7 +42,7 @@ describe("an npy file", () => {
   it.each([
     ["version 2", file(header("'<f4'", "False", "(2,)"), eight, 2)],
     ["version 3", file(header("'<f4'", "False", "(2,)"), eight, 3)],
-    ["a single axis in Fortran's order, which is no order", file(header("'<f4'", "True", "(1, 2)"), eight)],
+    ["a single axis in Fortran's order, which has no effect", file(header("'<f4'", "True", "(1, 2)"), eight)],
   ])("of %s is read", (_, bytes) => {
     expect([...numbersOf(bytes)]).toEqual([1, 2]);
   });
@@ -59,20 +59,20 @@ describe("an npy file", () => {
 
   it.each([
     ["objects", file(header("'|O'", "False", "(2,)"), eight), "bad_dtype"],
-    ["text of no letters", file(header("'<U1'", "False", "(2,)"), eight), "bad_text"],
+    ["text of length zero", file(header("'<U1'", "False", "(2,)"), eight), "bad_text"],
     ["records", file(header("[('a', '<f4')]", "False", "(2,)"), eight), "malformed"],
     ["an odd size", file(header("'<f3'", "False", "(2,)"), eight), "bad_dtype"],
-    ["more than it holds in Fortran's order", file(header("'<f4'", "True", "(2, 1, 2)"), eight), "bad_shape"],
+    ["more than its bytes in Fortran's order", file(header("'<f4'", "True", "(2, 1, 2)"), eight), "bad_shape"],
     [
       "nine axes in Fortran's order",
       file(header("'|u1'", "True", "(2, 2, 2, 2, 2, 2, 2, 2, 2)"), Buffer.alloc(512)),
       "unsupported",
     ],
-    ["code for a header", file("__import__('os').system('x')", eight), "malformed"],
-    ["more than it holds", file(header("'<f4'", "False", "(3,)"), eight), "bad_shape"],
-    ["less than it holds", file(header("'<f4'", "False", "(1,)"), eight), "bad_shape"],
+    ["code in its header", file("__import__('os').system('x')", eight), "malformed"],
+    ["more than its bytes", file(header("'<f4'", "False", "(3,)"), eight), "bad_shape"],
+    ["less than its bytes", file(header("'<f4'", "False", "(1,)"), eight), "bad_shape"],
     ["a negative size", file(header("'<f4'", "False", "(-2,)"), eight), "malformed"],
-    ["a size beyond numbers", file(header("'<f4'", "False", "(99999999999999999999,)"), eight), "bad_shape"],
+    ["a size beyond the number range", file(header("'<f4'", "False", "(99999999999999999999,)"), eight), "bad_shape"],
     ["version 9", file(header("'<f4'", "False", "(2,)"), eight, 9), "unsupported"],
     ["a header of 60 KiB", file("{".padEnd(60_000), eight), "too_large"],
     ["nothing", Buffer.alloc(0), "truncated"],

@@ -141,12 +141,12 @@ describe("the limits on a protobuf message", () => {
 
   it.each([
     [
-      "an item that reaches beyond what it is in",
+      "an item that extends beyond its message",
       Buffer.concat([field(2, Buffer.from([0x0a, 0x7f])), Buffer.alloc(200)]),
     ],
-    ["a message whose tag says that it is a number", Buffer.concat([Buffer.from([0x10]), varint(100), frames(50)])],
+    ["a message with a number's tag", Buffer.concat([Buffer.from([0x10]), varint(100), frames(50)])],
     ["a group", Buffer.from([0xfb, 0x7f, 0xfc, 0x7f])],
-    ["a number without an end", Buffer.alloc(20, 0xff)],
+    ["an endless number", Buffer.alloc(20, 0xff)],
     ["a cut", Buffer.from([0x12, 0x05, 0x0a])],
   ])("refuse %s, after which a decoder would read uncounted data", (_, bytes) => {
     expect(look(ActRequestSchema, bytes)?.reason).toBe(Reason.MALFORMED_BODY);

@@ -35,7 +35,7 @@ describe("a JSON body", () => {
   };
 
   it.each([
-    ["nothing but spaces", "  "],
+    ["only spaces", "  "],
     ["a trailing comma", '{"a":1,}'],
     ["NaN", '{"a":NaN}'],
     ["Infinity", '{"a":-Infinity}'],

@@ -46,8 +46,8 @@ describe("an image in a data URL", () => {
   });
 
   it.each([
-    ["another head", body(frame(address(base64, "DATA:; BASE64,")))],
-    ["parameters in its head", body(frame(address(base64, "data:image/jpeg;name=a b;base64,")))],
+    ["another prefix", body(frame(address(base64, "DATA:; BASE64,")))],
+    ["parameters in its prefix", body(frame(address(base64, "data:image/jpeg;name=a b;base64,")))],
     ["letters of addresses", body(frame(address(JPEG.toString("base64url"))))],
     ["percent signs", body(frame(address(base64.replaceAll("/", "%2F"))))],
     ["more fields", body(frame(address(), ',"width":3,"height":4,"format":"jpeg","t_ms":1.5'))],
@@ -55,7 +55,7 @@ describe("an image in a data URL", () => {
     ["depth", `{"observations":[{"depth":[${frame(address())}]}]}`],
     ["a goal alone", `{"goal_image":${frame(address())},"model":"a"}`],
     ["blanks", body(` {  "url" :\n"${address()}"  } `)],
-    ["nothing that may stand there", body(frame(address(), ',"colour":"red"'), ',"horizon":"four"')],
+    ["an unexpected field", body(frame(address(), ',"colour":"red"'), ',"horizon":"four"')],
   ])("with %s is decoded as in a complete body", async (_, text) => {
     const bytes = Buffer.from(text);
     const [one, other] = [await around(bytes), await whole(bytes)];
@@ -73,36 +73,36 @@ describe("an image in a data URL", () => {
   const middle = base64.length >> 1;
   const broken = (letter: string): string => base64.slice(0, middle) + letter + base64.slice(middle + 1);
   it.each([
-    ["a letter that is none of base64", body(frame(address(broken("?"))))],
+    ["an invalid base64 character", body(frame(address(broken("?"))))],
     ["an escape", body(frame(address(broken("\\n"))))],
     ["an escaped letter", body(frame(address(broken("\\u0041"))))],
-    ["an escape in its head", body(frame(address(base64, "data:image\\/jpeg;base64,")))],
+    ["an escape in its prefix", body(frame(address(base64, "data:image\\/jpeg;base64,")))],
     ["a line break", body(frame(address(broken("\n"))))],
     ["a blank", body(frame(address(broken(" "))))],
     ["a control character", body(frame(address(broken("\u0001"))))],
-    ["a control character in its head", body(frame(address(base64, "data:\u0001;base64,")))],
-    ["a letter of two bytes", body(frame(address(broken("ü"))))],
-    ["a letter that ends in one of base64", body(frame(address(broken("\u0141"))))],
-    ["a letter of two bytes in its head", body(frame(address(base64, "data:ü;base64,")))],
-    ["an end in the middle", body(frame(address(broken("="))))],
-    ["an end too many", body(frame(address(`${base64}=`)))],
-    ["an end of a letter too few", body(frame(address(base64.slice(0, -3))))],
-    ["no base64", body(frame(address(base64, "data:image/jpeg,")))],
+    ["a control character in its prefix", body(frame(address(base64, "data:\u0001;base64,")))],
+    ["a two-byte character", body(frame(address(broken("ü"))))],
+    ["a character whose last byte is a base64 letter", body(frame(address(broken("\u0141"))))],
+    ["a two-byte character in its prefix", body(frame(address(base64, "data:ü;base64,")))],
+    ["padding in the middle", body(frame(address(broken("="))))],
+    ["too much padding", body(frame(address(`${base64}=`)))],
+    ["too little padding", body(frame(address(base64.slice(0, -3))))],
+    ["invalid base64", body(frame(address(base64, "data:image/jpeg,")))],
     ["two commas", body(frame(address(base64, "data:a,b;base64,")))],
-    ["a head that is too long", body(frame(address(base64, `data:${"a".repeat(300)};base64,`)))],
+    ["a prefix that is too long", body(frame(address(base64, `data:${"a".repeat(300)};base64,`)))],
     ["bytes beside it", body(frame(address(), `,"data":"${base64}"`))],
     ["no bytes beside it", body(frame(address(), ',"data":""'))],
     ["null beside it", body(frame(address(), ',"data":null'))],
     ["another address", body(`{"url":"${address()}","url":""}`)],
     ["an empty address before it", body(`{"url":"","url":"${address()}"}`)],
-    ["a frame that comes twice", body(frame(address()), `,"observations":[{"frames":[${frame("")}]}]`)],
-    ["an end of the body behind it", body(frame(address())).slice(0, -1)],
-    ["an end of the body inside", body(frame(address())).slice(0, middle)],
-    ["too much behind it", `${body(frame(address()))}]`],
+    ["a duplicate frame", body(frame(address()), `,"observations":[{"frames":[${frame("")}]}]`)],
+    ["a truncated body after it", body(frame(address())).slice(0, -1)],
+    ["a truncated body inside it", body(frame(address())).slice(0, middle)],
+    ["too much data after it", `${body(frame(address()))}]`],
     ["another fault in the body", body(frame(address()), ',"horizon":01')],
     ["another type of frame", `{"model":"a","observations":[{"frames":{"url":"${address()}"}}]}`],
-    ["a place of another kind", `{"metadata":{"url":"${address()}"},"model":"${"a".repeat(5000)}"}`],
-    ["a key of many letters", `{"${"a".repeat(20_000)}":1}`],
+    ["an index of another type", `{"metadata":{"url":"${address()}"},"model":"${"a".repeat(5000)}"}`],
+    ["a key of many characters", `{"${"a".repeat(20_000)}":1}`],
   ])("with %s is decoded with the complete body", async (_, text) => {
     const bytes = Buffer.from(text);
     const [one, other] = [await around(bytes), await whole(bytes)];

@@ -310,7 +310,7 @@ describe("a provider that fails", () => {
 describe("an answer that violates the contract", () => {
   it.each([
     ["too few steps", answer(0, 2), "UPSTREAM_FAILED"],
-    ["no finite number", answer(Number.NaN), "UPSTREAM_FAILED"],
+    ["a non-finite number", answer(Number.NaN), "UPSTREAM_FAILED"],
     ["more than the safety bounds allow", answer(9), "OUT_OF_BOUNDS"],
   ])("by %s is held", (_, broken, reason) => {
     const { observe, happen } = stage([step("a")], { broken: ({ steps }) => steps[0]!.values[0]! > 1 });

@@ -41,8 +41,8 @@ describe("model search", () => {
   });
 
   it.each([
-    ["a letter less", "opnvla"],
-    ["a letter more", "opennvla"],
+    ["a missing letter", "opnvla"],
+    ["an additional letter", "opennvla"],
     ["another letter", "openvka"],
     ["two letters swapped", "opevnla"],
   ])("tolerates %s", (_, query) => expect(find(query)[0]).toBe("openvla-7b"));

@@ -21,10 +21,10 @@ const look = (film: Parameters<typeof stacked>[0], offsets = OFFSETS, dtMs = DRO
 
 describe("the observation history of a session", () => {
   it.each([
-    ["that calls once a second is shown the call before", [0, 1000, 2000], [232, 208]],
-    ["that calls twice a second is shown the call before that", [0, 500, 1000, 1500], [244, 220]],
-    ["that begins is shown the first again", [0], [0, 0]],
-    ["that paused is shown nothing of what was before", [0, 5000], [136, 136]],
+    ["that calls once a second returns the previous call", [0, 1000, 2000], [232, 208]],
+    ["that calls twice a second returns the call before the previous one", [0, 500, 1000, 1500], [244, 220]],
+    ["that starts returns its first call again", [0], [0, 0]],
+    ["that paused returns nothing from before", [0, 5000], [136, 136]],
   ])("%s", (_, times, seen) => {
     const histories = new Histories();
     let film: ReturnType<Histories["shown"]> = [];
