@@ -6,7 +6,7 @@ import { factsOf, Refusal } from "../errors.ts";
 import type { Leaser } from "../inference/call-billing.ts";
 import type { Chunk } from "../scenarios/episode.ts";
 import { PolicyFailure, ScenarioError } from "../scenarios/failure.ts";
-import { digestOf, variantFor } from "../scenarios/index.ts";
+import { builtIn, digestOf, variantFor } from "../scenarios/index.ts";
 import type { Scenario, ScenarioVariant } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
 import { type FinishedEpisode, runTrial, type Shown, type TrialEnd } from "../scenarios/trial.ts";
@@ -87,7 +87,7 @@ class EvaluationRun {
     // Jobs of external runners reach this worker only when they were canceled or expired.
     if (isExternal(this.#request)) return this.#abandon();
     await tx(sql, (tx) => advance(tx, this.#job, "provisioning"));
-    const scenario = scenarios.get(this.#request.scenario);
+    const scenario = scenarios.get(this.#request.scenario) ?? builtIn(this.#request.scenario);
     const variant = scenario && variantFor(scenario, this.#request.actionSpace);
     if (!scenario || !variant) return this.#fail("scenario_not_runnable", "this scenario is not here any more");
     await this.#recall();

@@ -116,9 +116,12 @@ export class Arena {
   }
 
   #begin(seed: number): EpisodeLog {
-    this.world.reset();
-    this.#task.reset(seeded(seed));
-    this.world.forward();
+    const random = seeded(seed);
+    do {
+      this.world.reset();
+      this.#task.reset(random);
+      this.world.forward();
+    } while (this.#task.isSolved?.());
     return newLog(this.world.state());
   }
 

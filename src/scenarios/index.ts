@@ -7,6 +7,7 @@ import { pendulumSwingup } from "./builtin/pendulum.ts";
 import { armPickPlace } from "./builtin/pick-place.ts";
 import { pushT } from "./builtin/push-t.ts";
 import { bimanualReach, humanoidReach } from "./builtin/reaches.ts";
+import type { World } from "./engine.ts";
 import { loadPacks, type RefusedPack, scenarioOfPack } from "./pack.ts";
 import type { Scenario, ScenarioVariant } from "./scenario.ts";
 
@@ -21,6 +22,22 @@ export const BUILT_IN: readonly Scenario[] = [
   bimanualReach,
   humanoidReach,
 ];
+
+/** A scenario as its version 1.0.0 was: it kept starts that need no policy. */
+const asFirst = (scenario: Scenario): Scenario => {
+  const [first, ...others] = scenario.variants.map((variant) => ({
+    ...variant,
+    play: (world: World) => ({ ...variant.play(world), isSolved: () => false }),
+  }));
+  return { ...scenario, version: "1.0.0", variants: [first!, ...others] };
+};
+
+/** Earlier versions of built-in scenarios, so that their scores can be recomputed. */
+export const EARLIER: readonly Scenario[] = BUILT_IN.filter(({ version }) => version !== "1.0.0").map(asFirst);
+
+/** The built-in scenario of an id such as `arm-reach`, or of a certain version such as `arm-reach@1.0.0`. */
+export const builtIn = (name: string): Scenario | undefined =>
+  [...BUILT_IN, ...EARLIER].find(({ id, version }) => id === name || `${id}@${version}` === name);
 
 /** The scenarios of a gateway, by id, and the packs that it refused. */
 export interface LoadedScenarios {

@@ -48,6 +48,8 @@ export interface Step {
 export interface Task {
   /** Places everything for a new episode. */
   reset(random: Random): void;
+  /** Whether the start that was just placed succeeds without a policy; such a start is drawn again. Leaves the world as it was. */
+  isSolved?(): boolean;
   /** The policy's proprioception, in the order of `proprioNames`. */
   observe(): number[];
   /**

@@ -2,7 +2,7 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { Arena, type Chunk, type EpisodeRecord, type Look } from "./episode.ts";
 import { PolicyFailure, ScenarioError } from "./failure.ts";
-import { BUILT_IN, variantFor } from "./index.ts";
+import { builtIn, variantFor } from "./index.ts";
 import { scenarioOfPack } from "./pack.ts";
 import { filmOf, type Picture, pngOf, stripOf, takePicture } from "./picture.ts";
 import type { ScenarioVariant } from "./scenario.ts";
@@ -34,7 +34,7 @@ function ask(message: FromThread): Promise<ToThread> {
 }
 
 async function trial(): Promise<TrialEnd> {
-  const scenario = plan.pack ? scenarioOfPack(plan.pack) : BUILT_IN.find(({ id }) => id === plan.scenario);
+  const scenario = plan.pack ? scenarioOfPack(plan.pack) : builtIn(plan.scenario);
   const variant = scenario && variantFor(scenario, plan.actionSpace);
   if (!variant) throw new ScenarioError("there is no such scenario here");
   const arena = await Arena.of(variant);

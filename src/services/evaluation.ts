@@ -37,7 +37,7 @@ import { factsOf, Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import type { Leaser } from "../inference/call-billing.ts";
 import { nearNames } from "../routing/index.ts";
-import { digestOf, variantFor } from "../scenarios/index.ts";
+import { builtIn, digestOf, variantFor } from "../scenarios/index.ts";
 import { ENGINE_FACTS, quarterOf, type Scenario, type ScenarioVariant } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, type Scores, scoresOf } from "../scenarios/scores.ts";
 import { audit } from "../store/account/audit.ts";
@@ -187,7 +187,7 @@ function variantOf(
   asked: EvaluateRequest,
 ): { scenario: Scenario; variant: ScenarioVariant } {
   const { scenario: id, actionSpace } = asked;
-  const scenario = scenarios.get(id);
+  const scenario = scenarios.get(id) ?? builtIn(id);
   if (!scenario) {
     const known = [...catalogued()];
     if (known.includes(id)) {
@@ -533,9 +533,9 @@ function usageOf(billed: readonly ItemRecord[], { count, micro }: PolicyCalls) {
 }
 
 function shownScenario(request: EvaluationRequest) {
-  const { scenario: id, world, actionSpace, mode } = request;
+  const { scenario, world, actionSpace, mode } = request;
   return {
-    id,
+    id: world ? scenario.replace(/@[^@]*$/, "") : scenario,
     version: world?.version ?? "",
     digest: world?.digest ?? "",
     engine: isExternal(request) ? "external" : ENGINE_FACTS.name,

@@ -35,7 +35,7 @@ export type EvaluateRequest = Message<"limber.v1.EvaluateRequest"> & {
   policyEndpoint: string;
 
   /**
-   * Scenario id, such as `arm-reach`.
+   * Scenario id, such as `arm-reach`. An earlier version is requested as `arm-reach@1.0.0`.
    *
    * @generated from field: string scenario = 2;
    */

@@ -3,7 +3,7 @@ import { between } from "../chance.ts";
 import { type Camera, clamp, distance, type Scenario, type ScenarioVariant } from "../scenario.ts";
 import { ARM_7, ARM_7_HAND } from "./bodies.ts";
 import { follow, HAND_SHIFTS, type Pose, turned } from "./follow.ts";
-import { handAt, type Reacher, reaching, reachScenario } from "./reach.ts";
+import { APART_M, handAt, type Reacher, reaching, reachScenario } from "./reach.ts";
 import { chainBodies, Servos } from "./servo.ts";
 
 const SHOWN: readonly Camera[] = [
@@ -72,6 +72,7 @@ const shifts: ScenarioVariant = {
         held = 0;
         reached = false;
       },
+      isSolved: () => first < APART_M,
       observe: () => [...world.site("hand"), ...goal],
       step(action) {
         // Shifts count from where the hand was sent, kept near to where it is: a hand that is held up doesn't save up its way.

@@ -10,6 +10,8 @@ const STEPS = 200;
 /** The last steps of the episode that have to be upright, and how near to it (rad). */
 const UPRIGHT_STEPS = 20;
 const UPRIGHT_RAD = 0.2;
+/** Gravity's torque over the inertia at the horizontal, 1/s²: m g l/2 over m l²/3. */
+const TOP = 15;
 
 // A uniform rod of 1 m and 1 kg: m l² / 3 about its pivot. MuJoCo's Euler step is the specification's: speed first, then angle.
 const MJCF = `
@@ -46,7 +48,7 @@ function wrapped(angle: number): number {
 /** A pendulum that hangs: swing it up and hold it there. */
 export const pendulumSwingup: Scenario = {
   id: "pendulum-swingup",
-  version: "1.0.0",
+  version: "1.1.0",
   title: "Pendulum swing-up",
   description: "Swing a pendulum up with a torque too weak to lift it, and hold it upright.",
   topic: "control-suite",
@@ -67,12 +69,39 @@ export const pendulumSwingup: Scenario = {
       play(world) {
         let steps = 0;
         let upright = 0;
+        /** One control step under a torque. */
+        const swing = (torque: number): void => {
+          world.ctrl[0] = torque;
+          world.step();
+          const after = world.qvel[0]!;
+          const capped = clamp(after, -SPEED, SPEED);
+          if (capped !== after) {
+            world.qpos[0] = world.qpos[0]! - (after - capped) * DT;
+            world.qvel[0] = capped;
+            world.forward();
+          }
+          steps += 1;
+          upright = Math.abs(wrapped(world.qpos[0]!)) < UPRIGHT_RAD ? upright + 1 : 0;
+        };
+        const begin = (angle: number, speed: number): void => {
+          steps = 0;
+          upright = 0;
+          world.qpos[0] = angle;
+          world.qvel[0] = speed;
+        };
         return {
           reset(random) {
-            steps = 0;
-            upright = 0;
-            world.qpos[0] = between(random, -Math.PI, Math.PI);
-            world.qvel[0] = between(random, -1, 1);
+            begin(between(random, -Math.PI, Math.PI), between(random, -1, 1));
+          },
+          isSolved() {
+            const [angle, speed] = [world.qpos[0]!, world.qvel[0]!];
+            // A free swing lingers at the top only with an energy (J per kg m²) close to that of standing there.
+            if (Math.abs(0.5 * speed * speed + TOP * (directionOf(world).cos - 1)) > 1) return false;
+            while (steps < STEPS) swing(0);
+            const isUpright = upright >= UPRIGHT_STEPS;
+            begin(angle, speed);
+            world.forward();
+            return isUpright;
           },
           observe() {
             const { cos, sin } = directionOf(world);
@@ -82,17 +111,7 @@ export const pendulumSwingup: Scenario = {
             const angle = wrapped(world.qpos[0]!);
             const speed = world.qvel[0]!;
             const cost = angle * angle + 0.1 * speed * speed + 0.001 * torque! * torque!;
-            world.ctrl[0] = torque!;
-            world.step();
-            const after = world.qvel[0]!;
-            const capped = clamp(after, -SPEED, SPEED);
-            if (capped !== after) {
-              world.qpos[0] = world.qpos[0]! - (after - capped) * DT;
-              world.qvel[0] = capped;
-              world.forward();
-            }
-            steps += 1;
-            upright = Math.abs(wrapped(world.qpos[0]!)) < UPRIGHT_RAD ? upright + 1 : 0;
+            swing(torque!);
             if (steps < STEPS) return { reward: -cost };
             return { reward: -cost, ending: upright >= UPRIGHT_STEPS ? "success" : "max_steps" };
           },

@@ -144,7 +144,7 @@ const turnOf = (angle: number): number => angle - Math.floor(angle / (2 * Math.P
 /** A round pusher, a T, and the place where the T belongs. */
 export const pushT: Scenario = {
   id: "push-t",
-  version: "1.0.0",
+  version: "1.1.0",
   title: "Push-T",
   description: "Push a T-shaped block onto its mark with a round pusher.",
   topic: "manipulation",
@@ -177,6 +177,7 @@ export const pushT: Scenario = {
             world.forward();
             best = coverageOf(world);
           },
+          isSolved: () => best >= ENOUGH,
           observe() {
             const { x, y } = poseOf(world);
             return [world.qpos[0]! * PIXELS, world.qpos[1]! * PIXELS, x, y, turnOf(world.qpos[4]!)];
