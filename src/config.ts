@@ -202,7 +202,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     try {
       return readFileSync(path);
     } catch {
-      bad(name, "the path of a file that can be read");
+      bad(name, "the path of a readable file");
       return undefined;
     }
   };
@@ -252,7 +252,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     ?.split(",")
     .map((word) => word.trim());
   if (dnsServers?.some((server) => !isNameServer(server)))
-    bad("LIMBER_DNS_SERVERS", "a list of IP addresses, each with a port where it is not 53");
+    bad("LIMBER_DNS_SERVERS", "a list of IP addresses, each with a port unless it is 53");
 
   const trustedProxies = (text("LIMBER_TRUSTED_PROXIES") ?? "").split(",").map((word) => word.trim());
   if (trustedProxies.some((word) => word !== "" && !isNetwork(word)))
@@ -299,7 +299,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     .filter((word) => word.trim() !== "")
     .map((word) => Buffer.from(word, "base64"));
   if (otherMasterKeys.some((key) => key.length !== 32))
-    bad("LIMBER_MASTER_KEY_PREVIOUS", "a list of 32 bytes each in base64, with commas between");
+    bad("LIMBER_MASTER_KEY_PREVIOUS", "a comma-separated list of keys of 32 bytes in base64");
   if (!embedded && adminToken === undefined) problems.push("SERVICE_ADMIN_TOKEN must be set when DATABASE_URL is");
   if (!embedded && masterKeyText === undefined) problems.push("LIMBER_MASTER_KEY must be set when DATABASE_URL is");
 

@@ -113,30 +113,34 @@ export class Metrics {
         });
     };
     const call = ["rpc", "transport", "status"] as const;
-    metric("counter", "calls_total", "Answered calls, by RPC, transport and HTTP status.", call, (set) => {
+    metric("counter", "calls_total", "Completed calls, by RPC, transport and HTTP status.", call, (set) => {
       for (const { rpc, transport, status, count } of this.#calls.values())
         set({ rpc, transport, status: `${status}` }, count);
     });
-    metric("counter", "call_seconds_total", "Time from a call's head to its answer, in all.", call, (set) => {
-      for (const { rpc, transport, status, ms } of this.#calls.values())
-        set({ rpc, transport, status: `${status}` }, ms / 1000);
-    });
-    metric("gauge", "calls_running", "Calls of keys that are being answered.", [], (set) =>
-      set({}, sources.callsRunning()),
+    metric(
+      "counter",
+      "call_seconds_total",
+      "Total time from the request header to the response, in seconds.",
+      call,
+      (set) => {
+        for (const { rpc, transport, status, ms } of this.#calls.values())
+          set({ rpc, transport, status: `${status}` }, ms / 1000);
+      },
     );
+    metric("gauge", "calls_running", "Running calls with a key.", [], (set) => set({}, sources.callsRunning()));
     const state01 = (name: string, help: string, of: (standing: Standing) => boolean): void =>
       metric("gauge", name, help, [], (set) => set({}, Number(of(sources.standing()))));
-    state01("ready", "1 while this replica takes traffic.", ({ isReady }) => isReady);
+    state01("ready", "1 while this replica accepts traffic.", ({ isReady }) => isReady);
     state01("database_up", "1 while the database answers.", ({ isDatabaseUp }) => isDatabaseUp);
     state01(
       "events_waiting",
-      "1 while NATS takes no events, so that they wait in the outbox.",
+      "1 while NATS accepts no events, so that they wait in the outbox.",
       (it) => it.doEventsWait,
     );
     metric(
       "gauge",
       "certificate_expiry_timestamp_seconds",
-      "When the certificate of the port ends, in unix seconds.",
+      "Expiry of the port's certificate, in Unix seconds.",
       [],
       (set) => {
         const { certificateEnds } = sources.standing();
@@ -146,17 +150,17 @@ export class Metrics {
     metric(
       "counter",
       "undecided_payments_total",
-      "Payments, refunds and disputes that an operator has to decide about.",
+      "Payments, refunds and disputes that need an operator's decision.",
       [],
       (set) => set({}, sources.undecidedPayments()),
     );
-    metric("counter", "unhandled_errors_total", "Errors that no owner heard, each a bug.", [], (set) =>
+    metric("counter", "unhandled_errors_total", "Unhandled errors, each a bug.", [], (set) =>
       set({}, sources.unhandledErrors()),
     );
     metric(
       "gauge",
       "body_bytes_held",
-      "Bytes of request bodies of more than 64 KiB that running calls hold.",
+      "Bytes of request bodies above 64 KiB that running calls hold in memory.",
       [],
       (set) => set({}, sources.bodyBytes()),
     );
@@ -166,47 +170,52 @@ export class Metrics {
       help: string,
       of: (figures: TurnFigures) => number,
     ): void => metric(kind, name, help, [], (set) => set({}, of(pictureTurns.figures)));
-    pictures("gauge", "pictures_running", "Pictures that are decoded, resized or encoded now.", (all) => all.running);
-    pictures("gauge", "pictures_waiting", "Pictures that wait for their turn.", (all) => all.waiting);
-    pictures("counter", "pictures_total", "Pictures that were decoded, resized or encoded.", (all) => all.begun);
+    pictures("gauge", "pictures_running", "Images being decoded, resized or encoded.", (all) => all.running);
+    pictures("gauge", "pictures_waiting", "Images that wait to be decoded, resized or encoded.", (all) => all.waiting);
+    pictures("counter", "pictures_total", "Images decoded, resized or encoded.", (all) => all.begun);
     pictures(
       "counter",
       "pictures_left_total",
-      "Pictures whose calls were over before it was their turn.",
+      "Images whose calls ended before they were processed.",
       (all) => all.left,
     );
     const load = (kind: "counter" | "gauge", name: string, help: string, of: (figures: LoadFigures) => number): void =>
       metric(kind, name, help, [], (set) => set({}, of(sources.load())));
-    load("gauge", "concurrency_limit", "Calls that may be worked on at once.", ({ limit }) => limit);
+    load(
+      "gauge",
+      "concurrency_limit",
+      "Limit of concurrent calls, not counting calls that wait for an upstream.",
+      ({ limit }) => limit,
+    );
     load(
       "gauge",
       "calls_in_flight",
-      "Calls that are worked on, without those that wait for an upstream.",
+      "Calls in progress, not counting calls that wait for an upstream.",
       (it) => it.inFlight,
     );
-    load("gauge", "refusals_held", "Refusals for overload that wait for their turn.", ({ held }) => held);
-    load("gauge", "shedding", "1 while calls are refused for overload.", ({ isShedding }) => Number(isShedding));
-    metric("gauge", "calls_queued", "Calls that wait to be worked on, by class.", ["priority"], (set) => {
+    load("gauge", "refusals_held", "Overload refusals that wait to be sent.", ({ held }) => held);
+    load("gauge", "shedding", "1 while calls are refused because of overload.", ({ isShedding }) => Number(isShedding));
+    metric("gauge", "calls_queued", "Calls that wait for admission, by class.", ["priority"], (set) => {
       for (const { priority, queued } of sources.load().classes) set({ priority }, queued);
+    });
+    metric("counter", "calls_admitted_total", "Admitted calls, by class.", ["priority"], (set) => {
+      for (const { priority, admitted } of sources.load().classes) set({ priority }, admitted);
     });
     metric(
       "counter",
-      "calls_admitted_total",
-      "Calls that were let in to be worked on, by class.",
-      ["priority"],
+      "calls_shed_total",
+      "Calls refused because of overload, by class and reason.",
+      ["priority", "reason"],
       (set) => {
-        for (const { priority, admitted } of sources.load().classes) set({ priority }, admitted);
+        for (const { priority, reason, count } of sources.load().shed) set({ priority, reason }, count);
       },
     );
-    metric("counter", "calls_shed_total", "Calls refused for overload.", ["priority", "reason"], (set) => {
-      for (const { priority, reason, count } of sources.load().shed) set({ priority, reason }, count);
-    });
     const offering = ["offering", "provider", "model"] as const;
     const outcome = [...offering, "outcome"] as const;
     metric(
       "counter",
       "attempts_total",
-      "Attempts at an offering that its provider answered or failed.",
+      "Attempts at an offering, by outcome: succeeded, or failed by the provider's fault.",
       outcome,
       (set) => {
         for (const { attempts, failures, ...it } of sources.offerings()) {
@@ -217,42 +226,52 @@ export class Metrics {
       },
     );
     const percentile = [...offering, "percentile"] as const;
-    metric("gauge", "attempt_latency_seconds", "Latency of warm attempts of late.", percentile, (set) => {
+    metric("gauge", "attempt_latency_seconds", "Recent latency of warm attempts, by percentile.", percentile, (set) => {
       for (const { offering, provider, model, p50Ms, p95Ms, p99Ms } of sources.offerings())
         for (const [percentile, ms] of Object.entries({ 50: p50Ms, 95: p95Ms, 99: p99Ms }))
           if (ms !== undefined) set({ offering, provider, model, percentile }, ms / 1000);
     });
     const state = [...offering, "state"] as const;
-    metric("gauge", "breaker_state", "1 for the state that an offering's circuit breaker is in.", state, (set) => {
+    metric("gauge", "breaker_state", "1 for the current state of an offering's circuit breaker.", state, (set) => {
       for (const { offering, provider, model, breaker } of sources.offerings())
         set({ offering, provider, model, state: breaker }, 1);
     });
-    metric("gauge", "credit_leases", "Leases of credit that this replica holds.", [], (set) =>
+    metric("gauge", "credit_leases", "Credit leases held by this replica.", [], (set) =>
       set({}, sources.leaser().leases),
     );
-    metric("gauge", "credit_leased_usd", "Credit in those leases.", ["state"], (set) => {
-      const { idleMicro, promisedMicro } = sources.leaser();
-      set({ state: "idle" }, idleMicro / 1e6);
-      set({ state: "promised" }, promisedMicro / 1e6);
-    });
-    metric("gauge", "credit_calls", "Calls that hold credit, and calls that wait for some.", ["state"], (set) => {
-      const { running, waiting } = sources.leaser();
-      set({ state: "running" }, running);
-      set({ state: "waiting" }, waiting);
-    });
-    metric("gauge", "loops_open", "Control loops that this replica carries.", [], (set) =>
-      set({}, sources.loops().open),
+    metric(
+      "gauge",
+      "credit_leased_usd",
+      "Credit in this replica's leases: idle, or promised to running calls.",
+      ["state"],
+      (set) => {
+        const { idleMicro, promisedMicro } = sources.leaser();
+        set({ state: "idle" }, idleMicro / 1e6);
+        set({ state: "promised" }, promisedMicro / 1e6);
+      },
     );
+    metric(
+      "gauge",
+      "credit_calls",
+      "Calls that hold credit (running), and calls that wait for it (waiting).",
+      ["state"],
+      (set) => {
+        const { running, waiting } = sources.leaser();
+        set({ state: "running" }, running);
+        set({ state: "waiting" }, waiting);
+      },
+    );
+    metric("gauge", "loops_open", "Open control loops on this replica.", [], (set) => set({}, sources.loops().open));
     const loop = <K extends keyof LoopSample>(kind: "counter" | "gauge", name: string, help: string, field: K): void =>
       metric(kind, name, help, ["offering"], (set) => {
         for (const sample of sources.loops().offerings) set({ offering: sample.offeringId }, Number(sample[field]));
       });
-    loop("gauge", "loops", "Control loops that an offering serves.", "loops");
-    loop("counter", "loop_chunks_total", "Chunks that were sent to control loops.", "chunks");
-    loop("counter", "loop_holds_total", "Holds that were sent to control loops.", "holds");
-    loop("counter", "loop_missed_total", "Holds because the answer would have come too late.", "missed");
-    loop("gauge", "loop_effective_hz", "Chunks per second that control loops got.", "effectiveHz");
-    loop("gauge", "loop_stale_ratio", "Share of answers that would have come too late.", "staleRatio");
+    loop("gauge", "loops", "Control loops served by an offering.", "loops");
+    loop("counter", "loop_chunks_total", "Chunks sent to control loops.", "chunks");
+    loop("counter", "loop_holds_total", "Holds sent to control loops.", "holds");
+    loop("counter", "loop_missed_total", "Holds because the answer would have been too late.", "missed");
+    loop("gauge", "loop_effective_hz", "Chunks per second sent to control loops.", "effectiveHz");
+    loop("gauge", "loop_stale_ratio", "Share of answers that would have been too late.", "staleRatio");
     metric("gauge", "loop_jitter_seconds", "Standard deviation of the time between chunks.", ["offering"], (set) => {
       for (const { offeringId, jitterMs } of sources.loops().offerings) set({ offering: offeringId }, jitterMs / 1000);
     });
@@ -261,18 +280,22 @@ export class Metrics {
         for (const sample of sources.loops().sessions)
           set({ stream: sample.stream, session: sample.session }, sample[field]);
       });
-    session("session_effective_hz", "Chunks per second that a running control loop gets.", "effectiveHz");
-    session("session_stale_ratio", "Share of its answers that would have come too late.", "staleRatio");
+    session("session_effective_hz", "Chunks per second sent to a running control loop.", "effectiveHz");
+    session(
+      "session_stale_ratio",
+      "Share of a running control loop's answers that would have been too late.",
+      "staleRatio",
+    );
     metric(
       "gauge",
       "session_jitter_seconds",
-      "Standard deviation of the time between its chunks.",
+      "Standard deviation of the time between a running control loop's chunks.",
       ["stream", "session"],
       (set) => {
         for (const { stream, session, jitterMs } of sources.loops().sessions) set({ stream, session }, jitterMs / 1000);
       },
     );
-    session("session_missed", "Its holds because the answer would have come too late.", "missed");
+    session("session_missed", "Holds of a running control loop because the answer would have been too late.", "missed");
   }
 
   /** Counts a completed call. */

@@ -167,7 +167,7 @@ export class Worker {
       if (job) this.#begin(job, message);
       else await this.#decline(message);
     } catch (cause) {
-      warn("jobs can't be taken at the moment", cause);
+      warn("could not claim jobs; trying again", cause);
       message.later(FRUITLESS_MS * (1 + random()));
       this.#pause();
     } finally {
@@ -215,7 +215,7 @@ export class Worker {
       }
     } catch (cause) {
       // The next poll retries.
-      warn("jobs can't be taken at the moment", cause);
+      warn("could not claim jobs; trying again", cause);
     }
   }
 
@@ -262,7 +262,7 @@ export class Worker {
         message?.later(0);
       } else if (!(cause instanceof Fenced)) {
         // A job that failed for another reason is retried by any free worker when its lease expires.
-        warn(`job ${job.id} stopped in the middle`, cause);
+        warn(`job ${job.id} was interrupted`, cause);
         message?.later(LEASE_S * 1000);
       }
     }

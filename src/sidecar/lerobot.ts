@@ -261,7 +261,7 @@ class LerobotRobot {
     this.#setup = lost.#setup;
     this.#actionSpace = lost.#actionSpace;
     const { log } = this.#options;
-    log(`a client came back without a handshake: it goes on with ${lost.#setup?.model}, in a new episode`);
+    log(`a client returned without a handshake and continues with ${lost.#setup?.model} in a new episode`);
   }
 
   begin(): void {

@@ -153,8 +153,8 @@ describe("a database address", () => {
     ["schema=limber", "options=-c%20search_path%3D"],
     ["client_encoding=latin1", "UTF8"],
     ["target_session_attrs=standby", "a gateway writes"],
-    ["connection_limi=5", "not connection_limi"],
-    ["sslmodee=require", "not sslmodee"],
+    ["connection_limi=5", "got connection_limi"],
+    ["sslmodee=require", "got sslmodee"],
   ])("with %s is refused with instructions", (query, words) => {
     const read = () => databaseAddress(`postgres://u:s3cret@a/d?${query}`);
     expect(read).toThrow(words);

@@ -286,8 +286,10 @@ describe("Physical-Intelligence/openpi: pictures as floats", () => {
   );
 
   it.each(Object.keys(WRONG) as (keyof typeof WRONG)[])("are refused with their key if they are %s", async (what) => {
-    await expect(openpi(WRONG[what])).rejects.toThrow(/observation\/wrist_image_left: .*floats from 0 to 1, or uint8/);
-    await expect(gr00t(WRONG[what])).rejects.toThrow(/wrist: .*floats from 0 to 1, or uint8/);
+    await expect(openpi(WRONG[what])).rejects.toThrow(
+      /`observation\/wrist_image_left` must consist of uint8 or floats from 0 to 1/,
+    );
+    await expect(gr00t(WRONG[what])).rejects.toThrow(/`wrist` must consist of uint8 or floats from 0 to 1/);
   });
 });
 

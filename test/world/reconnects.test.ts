@@ -103,7 +103,7 @@ describe("huggingface/lerobot: a client whose gRPC channel reconnects by itself"
     expect(await round(robot())).toEqual(SERVED);
     expect(new Set(acts.map(({ model }) => model)).size).toBe(1);
     expect(new Set(acts.map(({ provider }) => provider.session_id)).size).toBe(3);
-    expect(said.filter((text) => text.includes("came back without a handshake"))).toHaveLength(2);
+    expect(said.filter((text) => text.includes("returned without a handshake"))).toHaveLength(2);
   });
 
   it("gets one setup for concurrent calls", async () => {
@@ -113,7 +113,7 @@ describe("huggingface/lerobot: a client whose gRPC channel reconnects by itself"
     const again = robot();
     const calls = await Promise.all([call(again, "GetActions", NOTHING), call(again, "SendObservations", OBSERVATION)]);
     expect(calls.map(({ status }) => status)).toEqual(["0", "0"]);
-    expect(said.filter((text) => text.includes("came back"))).toHaveLength(1);
+    expect(said.filter((text) => text.includes("returned without a handshake"))).toHaveLength(1);
   });
 
   it("is refused with an error without a setup, and served after its handshake", async () => {

@@ -129,9 +129,9 @@ describe("Isaac Lab, RoboCasa, RLinf: an instruction as a numpy array", () => {
   });
 
   it("is refused with its key if it is several texts, or no text", async () => {
-    await expect(gr00t({ [LANGUAGE]: ["a", "b"] })).rejects.toThrow(/human.task_description: /);
-    await expect(openpi({ prompt: 3 })).rejects.toThrow(/prompt: /);
-    await expect(openpi({ task: ["a", "b"] })).rejects.toThrow(/task: /);
+    await expect(gr00t({ [LANGUAGE]: ["a", "b"] })).rejects.toThrow(/`human.task_description` must/);
+    await expect(openpi({ prompt: 3 })).rejects.toThrow(/`prompt` must/);
+    await expect(openpi({ task: ["a", "b"] })).rejects.toThrow(/`task` must/);
   });
 });
 
@@ -181,7 +181,7 @@ describe("Physical-Intelligence/openpi, huggingface/lerobot: numbers in other sh
       1, 2, 0.5,
     ]);
     expect(await proprioOf({ state: [zeroD, zeroD] })).toEqual([0.5, 0.5]);
-    await expect(openpi({ state: [[1, 2], [3]] })).rejects.toThrow(/^state: /);
+    await expect(openpi({ state: [[1, 2], [3]] })).rejects.toThrow(/^`state` must/);
   });
 
   it("are a robot's state on the GR00T port, newest first if there are several moments", async () => {
@@ -191,7 +191,7 @@ describe("Physical-Intelligence/openpi, huggingface/lerobot: numbers in other sh
     for (const value of [npyOf([], [7]), 7, [7], [[7]], npyOf([1], [7]), npyOf([2, 1], [6, 7])])
       expect(await state(value)).toEqual([7]);
     await expect(gr00t({ observation: {}, "state.arm": "x" })).resolves.toBeDefined();
-    await expect(gr00t({ "state.arm": "x" })).rejects.toThrow(/arm: /);
+    await expect(gr00t({ "state.arm": "x" })).rejects.toThrow(/`arm` must/);
   });
 
   it("are a robot's state for vla-evaluation-harness", async () => {
@@ -209,7 +209,7 @@ describe("Physical-Intelligence/openpi, huggingface/lerobot: numbers in other sh
         [1, 2],
         [3, 4],
       ]),
-    ).rejects.toThrow(/states: /);
+    ).rejects.toThrow(/`states` must/);
   });
 
   it("are an image if axes of length one come first", async () => {
@@ -217,7 +217,7 @@ describe("Physical-Intelligence/openpi, huggingface/lerobot: numbers in other sh
     const { observations } = await openpi({ "observation/image": openpiArray(picture) });
     expect(observations[0]!.frames).toHaveLength(1);
     await expect(openpi({ "observation/image": openpiArray({ ...picture, shape: [2, 1, 2, 1, 3] }) })).rejects.toThrow(
-      /observation\/image: /,
+      /`observation\/image` must/,
     );
   });
 });

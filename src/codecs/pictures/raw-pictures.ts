@@ -74,12 +74,13 @@ function pngHead({ width, height }: RgbPixels): Buffer {
 }
 
 async function rgbOf(array: NdArray, key: string, options: EncodeOptions): Promise<RgbPixels> {
-  if (!isPicture(array)) throw unfit(key, "a picture is [height, width, 3] or [3, height, width]");
+  if (!isPicture(array))
+    throw unfit(key, `must have the shape [height, width, 3] or [3, height, width], got [${array.shape.join(", ")}]`);
   const { shape, dtype, data } = array;
   const last = shape[2] === 3;
   const [height = 0, width = 0] = last ? shape : shape.slice(1);
   if (height < 1 || width < 1 || height * width > MOST_PIXELS)
-    throw unfit(key, `a picture has from 1 to ${MOST_PIXELS} pixels, not ${height} times ${width}`);
+    throw unfit(key, `must have between 1 and ${MOST_PIXELS} pixels, got ${height} times ${width}`);
   const { asker, signal, turned = false } = options;
   if (last && dtype === "|u1" && !turned) return { data: bufferOf(data), width, height };
   const work = async (): Promise<RgbPixels> => {
@@ -99,7 +100,7 @@ const MOST_PIXELS_OF_A_FILE = 3840 * 2160;
 export async function turnedFile(file: Buffer, key: string, { asker, signal }: EncodeOptions): Promise<Uint8Array> {
   const header = readImageHeader(file);
   if (header === undefined || header.width * header.height > MOST_PIXELS_OF_A_FILE)
-    throw unfit(key, "a picture's file is a PNG or a JPEG of 4K at most");
+    throw unfit(key, "must be a PNG or JPEG file of 4K at most");
   const work = async (): Promise<Uint8Array> => {
     try {
       const picture = sharp(file, { failOn: "error", limitInputPixels: MOST_PIXELS_OF_A_FILE });
@@ -107,7 +108,7 @@ export async function turnedFile(file: Buffer, key: string, { asker, signal }: E
         .png(PACKED)
         .toBuffer();
     } catch (cause) {
-      throw unfit(key, "the picture's file cannot be decoded", cause);
+      throw unfit(key, "is an image file that cannot be decoded", cause);
     }
   };
   return pictureTurns.run(asker, header.width * header.height, work, signal);
@@ -116,8 +117,7 @@ export async function turnedFile(file: Buffer, key: string, { asker, signal }: E
 /** openpi takes floats from 0 to 1 for pictures too. */
 async function bytesOf(array: NdArray, key: string): Promise<Uint8Array> {
   if (array.dtype === "|u1") return array.data;
-  if (!/f[248]$/.test(array.dtype))
-    throw unfit(key, `a picture is made of floats from 0 to 1, or uint8, not of ${array.dtype}`);
+  if (!/f[248]$/.test(array.dtype)) throw unfit(key, `must consist of uint8 or floats from 0 to 1, got ${array.dtype}`);
   return inSlices(quantized(array, key));
 }
 
@@ -137,7 +137,7 @@ function* quantized({ dtype, data }: NdArray, key: string): Sliced<Uint8Array> {
     for (let i = 0; i < values.length; i++) {
       const value = values[i]!;
       if (!(value >= 0 && value <= MOST_BRIGHTNESS))
-        throw unfit(key, `a picture is made of floats from 0 to 1, or uint8; it has ${value}`);
+        throw unfit(key, `must consist of uint8 or floats from 0 to 1, got ${value}`);
       out[from + i] = Math.min(255, Math.round(value * 255));
     }
     yield;
@@ -171,6 +171,6 @@ function* turnedRows(rows: Uint8Array): Sliced<Uint8Array> {
   return out;
 }
 
-/** The refusal of what stands under a key. */
+/** Returns the refusal of the value under `key`; `text` continues the sentence that the key begins. */
 export const unfit = (key: string, text: string, cause?: unknown): Refusal =>
-  refuse(Reason.VALIDATION_FAILED, key ? `${key}: ${text}` : text, {}, { ...(key && { param: key }), cause });
+  refuse(Reason.VALIDATION_FAILED, key ? `\`${key}\` ${text}` : text, {}, { ...(key && { param: key }), cause });

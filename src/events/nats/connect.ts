@@ -53,7 +53,7 @@ export function natsAddress(text: string): NatsAddress {
   const at = authority.lastIndexOf("@");
   const hosts = authority.slice(at + 1).split(",");
   if (!hosts.every((host) => host !== "" && URL.canParse(`nats://${host}`)))
-    throw new Error("an address that begins with nats:// or tls:// or ws:// or wss://, with commas between servers");
+    throw new Error("an address that begins with nats://, tls://, ws:// or wss://, with commas between servers");
   const asked = new URLSearchParams(query);
   const files = new Map<string, string>();
   const domain = asked.get("domain") ?? undefined;
@@ -62,8 +62,8 @@ export function natsAddress(text: string): NatsAddress {
   asked.delete("domain");
   for (const [name, path] of asked) {
     if (!FILES.some((file) => file === name))
-      throw new Error(`an address whose parameters are ${FILES.join(", ")}, domain, not ${name}`);
-    if (!existsSync(path)) throw new Error(`an address whose ${name} is the path of a file that can be read`);
+      throw new Error(`an address whose parameters are ${FILES.join(", ")}, domain, got ${name}`);
+    if (!existsSync(path)) throw new Error(`an address whose ${name} is the path of a readable file`);
     files.set(name, path);
   }
   if (files.has("cert") !== files.has("key")) throw new Error("an address with cert and key together");

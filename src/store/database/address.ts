@@ -69,15 +69,15 @@ const TUNING: ReadonlySet<string> = new Set(
 const CHECKED: Readonly<Record<string, readonly [harmless: RegExp, instead: string]>> = {
   schema: [/^public$/, "without schema, or with options=-c%20search_path%3D and its name"],
   currentschema: [/^public$/, "without currentSchema, or with options=-c%20search_path%3D and its name"],
-  search_path: [/^public$/, "with options=-c%20search_path%3D and its names in place of search_path"],
-  client_encoding: [/^(utf-?8|unicode|auto)$/i, "with client_encoding=UTF8: the gateway speaks no other"],
-  encoding: [/^(utf-?8|unicode)$/i, "with encoding=UTF8: the gateway speaks no other"],
+  search_path: [/^public$/, "with options=-c%20search_path%3D and its names instead of search_path"],
+  client_encoding: [/^(utf-?8|unicode|auto)$/i, "with client_encoding=UTF8, the only supported encoding"],
+  encoding: [/^(utf-?8|unicode)$/i, "with encoding=UTF8, the only supported encoding"],
   gssencmode: [/^(disable|prefer)$/, "without gssencmode=require: use sslmode=verify-full"],
   channel_binding: [/^(disable|prefer|require)$/, "whose channel_binding is disable, prefer or require"],
   sslaccept: [/^(strict|accept_invalid_certs)$/, "whose sslaccept is strict or accept_invalid_certs"],
-  sslcertmode: [/^(disable|allow)$/, "without sslcertmode=require: sslcert and sslkey bring the certificate"],
+  sslcertmode: [/^(disable|allow)$/, "without sslcertmode=require: sslcert and sslkey set the certificate"],
   ssl: [/^(true|false|1|0|require|prefer|disable|no-verify)$/i, "whose ssl is true or false, or with sslmode"],
-  requiressl: [/^[01]$/, "with sslmode in place of requiressl"],
+  requiressl: [/^[01]$/, "with sslmode instead of requiressl"],
   ssl_min_protocol_version: [/^TLSv1(\.[123])?$/i, "whose ssl_min_protocol_version is TLSv1.2 or TLSv1.3"],
   ssl_max_protocol_version: [/^TLSv1\.[23]$/i, "whose ssl_max_protocol_version is TLSv1.2 or TLSv1.3"],
   sslpassword: [/^/, ""],
@@ -89,31 +89,32 @@ const REFUSED: Readonly<Record<string, string>> = {
   requirepeer: "without requirepeer: set the permissions of the socket's folder",
   sslcrl: "without sslcrl: the gateway reads no revocation lists; renew the root certificate in sslrootcert",
   sslcrldir: "without sslcrldir: the gateway reads no revocation lists; renew the root certificate in sslrootcert",
-  sslidentity: "with sslcert and sslkey in place of sslidentity: take both from the PKCS #12 file",
-  hostaddr: "with the address in host in place of hostaddr",
-  service: "with the parameters of the service in place of service",
-  passfile: "with the password in the address in place of passfile",
-  scram_client_key: "with the password in place of scram_client_key",
+  sslidentity: "with sslcert and sslkey instead of sslidentity: extract both from the PKCS #12 file",
+  hostaddr: "with the address in host instead of hostaddr",
+  service: "with the service's parameters instead of service",
+  passfile: "with the password in the address instead of passfile",
+  scram_client_key: "with the password instead of scram_client_key",
 };
 
 /** Parses an address. Errors say what the address must be, as the end of a sentence about the setting, and do not contain it. */
 export function databaseAddress(text: string): DatabaseAddress {
   const plain = plainOf(text);
   if (/^prisma(\+postgres)?:/i.test(plain))
-    throw new Error("an address that begins with postgres://: Prisma Accelerate speaks another protocol");
+    throw new Error("an address that begins with postgres://: Prisma Accelerate uses another protocol");
   if (!/^postgres(ql)?:\/\//.test(plain)) throw new Error("an address that begins with postgres:// or postgresql://");
   const [, authority, path = "", query = ""] =
     /^postgres(?:ql)?:\/\/([^/?#]*)(\/[^?#]*)?(?:\?([^#]*))?$/.exec(plain) ?? [];
-  if (authority === undefined)
-    throw new Error("an address in which # / and ? of a password are percent-encoded: %23 %2F %3F");
+  if (authority === undefined) throw new Error("an address whose password has # / and ? percent-encoded: %23 %2F %3F");
   const asked = parametersOf(query);
   const at = authority.lastIndexOf("@");
   const [user = "", ...password] = at < 0 ? [] : authority.slice(0, at).split(":");
   if (/^\[your[-_ ]?password\]$/i.test(password.join(":")))
-    throw new Error("an address with the password in place of [YOUR-PASSWORD]");
+    throw new Error("an address with the password instead of [YOUR-PASSWORD]");
   const attributes = asked.get("target_session_attrs") ?? "any";
   if (!TAKES_WRITES.has(attributes))
-    throw new Error(`an address with target_session_attrs of ${[...TAKES_WRITES].join(", ")}: a gateway writes`);
+    throw new Error(
+      `an address whose target_session_attrs is one of ${[...TAKES_WRITES].join(", ")}: a gateway writes`,
+    );
   const connectTimeoutS = Number(asked.get("connect_timeout") ?? CONNECT_TIMEOUT_S);
   if (Number.isNaN(connectTimeoutS)) throw new Error("an address whose connect_timeout is a number of seconds");
   const servers = serversOf(asked.get("host") ?? authority.slice(at + 1), asked.get("port"));
@@ -151,7 +152,7 @@ function parametersOf(query: string): URLSearchParams {
     const [harmless, instead] = CHECKED[name] ?? [];
     if (harmless !== undefined && !harmless.test(value)) throw new Error(`an address ${instead}`);
     if (harmless === undefined && !isKnown(name) && !TUNING.has(name))
-      throw new Error(`an address whose parameters are ${[...PARAMETERS, ...FILES, ...ALSO].join(", ")}, not ${given}`);
+      throw new Error(`an address whose parameters are ${[...PARAMETERS, ...FILES, ...ALSO].join(", ")}, got ${given}`);
     asked.append(name, value);
   }
   return asked;
@@ -182,7 +183,7 @@ function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    throw new Error("an address in which % stands before two hexadecimal digits");
+    throw new Error("an address in which two hexadecimal digits follow each %");
   }
 }
 
@@ -197,7 +198,7 @@ function modeOf(asked: URLSearchParams): SslMode | undefined {
   const isOn = asked.get("requiressl") === "1" || (ssl !== undefined && /^(true|1|require|no-verify)$/.test(ssl));
   const isChecked = asked.get("channel_binding") === "require" || asked.get("sslaccept") === "strict";
   if (named === "disable" && (isOn || isChecked))
-    throw new Error("an address that does not ask for encryption and say sslmode=disable");
+    throw new Error("an address that does not both require encryption and set sslmode=disable");
   // The driver does not support channel binding, which prevents a man in the middle. Full certificate verification prevents the same.
   if (isChecked) return "verify-full";
   if (isOn && (named === undefined || named === "allow" || named === "prefer")) return "require";
@@ -222,7 +223,7 @@ function tlsOf(asked: URLSearchParams, servers: readonly DatabaseServer[]): () =
   const [cert, key, root] = FILES.map((name) => asked.get(name) ?? undefined);
   for (const [i, path] of [cert, key, root].entries())
     if (path !== undefined && path !== "system" && !existsSync(path))
-      throw new Error(`an address whose ${FILES[i]} is the path of a file that can be read`);
+      throw new Error(`an address whose ${FILES[i]} is the path of a readable file`);
   if ((cert === undefined) !== (key === undefined))
     throw new Error("an address with sslcert and sslkey together; the server's root certificate is sslrootcert");
   const mode = modeOf(asked) ?? ((root ?? cert) ? "verify-full" : servers.some(isPublic) ? "prefer" : undefined);

@@ -304,7 +304,7 @@ describe("a client of N1.7, unmodified, whose key is for one model", () => {
     const wrong = { ...observation, state: { ...observation.state, joint_position: NdArray.float32([1], [1, 1, 1]) } };
     const raw = await send({ endpoint: "get_action", api_token: key, data: { observation: wrong } });
     expect((readGr00t(raw).value as Map<string, string>).get("error")).toContain(
-      "joint_position: has 1 numbers, and the model wants 2",
+      "`joint_position` must have the 2 numbers that the model reads, got 1",
     );
     expect(server.messages).toHaveLength(before);
   });
@@ -344,7 +344,7 @@ describe("bad input", () => {
     ["no data", undefined, "validation_failed"],
     ["a text for a picture", { observation: { video: { a: "x" } } }, "validation_failed"],
     ["parts that do not add up", nested({ action_keys: { arm: 3 } }), "must add up to the 7 numbers"],
-    ["half a step", nested({ horizon: 4.5 }), "options.horizon: is a whole number"],
+    ["half a step", nested({ horizon: 4.5 }), "`options.horizon` must be a whole number"],
     ["a picture of four channels", seen({ video: { a: bytes([1, 1, 8, 8, 4]) } }), "[height, width, 3]"],
     ["pictures of two robots", seen({ video: { a: bytes([2, 1, 4, 4, 3]) } }), "a batch of 2"],
     ["states of two robots", seen({ state: { a: NdArray.float32([1, 2], [2, 1, 1]) } }), "a batch of 2"],

@@ -265,8 +265,10 @@ describe.each(["openpi", "roboarena"])("a reset, told to /v1/%s", (protocol) => 
 
   it("with another name is refused", async () => {
     const client = await connect(`/v1/${protocol}/${named.acme}/arm`, apiKey(caller));
-    await expect(client.infer(said({ endpoint: "kill" }))).rejects.toThrow("endpoint: is infer or reset");
-    await expect(client.infer(said({ endpoint: NdArray.float64([1]) }))).rejects.toThrow("endpoint: is infer or reset");
+    await expect(client.infer(said({ endpoint: "kill" }))).rejects.toThrow("`endpoint` must be infer or reset");
+    await expect(client.infer(said({ endpoint: NdArray.float64([1]) }))).rejects.toThrow(
+      "`endpoint` must be infer or reset",
+    );
     client.socket.close();
   });
 });
@@ -323,7 +325,7 @@ describe("a refusal", () => {
     const pictures = Object.fromEntries(
       Array.from({ length: 17 }, (_, i) => [`camera${i}`, NdArray.uint8(new Uint8Array(3), [1, 1, 3])]),
     );
-    await expect(client.infer(encodeNumpy(pictures))).rejects.toThrow("16 pictures at most");
+    await expect(client.infer(encodeNumpy(pictures))).rejects.toThrow("at most 16 images");
     client.socket.close();
   });
 

@@ -142,7 +142,7 @@ describe("XPolicyLab's client", () => {
         "infer_result",
       );
     const { payload } = await ask("infer", { observation: seen({ vision: { cam_head: { color: jpeg } } }) });
-    expect(String(payload.get("message"))).toContain("vision.cam_head.color: a file needs XPolicyLab's mark XPL-RGB1");
+    expect(String(payload.get("message"))).toContain("`vision.cam_head.color` must have XPolicyLab's mark XPL-RGB1");
   });
 
   it("requests the parts named in its address", async () => {
@@ -180,14 +180,14 @@ describe("before anything runs", () => {
       { state: { arm_joint_state: nd([1, 2]) } },
       "the 7 numbers of joint_pos_7 do not fill arm_joint_state 2",
     ],
-    ["a state without joints", "arm", { state: { ee_pose: nd([1]) } }, "state.ee_pose: has no place of its own"],
+    ["a state without joints", "arm", { state: { ee_pose: nd([1]) } }, "`state.ee_pose` has no defined position"],
     [
       "a picture of two axes",
       "arm",
       { vision: { cam_head: { color: u1([2, 2], Buffer.alloc(4)) } } },
-      "vision.cam_head.color: a picture is",
+      "`vision.cam_head.color` must be an image",
     ],
-    ["an instruction that is no text", "arm", { instruction: 7 }, "instruction: is one text"],
+    ["an instruction that is no text", "arm", { instruction: 7 }, "`instruction` must be one text"],
   ])("%s is refused in the client's own keys", async (_, name, more, text) => {
     const before = model.acts.length;
     const { ask } = await connect(`/v1/xpolicylab/${named.acme}/${name}`);

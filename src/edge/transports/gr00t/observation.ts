@@ -41,7 +41,7 @@ interface AskedOf {
 export function modelAsked(data: Gr00tValue | undefined): string | undefined {
   const options = data instanceof Map ? data.get("options") : undefined;
   const model = options instanceof Map ? options.get("model") : undefined;
-  if (model !== undefined && typeof model !== "string") throw unfit("options.model", "is a text");
+  if (model !== undefined && typeof model !== "string") throw unfit("options.model", "must be text");
   return model;
 }
 
@@ -50,7 +50,7 @@ export async function actionAsked(
   data: Gr00tValue | undefined,
   { model, embodiment, session, episode, by }: AskedOf,
 ): Promise<AskedAction> {
-  if (!(data instanceof Map)) throw unfit("data", "is a map");
+  if (!(data instanceof Map)) throw unfit("data", "must be a map");
   const nested = data.get("observation");
   const bare = !(nested instanceof Map);
   // Since N1.6 a client may be wrapped (Gr00tSimPolicyWrapper): its observation is flat as that of N1.5, in the frame of later ones.
@@ -60,12 +60,12 @@ export async function actionAsked(
   const option = (name: string): Gr00tValue | undefined => (options instanceof Map ? options.get(name) : undefined);
   const text = (name: string): string | undefined => {
     const value = option(name);
-    if (value !== undefined && typeof value !== "string") throw unfit(`options.${name}`, "is a text");
+    if (value !== undefined && typeof value !== "string") throw unfit(`options.${name}`, "must be text");
     return value;
   };
   const horizon = option("horizon");
   if (horizon !== undefined && !(typeof horizon === "number" && Number.isInteger(horizon)))
-    throw unfit("options.horizon", "is a whole number");
+    throw unfit("options.horizon", "must be a whole number");
   const [preset, robotId] = [text("preset"), text("robot_id")];
   const actionSpace = text("action_space") ?? (preset === undefined ? embodiment?.actionSpace : undefined);
   const moments = await momentsIn(fields.get("video"), by);
@@ -109,9 +109,10 @@ async function momentsIn(
 ): Promise<{ camera: string; data: Uint8Array }[][]> {
   const cameras = [...entriesOf(video)];
   // Refused before any of their pictures is worked on.
-  if (cameras.length > MOST_CAMERAS) throw unfit("video", `an observation has ${MOST_CAMERAS} cameras at most`);
+  if (cameras.length > MOST_CAMERAS)
+    throw unfit("video", `must have at most ${MOST_CAMERAS} cameras, got ${cameras.length}`);
   const films = cameras.map(([camera, value]) => {
-    if (!(value instanceof NdArray)) throw unfit(camera, "a video is an array");
+    if (!(value instanceof NdArray)) throw unfit(camera, "must be an array");
     return { camera, pictures: picturesOf(value, camera) };
   });
   const most = Math.max(0, ...films.map(({ pictures }) => pictures.length));
@@ -132,10 +133,10 @@ function proprioIn(state: Gr00tValue | undefined, layout: readonly StatePart[]):
   const parts = new Map<string, number[]>();
   for (const [name, value] of entriesOf(state)) {
     const state = numbersIn(value);
-    if (state === undefined) throw unfit(name, "a state is an array, a number or a list of numbers");
+    if (state === undefined) throw unfit(name, "must be an array, a number or a list of numbers");
     assertOneRobot(state, name, STATE_AXES);
     const dim = state.shape.at(-1) ?? 1;
-    if (dim > MOST_NUMBERS) throw unfit(name, `has ${dim} numbers, and an observation ${MOST_NUMBERS} at most`);
+    if (dim > MOST_NUMBERS) throw unfit(name, `must have at most ${MOST_NUMBERS} numbers, got ${dim}`);
     parts.set(name, dim > 0 ? [...newestOf(state, dim).toFloat64()] : []);
   }
   const has = layout.filter(({ name }) => parts.has(name)).sort((a, b) => a.start - b.start);
@@ -147,7 +148,7 @@ function proprioIn(state: Gr00tValue | undefined, layout: readonly StatePart[]):
     // A part behind one that the client lacks has no place.
     if (start !== proprio.length) break;
     if (end !== undefined && values.length !== end - start)
-      throw unfit(name, `has ${values.length} numbers, and the model wants ${end - start}`);
+      throw unfit(name, `must have the ${end - start} numbers that the model reads, got ${values.length}`);
     proprio.push(...values);
   }
   return proprio;
@@ -180,21 +181,21 @@ const VIDEO_AXES = 5;
 
 /** Refuses what is of several robots: an answer is for one. */
 function assertOneRobot({ shape }: NdArray, key: string, axes: number): void {
-  if (shape.length > axes) throw unfit(key, `has ${shape.length} axes, and no more than ${axes} mean something`);
+  if (shape.length > axes) throw unfit(key, `must have at most ${axes} axes, got ${shape.length}`);
   if (shape.length === axes && shape[0] !== 1)
-    throw unfit(key, `is a batch of ${shape[0]}; a call is of one robot, so that its first axis is 1`);
+    throw unfit(key, `must be of one robot, with a first axis of 1, got a batch of ${shape[0]}`);
 }
 
 /** The last pictures of [batch, time, height, width, 3] or [time, height, width, 3], oldest first. */
 function picturesOf(array: NdArray, key: string): NdArray[] {
   const { dtype, shape, data } = array;
   assertOneRobot(array, key, VIDEO_AXES);
-  if (shape.length < 3) throw unfit(key, "a video has pictures");
+  if (shape.length < 3) throw unfit(key, "must have images");
   const picture = shape.slice(-3);
-  if (picture[2] !== 3) throw unfit(key, "a picture of a video is [height, width, 3]: red, green and blue");
+  if (picture[2] !== 3) throw unfit(key, "must have images of shape [height, width, 3]: red, green and blue");
   const count = shape.slice(0, -3).reduce((product, size) => product * size, 1);
   const bytes = data.length / count;
-  if (!(bytes > 0)) throw unfit(key, "a video has pictures");
+  if (!(bytes > 0)) throw unfit(key, "must have images");
   const length = Math.min(count, MOST_MOMENTS);
   const first = data.length - length * bytes;
   return Array.from(
@@ -212,7 +213,7 @@ function instructionIn(language: Gr00tValue | Map<string, Gr00tValue> | undefine
   }
   const [first] = given;
   if (first === undefined) return "";
-  throw unfit(first[0], "a language is one text, in lists or arrays of one");
+  throw unfit(first[0], "must be one text, also in lists or arrays of one");
 }
 
 /** Where the instruction stands, or would: N1.5 and its like have it among annotations. */
@@ -226,7 +227,7 @@ function partsOf(value: Gr00tValue | undefined): [string, number][] {
   if (!(value instanceof Map)) return [];
   return [...value].map(([name, dim]) => {
     if (typeof dim !== "number" || !Number.isInteger(dim) || dim < 1)
-      throw unfit("options.action_keys", "names each part with how many numbers it has");
+      throw unfit("options.action_keys", "must map each part to its number of numbers");
     return [String(name), dim];
   });
 }

@@ -53,7 +53,7 @@ interface OpenpiAsked {
 export function askedBy(message: OpenpiValue): OpenpiAsked {
   const field = (name: string): OpenpiValue | undefined => (message instanceof Map ? message.get(name) : undefined);
   const endpoint = field("endpoint") ?? "infer";
-  if (endpoint !== "infer" && endpoint !== "reset") throw unfit("endpoint", "is infer or reset");
+  if (endpoint !== "infer" && endpoint !== "reset") throw unfit("endpoint", "must be infer or reset");
   const session = field("session_id");
   return { endpoint, sessionId: typeof session === "string" && session !== "" ? session : undefined };
 }
@@ -95,7 +95,7 @@ const NUMBERS = ["observation/joint_position", "observation/gripper_position", "
 
 /** The request that an observation makes. Refuses what is no observation, or has pictures or numbers of forms that openpi has not. */
 export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery, by: EncodeOptions): Promise<OwnRequest> {
-  if (!(observation instanceof Map)) throw unfit("", "an observation is a map");
+  if (!(observation instanceof Map)) throw unfit("", "the observation must be a map");
   const fields = flatten(observation);
   const cameras = {
     ...CAMERAS,
@@ -110,15 +110,16 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery, by
     if (ADDRESS.has(key) || PROMPTS.includes(key) || (roboarena?.startsWith("joint") && key === POSE)) continue;
     const picture = value instanceof NdArray ? pictureIn(value) : undefined;
     if (picture) {
-      if (pictures.length === MOST_PICTURES) throw unfit("", `an observation has ${MOST_PICTURES} pictures at most`);
+      if (pictures.length === MOST_PICTURES)
+        throw unfit("", `the observation must have at most ${MOST_PICTURES} images`);
       pictures.push({ camera: cameras[key] ?? { name: lastWord(key) }, key, value: picture });
     } else if (isNumbers(value)) {
       const read = valuesIn(value, key);
       count += read.length;
-      if (count > MOST_NUMBERS) throw unfit(key, `an observation has ${MOST_NUMBERS} numbers at most`);
+      if (count > MOST_NUMBERS) throw unfit(key, `brings the observation above the maximum of ${MOST_NUMBERS} numbers`);
       numbers.set(key, read);
     } else if (!isSaid(value))
-      throw unfit(key, "a picture is an array of [height, width, 3], numbers are an array or a list of them");
+      throw unfit(key, "must be an image of shape [height, width, 3], or an array or a list of numbers");
   }
   const order = [
     ...NUMBERS.filter((key) => numbers.has(key)),
@@ -126,7 +127,7 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery, by
   ];
   const promptKey = PROMPTS.find((key) => fields.get(key) != null);
   const prompt = promptKey === undefined ? "" : textIn(fields.get(promptKey));
-  if (prompt === undefined) throw unfit(promptKey!, "a prompt is one text, or a list or an array of one");
+  if (prompt === undefined) throw unfit(promptKey!, "must be one text, or a list or an array of one");
   // Begun when nothing else can be wrong any more: what fails is heard.
   const frames = pictures.map(async ({ camera: { name, turned = false }, key, value }) => {
     return { camera: name, data: await headOf(value, key, { ...by, turned }) };
@@ -173,15 +174,15 @@ const MOST_NUMBERS = 4096;
 
 function valuesIn(value: OpenpiValue, key: string): Float64Array {
   const array = numbersIn(value);
-  if (array === undefined) throw unfit(key, "a list has numbers alone, in rows of one length");
+  if (array === undefined) throw unfit(key, "must contain only numbers, in rows of equal length");
   const isPlain = array.shape.length <= MOST_AXES;
   // Refused before megabytes of them are read.
   if (isPlain && array.shape.reduce((product, size) => product * size, 1) > MOST_NUMBERS)
-    throw unfit(key, `an observation has ${MOST_NUMBERS} numbers at most`);
+    throw unfit(key, `brings the observation above the maximum of ${MOST_NUMBERS} numbers`);
   if (isPlain) return array.toFloat64();
   throw unfit(
     key,
-    `an array of [${array.shape.join(", ")}] is neither numbers nor a picture, [height, width, 3] or [3, height, width]`,
+    `must be numbers, or an image of shape [height, width, 3] or [3, height, width], got [${array.shape.join(", ")}]`,
   );
 }
 

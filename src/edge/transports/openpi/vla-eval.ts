@@ -62,13 +62,13 @@ export class VlaEvalProtocol implements RobotProtocol {
     const frames = this.#about(said);
     if (frames) return { kind: "frames", frames };
     if (!(said instanceof Map) || said.get("type") !== "observation")
-      throw unfit("type", "is one of hello, episode_start, observation, episode_end, error");
+      throw unfit("type", "must be one of hello, episode_start, observation, episode_end, error");
     const payload = said.get("payload");
-    if (!(payload instanceof Map)) throw unfit("payload", "is a map");
+    if (!(payload instanceof Map)) throw unfit("payload", "must be a map");
     const { model, preset, actionSpace, sessionId, episode, robotId } = this.#query;
     const taskKey = TASKS.find((key) => payload.get(key) != null);
     const task = taskKey === undefined ? "" : textIn(payload.get(taskKey));
-    if (task === undefined) throw unfit(taskKey!, "is one text, or a list or an array of one");
+    if (task === undefined) throw unfit(taskKey!, "must be one text, or a list or an array of one");
     const request = create(ActRequestSchema, {
       model,
       horizon: 1,
@@ -143,8 +143,9 @@ function numberOf(said: VlaEvalValue): number {
 /** Pictures by their cameras, one after the other: turning takes each whole. */
 async function framesIn(payload: VlaEvalMap, options: EncodeOptions): Promise<{ camera: string; data: Uint8Array }[]> {
   const images = payload.get("images") ?? new Map();
-  if (!(images instanceof Map)) throw unfit("images", "is a map of pictures by their cameras");
-  if (images.size > MOST_PICTURES) throw unfit("images", `an observation has ${MOST_PICTURES} pictures at most`);
+  if (!(images instanceof Map)) throw unfit("images", "must be a map of images by camera");
+  if (images.size > MOST_PICTURES)
+    throw unfit("images", `must have at most ${MOST_PICTURES} images, got ${images.size}`);
   const frames: { camera: string; data: Uint8Array }[] = [];
   for (const [camera, image] of images) frames.push({ camera, data: await fileOf(image, camera, options) });
   return frames;
@@ -154,7 +155,7 @@ async function framesIn(payload: VlaEvalMap, options: EncodeOptions): Promise<{ 
 async function fileOf(image: VlaEvalValue, camera: string, options: EncodeOptions): Promise<Uint8Array> {
   if (image instanceof NdArray) return headOf(image, camera, options);
   const data = image instanceof Map ? image.get("data") : undefined;
-  if (!(image instanceof Map) || !Buffer.isBuffer(data)) throw unfit(camera, "a picture is an array or a file");
+  if (!(image instanceof Map) || !Buffer.isBuffer(data)) throw unfit(camera, "must be an image as an array or a file");
   if (image.get("format") === "raw") return headOf(arrayIn(image, data, camera), camera, options);
   return options.turned ? turnedFile(data, camera, options) : data;
 }
@@ -166,7 +167,7 @@ function arrayIn(image: VlaEvalMap, data: Buffer, camera: string): NdArray {
   } catch (thrown) {
     if (!(thrown instanceof CodecError)) throw thrown;
   }
-  throw unfit(camera, "its bytes are not what its type and shape say");
+  throw unfit(camera, "has another number of bytes than `dtype` and `shape` require");
 }
 
 function stateIn(payload: VlaEvalMap): number[] {
@@ -174,6 +175,6 @@ function stateIn(payload: VlaEvalMap): number[] {
   if (key === undefined) return [];
   const state = numbersIn(payload.get(key)!);
   const isOneRow = state?.shape.slice(0, -1).every((size) => size === 1);
-  if (!state || !isOneRow) throw unfit(key, "a state is one row of numbers");
+  if (!state || !isOneRow) throw unfit(key, "must be one row of numbers");
   return [...state.toFloat64()];
 }

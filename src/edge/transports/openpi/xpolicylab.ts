@@ -92,9 +92,9 @@ export class XPolicyProtocol implements RobotProtocol {
   async read(message: Buffer, _isBinary: boolean, by: EncodeOptions): Promise<Heard> {
     const said = this.#message ?? frameIn(message);
     const payload = said.get("payload");
-    if (!(payload instanceof Map)) throw unfit("payload", "is a map");
+    if (!(payload instanceof Map)) throw unfit("payload", "must be a map");
     const observation = this.#observationIn(said.get("message_type"), payload);
-    if (!(observation instanceof Map)) throw unfit("observation", "is a map");
+    if (!(observation instanceof Map)) throw unfit("observation", "must be a map");
     return { kind: "act", ...(await this.#requestOf(observation, by)) };
   }
 
@@ -184,29 +184,35 @@ export class XPolicyProtocol implements RobotProtocol {
   #observationIn(type: XPolicyValue | undefined, payload: XPolicyMap): XPolicyValue {
     if (type === "infer") return payload.get("observation") ?? null;
     if (type !== "call")
-      throw unfit("message_type", "is one of hello, prepare_case, reset, infer, call, trial_end, heartbeat, close");
+      throw unfit(
+        "message_type",
+        "must be one of hello, prepare_case, reset, infer, call, trial_end, heartbeat, close",
+      );
     const func = payload.get("func_name");
     if (func === "infer") return payload.get("obs") ?? null;
     if (func !== "get_action" && func !== "get_action_batch")
-      throw unfit("func_name", "is one of reset, update_obs, get_action, update_obs_batch, get_action_batch, infer");
+      throw unfit(
+        "func_name",
+        "must be one of reset, update_obs, get_action, update_obs_batch, get_action_batch, infer",
+      );
     const given = func === "get_action" ? payload.get("obs") : undefined;
     const observations = given == null ? (this.#seen?.observations ?? []) : [given];
     const [observation] = observations;
-    if (observation === undefined) throw unfit("obs", `${func} needs an observation: call update_obs first`);
+    if (observation === undefined) throw unfit("obs", `is missing for ${func}; call update_obs first`);
     if (observations.length > 1)
-      throw unfit("obs", `a call is of one robot, got ${observations.length}: open a connection for each environment`);
+      throw unfit("obs", `must be of one robot, got ${observations.length}; open a connection for each environment`);
     return observation;
   }
 
   async #requestOf(observation: XPolicyMap, by: EncodeOptions) {
     const { model, preset, actionSpace, horizon, sessionId, robotId, xpolicylab = {} } = this.#query;
     const state = observation.get("state") ?? new Map();
-    if (!(state instanceof Map)) throw unfit("state", "is a map of numbers by their names");
+    if (!(state instanceof Map)) throw unfit("state", "must be a map of numbers by name");
     const read = readState(state, xpolicylab.stateKeys);
     this.#parts = partsOf(state, xpolicylab.actionKeys);
     const instruction =
       textIn(observation.get("instruction") ?? null) ?? (observation.get("instruction") == null ? "" : undefined);
-    if (instruction === undefined) throw unfit("instruction", "is one text, or a list of one");
+    if (instruction === undefined) throw unfit("instruction", "must be one text, or a list of one");
     const environment = observation.get("env_idx");
     const request = create(ActRequestSchema, {
       model,
@@ -308,21 +314,21 @@ function readState(state: XPolicyMap, named: readonly NamedPart[] | undefined): 
   if (named === undefined && joints.length === 0 && other !== undefined)
     throw unfit(
       `state.${other.slice(0, 64)}`,
-      "has no place of its own: name what the model reads, state_keys=…, in the address",
+      "has no defined position; list the keys that the model reads as state_keys=… in the address",
     );
   const read = (named?.map(([name]) => name) ?? joints).map((name): [string, number[]] => [
     name,
     numbersOf(state, name),
   ]);
   const count = read.reduce((total, [, values]) => total + values.length, 0);
-  if (count > MOST_NUMBERS) throw unfit("state", `an observation has ${MOST_NUMBERS} numbers at most, got ${count}`);
+  if (count > MOST_NUMBERS) throw unfit("state", `must have at most ${MOST_NUMBERS} numbers, got ${count}`);
   return read;
 }
 
 function numbersOf(state: XPolicyMap, name: string): number[] {
   const numbers = numbersIn(state.get(name) ?? null);
   const isRow = numbers?.shape.slice(0, -1).every((size) => size === 1);
-  if (!numbers || !isRow) throw unfit(`state.${name}`, "is one row of numbers");
+  if (!numbers || !isRow) throw unfit(`state.${name}`, "must be one row of numbers");
   return [...numbers.toFloat64()];
 }
 
@@ -330,14 +336,15 @@ function numbersOf(state: XPolicyMap, name: string): number[] {
 function partsOf(state: XPolicyMap, named: readonly NamedPart[] | undefined): [name: string, dim: number][] {
   const parts = named ?? JOINTS.filter((name) => state.get(name) != null).map((name): NamedPart => [name, undefined]);
   if (parts.length === 0)
-    throw unfit("state", "names no joints: name the parts of an action in the address, action_keys=name:numbers,…");
+    throw unfit("state", "has no joints; list the parts of an action as action_keys=name:numbers,… in the address");
   return parts.map(([name, dim]) => [name, dim ?? numbersOf(state, name).length]);
 }
 
 /** The color of each camera. Depth goes to no model. */
 async function framesIn(vision: XPolicyValue, by: EncodeOptions): Promise<{ camera: string; data: Uint8Array }[]> {
-  if (!(vision instanceof Map)) throw unfit("vision", "is a map of cameras by their names");
-  if (vision.size > MOST_PICTURES) throw unfit("vision", `an observation has ${MOST_PICTURES} cameras at most`);
+  if (!(vision instanceof Map)) throw unfit("vision", "must be a map of cameras by name");
+  if (vision.size > MOST_PICTURES)
+    throw unfit("vision", `must have at most ${MOST_PICTURES} cameras, got ${vision.size}`);
   const colors = [...vision].flatMap(([camera, view]) => {
     const color = view instanceof Map ? view.get("color") : view;
     return color == null ? [] : [{ camera, color }];
@@ -354,11 +361,11 @@ async function framesIn(vision: XPolicyValue, by: EncodeOptions): Promise<{ came
 async function pictureIn(color: XPolicyValue, key: string, by: EncodeOptions): Promise<Uint8Array> {
   if (color instanceof NdArray && isPicture(color)) return headOf(color, key, by);
   const file = Buffer.isBuffer(color) ? color : bytesIn(color);
-  if (file === undefined) throw unfit(key, "a picture is an array of [height, width, 3], or the bytes of a JPEG");
+  if (file === undefined) throw unfit(key, "must be an image of shape [height, width, 3], or the bytes of a JPEG");
   if (!file.subarray(0, HEAD_BYTES).includes(RGB_MARK))
     throw unfit(
       key,
-      "a file needs XPolicyLab's mark XPL-RGB1, for red and blue of others are turned around; send pixels",
+      "must have XPolicyLab's mark XPL-RGB1, because files without it have red and blue swapped; send pixels instead",
     );
   return file;
 }

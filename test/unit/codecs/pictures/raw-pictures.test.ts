@@ -51,7 +51,7 @@ describe("an image in an array", () => {
     "is refused with its key if a float is %d",
     async (odd) => {
       const array = NdArray.float64([0, 0.5, 1, 1.0005, 0.5, odd], [1, 2, 3]);
-      await expect(pixelsOf(array)).rejects.toThrow(/front: .*floats from 0 to 1, or uint8/);
+      await expect(pixelsOf(array)).rejects.toThrow(/`front` must consist of uint8 or floats from 0 to 1/);
     },
   );
 
