@@ -1,6 +1,6 @@
-/** How every codec says that bytes are not what they should be. */
+/** The error of all codecs for malformed bytes. */
 
-/** Why bytes were refused: short, stable, and free of the bytes themselves. */
+/** Why bytes were refused: a short, stable word without any of the bytes. */
 export type CodecReason =
   | "bad_dtype"
   | "bad_flag"
@@ -17,11 +17,11 @@ export type CodecReason =
   | "truncated"
   | "unsupported";
 
-/** The only error a codec throws, whatever the input: its reason says what was wrong. */
+/** The only error that a codec throws, for any input. */
 export class CodecError extends Error {
   override readonly name = "CodecError";
   readonly reason: CodecReason;
-  /** The key of the value that could not be read, with dots between those of maps in maps; undefined where no value alone is at fault. */
+  /** The key of the unreadable value, with dots between the keys of nested maps; undefined if no single value is at fault. */
   key: string | undefined;
 
   constructor(reason: CodecReason) {
@@ -29,7 +29,7 @@ export class CodecError extends Error {
     this.reason = reason;
   }
 
-  /** Notes that the value at fault stands under this key. */
+  /** Adds the key of the value at fault. */
   under(key: string): void {
     if (VALUES.has(this.reason)) this.key = this.key === undefined ? key : `${key}.${this.key}`;
   }

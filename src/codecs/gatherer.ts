@@ -1,12 +1,12 @@
-/** Puts the pieces of one message together. */
+/** Assembles the pieces of one message. */
 import { CodecError } from "./error.ts";
 
-/** Most messages fit, so their room is taken at once; a larger one has to arrive before more is taken for it. */
+/** Allocated at once, because most messages fit. A larger message must arrive before more is allocated. */
 const FIRST_ROOM = 256 * 1024;
 
 /**
- * Collects pieces, however small, into one buffer. Its room is twice what has arrived (256 KiB at first) and never more
- * than the limit, so a peer that only announces much costs little.
+ * Collects pieces of any size into one buffer. The buffer is at most twice the received size (256 KiB at first) and never above the limit, so a
+ * peer that only announces a large message costs little.
  */
 export class Gatherer {
   readonly #limit: number;
@@ -17,12 +17,12 @@ export class Gatherer {
     this.#limit = limit;
   }
 
-  /** The bytes gathered so far. */
+  /** The collected bytes so far. */
   get length(): number {
     return this.#length;
   }
 
-  /** Takes a copy of the piece. Throws CodecError `too_large` when the whole would pass the limit. */
+  /** Copies the piece. Throws CodecError `too_large` if the total would exceed the limit. */
   add(piece: Uint8Array): void {
     const length = this.#length + piece.length;
     if (length > this.#limit) throw new CodecError("too_large");
@@ -31,7 +31,7 @@ export class Gatherer {
     this.#length = length;
   }
 
-  /** What was gathered, as a view: call it when nothing more is to come. */
+  /** Returns the collected bytes as a view. Call it after the last piece. */
   bytes(): Buffer {
     return this.#room.subarray(0, this.#length);
   }

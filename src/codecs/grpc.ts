@@ -9,7 +9,7 @@ import { Gatherer } from "./gatherer.ts";
 export const PREFIX = 5;
 const COMPRESSED = 1;
 
-/** The message behind its prefix, in a buffer of its own. */
+/** Returns the message behind its prefix, in a new buffer. */
 export function frameMessage(message: Uint8Array, compressed = false): Buffer {
   const frame = Buffer.allocUnsafe(PREFIX + message.length);
   frame[0] = compressed ? 1 : 0;
@@ -19,8 +19,8 @@ export function frameMessage(message: Uint8Array, compressed = false): Buffer {
 }
 
 /**
- * Cuts a body, as it arrives, into its messages. A message that lies whole in a chunk is handed on as a view of that chunk;
- * one that's spread over chunks is copied together as it arrives.
+ * Splits a body, as it arrives, into messages. A message that is complete in one chunk is passed on as a view of that chunk; a message that
+ * spans chunks is copied.
  */
 export class MessageReader {
   readonly #maxBytes: number;
@@ -36,9 +36,8 @@ export class MessageReader {
   #broken: CodecError | undefined;
 
   /**
-   * Calls `deliver` for each message in order, during the push that completes it. gRPC's reserved flags are `refused`, or `ignored` as
-   * Connect does. Calls `announced` with the size of a message that has not arrived complete with its prefix; an error that it throws is
-   * thrown by the push.
+   * Calls `deliver` for each message in order, during the push that completes it. gRPC's reserved flags are `refused`, or `ignored` as in
+   * Connect. Calls `announced` with the size of a message that has not arrived complete with its prefix; the push rethrows its errors.
    */
   constructor(
     maxBytes: number,
@@ -53,8 +52,8 @@ export class MessageReader {
   }
 
   /**
-   * Whether a view of the chunk was handed on. Throws CodecError `too_large` (more than `maxBytes` are announced) or `bad_flag`; a reader
-   * that threw keeps throwing.
+   * Returns whether a view of the chunk was passed on. Throws CodecError `too_large` (more than `maxBytes` announced) or `bad_flag`; after an
+   * error it keeps throwing.
    */
   push(chunk: Buffer): boolean {
     if (this.#broken !== undefined) throw this.#broken;
@@ -74,13 +73,13 @@ export class MessageReader {
     return this.#handedOn;
   }
 
-  /** Call it when the body has ended. Throws CodecError `truncated` when it ended inside a message. */
+  /** Call it at the end of the body. Throws CodecError `truncated` if the body ended inside a message. */
   end(): void {
     if (this.#broken !== undefined) throw this.#broken;
     if (this.#prefixRead > 0) throw this.#break("truncated");
   }
 
-  /** Hands on a plain message that lies whole in a chunk, as nearly all do; where it ends, or `from` when it's another one. */
+  /** Passes on an uncompressed message that is complete in a chunk, as nearly all are. Returns its end, or `from` for any other message. */
   #wholeMessage(chunk: Buffer, from: number): number {
     const body = from + PREFIX;
     if (body > chunk.length || chunk[from] !== 0) return from;

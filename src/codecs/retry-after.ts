@@ -1,6 +1,6 @@
-/** How long a server asks to be left alone: the header `Retry-After`, in seconds or as a date (RFC 9110, sections 5.6.7 and 10.2.3). */
+/** The retry time that a server requests: the header `Retry-After`, in seconds or as a date (RFC 9110, sections 5.6.7 and 10.2.3). */
 
-/** No server is believed to be away for longer. */
+/** Longer times are not believed. */
 const LONGEST_MS = 86_400_000;
 const SECONDS = /^\d{1,18}(?:\.\d{1,9})?(?:e\d{1,2})?$/i;
 /** Three forms: `Thu, 26 Nov 2026 12:15:00 GMT`, `Thursday, 26-Nov-26 12:15:00 GMT`, `Thu Nov 26 12:15:00 2026`. */
@@ -8,7 +8,7 @@ const DATE = /^(?:\w{3,9}, )?(\d{1,2})[ -](\w{3})[ -](\d{2}|\d{4}) (\d{2}):(\d{2
 const ASCTIME = /^\w{3} (\w{3}) {1,2}(\d{1,2}) (\d{2}):(\d{2}):(\d{2}) (\d{4})$/i;
 const MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 
-/** Milliseconds from `nowMs` of the wall clock, at most a day; undefined for a time that has been, and for what is neither form. */
+/** Returns milliseconds from `nowMs` of the wall clock, at most a day; undefined for a past time and for other formats. */
 export function retryAfterMs(header: unknown, nowMs: number): number | undefined {
   const text = String((Array.isArray(header) ? header[0] : header) ?? "").trim();
   const waitMs = SECONDS.test(text) ? 1_000 * Number(text) : (dateIn(text, nowMs) ?? Number.NaN) - nowMs;
@@ -22,7 +22,7 @@ function dateIn(text: string, nowMs: number): number | undefined {
   return name === undefined ? undefined : timeOf(Number(full), name, date, [hour, minute, second]);
 }
 
-/** Two digits that seem more than 50 years from now are of the past century. */
+/** A two-digit year more than 50 years in the future is of the past century. */
 function fullYear(year: number, nowMs: number): number {
   if (year >= 100) return year;
   const thisYear = new Date(nowMs).getUTCFullYear();

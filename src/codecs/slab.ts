@@ -1,10 +1,10 @@
-/** Room for small messages that leave in a moment: a piece of one large block each, which costs less than a block for a few. */
+/** Buffers for small, short-lived messages: each is a part of one large block, which costs less than a block for a few. */
 
 const BLOCK_BYTES = 64 << 10;
-/** Larger pieces have a block of their own, so that none is kept from many small ones. */
+/** Larger messages get their own block, so that they do not displace many small ones. */
 const MOST_BYTES = 8 << 10;
 
-/** Where a message is to be written: it may take all from `end - most` to `end` of the block. */
+/** A buffer for a message, which may use all bytes from `end - most` to `end` of the block. */
 export interface SlabRoom {
   readonly block: Buffer;
   readonly end: number;
@@ -19,14 +19,14 @@ export function roomFor(most: number): SlabRoom {
   return room;
 }
 
-/** The message in the buffer from `from` to its end, which is not reused. */
+/** Returns the message from `from` to the buffer's end; those bytes are not reused. */
 export function taken(from: SlabRoom, at: number): Buffer {
   const message = from.block.subarray(at, from.end);
   if (from === room) room.end = at;
   return message;
 }
 
-/** Bytes that stay for long, in memory of their own: from the pool of Node's small buffers they would keep eight kilobytes. */
+/** Copies long-lived bytes to their own memory: in the pool of Node's small buffers they would retain 8 kB. */
 export function ownBytes(bytes: Uint8Array): Buffer {
   const own = Buffer.allocUnsafeSlow(bytes.length);
   own.set(bytes);
@@ -43,7 +43,7 @@ function largeRoom(most: number): SlabRoom {
   return { block, end: most };
 }
 
-/** What was written in a room has left already: the next large message has its block. */
+/** The previous content was already sent, so the next large message gets the same block. */
 export function givenBack({ block }: SlabRoom): void {
   if (block !== room.block && block.length <= MOST_KEPT && block.length > (spare?.length ?? MOST_BYTES)) spare = block;
 }

@@ -1,13 +1,11 @@
-/**
- * ZMTP 3.0, as far as REQ and REP peers without security need it. Source: ZeroMQ RFC 23, https://rfc.zeromq.org/spec/23/.
- */
+/** ZMTP 3.0 as REQ and REP peers without security use it. Source: ZeroMQ RFC 23, https://rfc.zeromq.org/spec/23/. */
 import { CodecError } from "./error.ts";
 import { Gatherer } from "./gatherer.ts";
 
 const GREETING_BYTES = 64;
 const FLAG = { more: 1, long: 2, command: 4 } as const;
 
-/** What a peer says first: signature, version 3.0, mechanism NULL. */
+/** A peer's greeting: signature, version 3.0, mechanism NULL. */
 export const GREETING: Buffer = greeting();
 
 function greeting(): Buffer {
@@ -20,13 +18,13 @@ function greeting(): Buffer {
   return bytes;
 }
 
-/** What a REQ peer says of itself once the greetings are exchanged. */
+/** A REQ peer's READY command, after the greetings. */
 export const READY: Buffer = command("READY", [property("Socket-Type", "REQ"), property("Identity", "")]);
 
-/** What a REP peer says of itself. */
+/** A REP peer's READY command. */
 export const READY_TO_ANSWER: Buffer = command("READY", [property("Socket-Type", "REP"), property("Identity", "")]);
 
-/** The answer to a PING with this context. A context has at most 16 bytes by the RFC; a longer one is answered as well. */
+/** Returns the PONG for a PING with this context. By the RFC a context has at most 16 bytes; a longer one is answered, too. */
 export const pong = (context: Uint8Array): Buffer => command("PONG", [context]);
 
 function property(name: string, value: string): Buffer {
@@ -43,7 +41,7 @@ function command(name: string, rest: readonly Uint8Array[]): Buffer {
   return Buffer.concat([head, body]);
 }
 
-/** A request as REQ sends it, and an answer as REP does: an empty frame that says where the envelope ends, then the body. */
+/** Returns a request as REQ sends it, or an answer as REP does: an empty delimiter frame, then the body. */
 export function requestHead(bodyBytes: number): Buffer {
   const head = Buffer.alloc(2 + (bodyBytes < 256 ? 2 : 9));
   head[0] = FLAG.more;
@@ -55,25 +53,25 @@ export function requestHead(bodyBytes: number): Buffer {
   return head;
 }
 
-/** What a reader makes of a peer's bytes. */
+/** The handler of a peer's data. */
 export interface ZmtpEvents {
-  /** The peer's greeting is one that we can go on with. */
+  /** The peer's greeting is compatible. */
   onGreeting(): void;
   onCommand(name: string, data: Buffer): void;
-  /** A whole message: its frames up to the empty one left out, those behind it joined. */
+  /** A complete message: the joined frames after the delimiter. */
   onMessage(body: Buffer): void;
 }
 
 const MAX_COMMAND = 4_096;
-/** REP sends two frames; a longer envelope is that of a router between us. */
+/** REP sends two frames; a longer envelope is from a router in between. */
 const MAX_FRAMES = 16;
 
-/** Cuts a peer's bytes, as they arrive, into its greeting, commands and messages. */
+/** Splits a peer's bytes, as they arrive, into greeting, commands and messages. */
 export class ZmtpReader {
   readonly #maxBytes: number;
   readonly #events: ZmtpEvents;
   #greeted = false;
-  /** What is being gathered: the greeting, a frame's head, or a frame's body. */
+  /** The unit being read: the greeting, a frame header, or a frame body. */
   #head = Buffer.alloc(0);
   #flags = 0;
   #left = -1;
@@ -86,12 +84,12 @@ export class ZmtpReader {
     this.#events = events;
   }
 
-  /** Whether nothing has begun that is not whole: no greeting, command or message. */
+  /** Whether no greeting, command or message is incomplete. */
   get isBetween(): boolean {
     return this.#left < 0 && this.#head.length === 0 && this.#frames.length === 0;
   }
 
-  /** Throws CodecError: `malformed` (no ZMTP 3 peer with NULL security, reserved flags), `too_large`. */
+  /** Throws CodecError: `malformed` (not a ZMTP 3 peer with NULL security, or reserved flags), `too_large`. */
   push(chunk: Buffer): void {
     let rest = chunk;
     while (rest.length > 0) {

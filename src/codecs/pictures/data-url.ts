@@ -1,4 +1,4 @@
-/** The bytes inside a `data:` URL. Source: RFC 2397, and the "data: URL processor" of the WHATWG fetch standard. */
+/** Decodes `data:` URLs. Source: RFC 2397, and the "data: URL processor" of the WHATWG fetch standard. */
 import { decodeBase64, withoutSpaces } from "../base64.ts";
 import { CodecError } from "../error.ts";
 
@@ -7,12 +7,12 @@ const SCHEME = "data:";
 const MAX_HEADER = 256;
 const BASE64_MARK = /; *base64$/i;
 
-/** Whether the text is meant as a data URL. */
+/** Whether the text has the scheme of a data URL. */
 export const isDataUrl = (url: string): boolean => url.slice(0, SCHEME.length).toLowerCase() === SCHEME;
 
 /**
- * The body of a data URL, base64 (either alphabet, padded or not, with white space) or percent-encoded; the media type is not believed, so not
- * returned. Throws CodecError: `malformed` for any character that belongs to neither, `too_large` beyond `maxBytes`.
+ * Returns the body of a data URL, base64 (either alphabet, padded or not, with white space) or percent-encoded. The media type is not trusted
+ * and not returned. Throws CodecError: `malformed` for invalid characters, `too_large` above `maxBytes`.
  */
 export function decodeDataUrl(url: string, maxBytes: number): Buffer {
   const comma = commaOf(url);
@@ -23,8 +23,8 @@ export function decodeDataUrl(url: string, maxBytes: number): Buffer {
 }
 
 /**
- * The first bytes of a data URL's body, at least `bytes` of them where it is so long and has few line breaks; `isWhole` if they are all. Throws
- * CodecError as `decodeDataUrl` does.
+ * Returns the first bytes of a data URL's body, at least `bytes` of them if it is long enough and has few line breaks; `isWhole` if they are
+ * all. Throws CodecError as `decodeDataUrl` does.
  */
 export function startOfDataUrl(url: string, bytes: number): { bytes: Buffer; isWhole: boolean } {
   const comma = commaOf(url);
@@ -38,7 +38,7 @@ export function startOfDataUrl(url: string, bytes: number): { bytes: Buffer; isW
   };
 }
 
-/** Two line breaks stand behind 64 or 76 digits each. */
+/** Two line breaks, each after 64 or 76 digits. */
 const SLACK = 1.04;
 
 function commaOf(url: string): number {

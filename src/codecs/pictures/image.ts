@@ -1,30 +1,30 @@
 /**
- * What an encoded picture says about itself, read from its first bytes and its outline without decoding a pixel.
- * Sources: PNG (W3C), sections 5 and 11.3.4.5; JPEG (ITU-T T.81), annex B; WebP (RFC 9649), section 2; Exif 2.32 (JEITA CP-3451E), section 4.6.
+ * Reads an encoded image's format and size from its first bytes and structure, without decoding pixels. Sources: PNG (W3C), sections 5 and
+ * 11.3.4.5; JPEG (ITU-T T.81), annex B; WebP (RFC 9649), section 2; Exif 2.32 (JEITA CP-3451E), section 4.6.
  */
 import sharp, { type Sharp } from "sharp";
 
 /** The three encodings that cameras and model servers exchange. */
 export type ImageFormat = "png" | "jpeg" | "webp";
 
-/** Format and size of a picture, and what decoding it takes. */
+/** An image's format and size, and the cost of decoding it. */
 export interface ImageHeader {
   readonly format: ImageFormat;
-  /** Of the upright picture, in pixels, above zero. */
+  /** Width of the upright image, in pixels, above zero. */
   readonly width: number;
-  /** Of the upright picture, in pixels, above zero. */
+  /** Height of the upright image, in pixels, above zero. */
   readonly height: number;
-  /** How its pixels are stored; undefined where these bytes end before everything that could say so. */
+  /** The stored orientation; undefined if these bytes end before it could appear. */
   readonly orientation: Orientation | undefined;
-  /** 16 bits of gray a pixel: depth, and no picture of colors. */
+  /** 16 bits of gray per pixel: a depth image. */
   readonly isDepth: boolean;
-  /** False when the file ends before its picture does. */
+  /** False if the file ends before its image does. */
   readonly complete: boolean;
-  /** Rows come in order, so a decoder needn't hold the whole picture: not so for WebP, interlaced PNG, and JPEG in several scans. */
+  /** Rows are stored in order, so a decoder need not hold the entire image. False for WebP, interlaced PNG, and JPEG with several scans. */
   readonly rowByRow: boolean;
 }
 
-/** Reads the header of a PNG, JPEG or WebP; undefined for all other bytes. Says nothing about the pixels: those may still be broken. */
+/** Reads the header of a PNG, JPEG or WebP; undefined for other bytes. The pixels can still be damaged. */
 export function readImageHeader(bytes: Buffer): ImageHeader | undefined {
   const header = readPng(bytes) ?? readJpeg(bytes) ?? readWebp(bytes);
   if (header === undefined || header.width <= 0 || header.height <= 0) return undefined;
@@ -32,19 +32,19 @@ export function readImageHeader(bytes: Buffer): ImageHeader | undefined {
   return orientation < LIES_ON_ITS_SIDE ? header : { ...header, width: height, height: width };
 }
 
-/** From this orientation on, rows are stored as columns. */
+/** From this orientation on, rows and columns are swapped. */
 const LIES_ON_ITS_SIDE = 5;
 
-/** The bytes ahead of a PNG's width. */
+/** The number of bytes before a PNG's width. */
 export const PNG_START: Buffer = Buffer.from("89504e470d0a1a0a0000000d49484452", "hex");
-/** Where a PNG's head ends: behind its sizes and the kind of its pixels. */
+/** The end of a PNG's header: after its size and pixel type. */
 export const PNG_HEADER_END = 33;
 
 function readPng(bytes: Buffer): ImageHeader | undefined {
   if (bytes.length < PNG_HEADER_END || !startsWith(bytes, PNG_START)) return undefined;
   let orientation: Orientation | undefined;
   let complete = false;
-  // From chunk to chunk: length, type, data, checksum.
+  // Each chunk: length, type, data, checksum.
   for (let at = PNG_HEADER_END; !complete && at + 12 <= bytes.length; at += 12 + bytes.readUInt32BE(at)) {
     const type = bytes.readUInt32BE(at + 4);
     if (type === PNG_EXIF) orientation ??= orientationIn(bytes, at + 8, at + 8 + bytes.readUInt32BE(at));
@@ -63,13 +63,13 @@ function readPng(bytes: Buffer): ImageHeader | undefined {
 
 const PNG_GREY = 0;
 const PNG_GREY_ALPHA = 4;
-/** The names of chunks as numbers: eXIf and IEND. */
+/** The chunk names eXIf and IEND as numbers. */
 const PNG_EXIF = 0x65584966;
 const PNG_END = 0x49454e44;
 
 const JPEG = { start: 0xd8, end: 0xd9, scan: 0xda, fill: 0xff, temporary: 0x01, sequential: 0xc1, app1: 0xe1 } as const;
 
-/** Markers, and bytes that fill the space before them, ahead of a picture's first scan: cameras write a few dozen, a hostile file has millions. */
+/** The limit of markers and fill bytes before the first scan: cameras write a few dozen, a hostile file has millions. */
 const MOST_MARKERS = 1 << 16;
 
 function readJpeg(bytes: Buffer): ImageHeader | undefined {
@@ -108,7 +108,7 @@ const jpegFrame = (bytes: Buffer, at: number): JpegFrame => ({
   sequential: bytes[at + 1]! <= JPEG.sequential,
 });
 
-/** The first scan shows the rest: whether it holds all components, and (it never contains the end marker's bytes) whether an end follows. */
+/** The first scan shows whether it contains all components, and whether an end marker follows; scan data never contain the marker's bytes. */
 const jpegHeader = (
   { width, height, components, sequential }: JpegFrame,
   orientation: Orientation,
@@ -125,16 +125,16 @@ const jpegHeader = (
 });
 
 const JPEG_END = Buffer.from([0xff, JPEG.end]);
-/** So many of the last bytes are looked through for the end: looking through 16 MB of bytes that are nearly it takes a tenth of a second. */
+/** The number of last bytes that are searched for the end marker: searching 16 MB of near matches takes 0.1 s. */
 const MOST_BEHIND = 1 << 18;
 
-/** SOF0 to SOF15; three codes of that range mean something else (DHT, JPG, DAC). */
+/** SOF0 to SOF15; three codes in that range have other meanings (DHT, JPG, DAC). */
 const isJpegFrame = (marker: number): boolean =>
   marker >= 0xc0 && marker <= 0xcf && marker !== 0xc4 && marker !== 0xc8 && marker !== 0xcc;
 
 const WEBP_HEADER_END = 30;
 
-/** Where each kind of WebP keeps its size, behind the name of its first chunk. */
+/** The position of the size in each WebP type, after the name of its first chunk. */
 const WEBP_SIZE: Readonly<Record<string, (bytes: Buffer) => { width: number; height: number } | undefined>> = {
   "VP8 ": (bytes) =>
     bytes.readUIntBE(23, 3) === 0x9d012a
@@ -164,10 +164,10 @@ function readWebp(bytes: Buffer): ImageHeader | undefined {
   };
 }
 
-/** Chunks of a WebP that are looked through: a long animation has some thousand. */
+/** The limit of searched WebP chunks: a long animation has some thousand. */
 const MOST_CHUNKS = 1 << 14;
 
-/** The orientation in the EXIF chunk, which stands behind the pixels; its data may begin with the name that JPEG puts before them. */
+/** Returns the orientation of the EXIF chunk, which follows the pixels. Its data can begin with JPEG's EXIF name. */
 function webpOrientation(bytes: Buffer): Orientation | undefined {
   let left = MOST_CHUNKS;
   for (let at = 12; at + 8 <= bytes.length && left-- > 0; ) {
@@ -183,18 +183,18 @@ function webpOrientation(bytes: Buffer): Orientation | undefined {
 const startsWith = (bytes: Buffer, prefix: Buffer): boolean =>
   bytes.length >= prefix.length && bytes.compare(prefix, 0, prefix.length, 0, prefix.length) === 0;
 
-/** Whether the four letters of a name stand there. */
+/** Whether the four-letter name is at this position. */
 function isAt(bytes: Buffer, at: number, name: string): boolean {
   for (let i = 0; i < 4; i++) if (bytes[at + i] !== name.charCodeAt(i)) return false;
   return true;
 }
 
-/** How a camera held a picture, as its EXIF data has it. Source: Exif 2.32 (JEITA CP-3451E), sections 4.6.2 and 4.6.4; TIFF 6.0, section 2. */
+/** An image's orientation by its EXIF data. Source: Exif 2.32 (JEITA CP-3451E), sections 4.6.2 and 4.6.4; TIFF 6.0, section 2. */
 
-/** 1 is upright; the others are mirrored, turned, or both. */
+/** 1 is upright; the others are mirrored, rotated, or both. */
 export type Orientation = 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8;
 
-/** What makes a stored picture upright: it is mirrored first, then turned clockwise. */
+/** The operations that make a stored image upright: mirror first, then rotate clockwise. */
 interface Uprighting {
   /** Top to bottom. */
   readonly flip: boolean;
@@ -203,7 +203,7 @@ interface Uprighting {
   readonly degrees: 0 | 90 | 180 | 270;
 }
 
-/** What each orientation needs. */
+/** The operations for each orientation. */
 export const UPRIGHTING: Readonly<Record<Orientation, Uprighting>> = {
   1: { flip: false, flop: false, degrees: 0 },
   2: { flip: false, flop: true, degrees: 0 },
@@ -219,13 +219,13 @@ const LITTLE_ENDIAN = 0x4949;
 const BIG_ENDIAN = 0x4d4d;
 const TIFF = 42;
 const ORIENTATION = 0x0112;
-/** Types of TIFF in which the orientation is written: SHORT by the standard, BYTE and LONG by some cameras. */
+/** TIFF types of the orientation: SHORT by the standard, BYTE and LONG by some cameras. */
 const [BYTE, SHORT, LONG] = [1, 3, 4];
 const ENTRY_BYTES = 12;
-/** Cameras write a few dozen. */
+/** The limit of TIFF entries: cameras write a few dozen. */
 const MOST_ENTRIES = 512;
 
-/** The orientation in TIFF data that stands from `from` up to `to`; undefined where it states none, or is damaged. */
+/** Returns the orientation in the TIFF data between `from` and `to`; undefined if it is missing or damaged. */
 function orientationIn(bytes: Buffer, from: number, to: number): Orientation | undefined {
   const end = Math.min(to, bytes.length);
   if (from + 8 > end) return undefined;
@@ -258,8 +258,8 @@ export function uprighted(picture: Sharp, orientation: Orientation, degrees: 0 |
 }
 
 /**
- * The same picture upright and without metadata, in its own format. It takes all of it in memory and one of Node's threads: a turn of
- * `pictureTurns` is due. Rejects with sharp's error.
+ * Returns the same image upright and without metadata, in its own format. This needs memory for all pixels and one of Node's threads, so call it
+ * within `pictureTurns`. Rejects with sharp's error.
  */
 export async function uprightFile(
   file: Buffer,
@@ -271,7 +271,7 @@ export async function uprightFile(
   return WRITE[format](picture).toBuffer();
 }
 
-/** Colors keep their full resolution: points are read off these pixels. */
+/** Colors keep their full resolution, because models locate points in these pixels. */
 const WRITE: Readonly<Record<ImageFormat, (picture: Sharp) => Sharp>> = {
   jpeg: (picture) => picture.jpeg({ quality: 95, chromaSubsampling: "4:4:4" }),
   png: (picture) => picture.png({ compressionLevel: 1, adaptiveFiltering: false }),

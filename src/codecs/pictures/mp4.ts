@@ -1,20 +1,18 @@
-/**
- * How many pictures an MP4 file holds, from its boxes, without decoding one. Source: ISO/IEC 14496-12, sections 8.4 to 8.8.
- */
+/** Counts the images of an MP4 file by its boxes, without decoding. Source: ISO/IEC 14496-12, sections 8.4 to 8.8. */
 import { CodecError } from "../error.ts";
 
 const MAX_BOXES = 100_000;
 const MAX_DEPTH = 8;
 
-/** Boxes that hold boxes on the way to what we read. */
+/** Container boxes on the path to the boxes that are read. */
 const HOLDERS: ReadonlySet<string> = new Set(["moov", "trak", "mdia", "minf", "stbl", "moof", "traf"]);
 
-/** Whether the bytes begin as an MP4 file does. */
+/** Whether the bytes begin like an MP4 file. */
 export const isMp4 = (bytes: Buffer): boolean => bytes.length >= 12 && bytes.toString("latin1", 4, 8) === "ftyp";
 
 /**
- * The samples of the file's video tracks: those of its sample tables, and of its fragments where it has some.
- * Throws CodecError: `malformed`, `truncated`, `too_many_values`.
+ * Returns the number of samples in the file's video tracks: those of its sample tables, and of its fragments. Throws CodecError: `malformed`,
+ * `truncated`, `too_many_values`.
  */
 export function countMp4Frames(bytes: Buffer): number {
   const found = { boxes: 0, frames: 0, fragments: 0, isVideo: false };
@@ -26,7 +24,7 @@ interface Found {
   boxes: number;
   frames: number;
   fragments: number;
-  /** The track that is being read is one of pictures. */
+  /** Whether the current track is a video track. */
   isVideo: boolean;
 }
 
@@ -46,7 +44,7 @@ function walk(bytes: Buffer, from: number, to: number, depth: number, found: Fou
 
 function sizeOf(bytes: Buffer, at: number, to: number): { size: number; head: number } {
   const size = bytes.readUInt32BE(at);
-  if (size === 0) return { size: to - at, head: 8 }; // up to the end
+  if (size === 0) return { size: to - at, head: 8 }; // to the end of the file
   if (size !== 1) return { size, head: 8 };
   if (to - at < 16) throw new CodecError("truncated");
   return { size: Number(bytes.readBigUInt64BE(at + 8)), head: 16 };

@@ -1,4 +1,4 @@
-/** Pictures as robots hold them, rows of red, green and blue, made into files that every wire takes. */
+/** Images as pixel arrays, and their encoding as files that every wire accepts. */
 import sharp from "sharp";
 import type { Signal } from "../../cancellation.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
@@ -10,19 +10,19 @@ import { type Asker, pictureTurns } from "./turns.ts";
 
 const MOST_PIXELS = 4096 * 4096;
 
-/** Three channels first or last, in bytes or in parts of one. */
+/** Whether the array has three channels, first or last. */
 export const isPicture = ({ shape }: NdArray): boolean => shape.length === 3 && (shape[2] === 3 || shape[0] === 3);
 
-/** For whom, and until when, an image is encoded. */
+/** The caller of an encoding, and its cancellation. */
 export interface EncodeOptions {
   readonly asker: Asker;
-  /** Rejects with its reason where the picture's turn has not come by then. */
+  /** Rejects with its reason if it is aborted before the image's turn. */
   readonly signal?: Signal;
-  /** It was turned by half a turn before. */
+  /** Whether the image was rotated by 180° before. */
   readonly turned?: boolean;
 }
 
-/** Red, green and blue bytes, row by row from the top left. They must not be written to. */
+/** RGB bytes, row by row from the top left. Do not write to them. */
 export interface RgbPixels {
   readonly data: Buffer;
   readonly width: number;
@@ -31,7 +31,7 @@ export interface RgbPixels {
 
 const pixelsOf = new SideNote<Uint8Array, RgbPixels>("pixels");
 
-/** The pixels of which `data` of a frame is but the head; undefined where it is a file. */
+/** Returns the pixels behind a placeholder of `headOf`; undefined for a file. */
 export const pixelsIn = (data: Uint8Array): RgbPixels | undefined => pixelsOf.of(data);
 
 /**
@@ -46,16 +46,16 @@ export async function headOf(array: NdArray, key: string, options: EncodeOptions
   return head;
 }
 
-/** Pixels as a PNG file. It takes milliseconds of one of Node's threads: a turn of `pictureTurns` is due. */
+/** Encodes pixels as a PNG file. This takes milliseconds of one of Node's threads, so call it within `pictureTurns`. */
 export const packed = ({ data, width, height }: RgbPixels): Promise<Buffer> =>
   sharp(data, { raw: { width, height, channels: 3 } })
     .png(PACKED)
     .toBuffer();
 
-/** Fast rather than small: it goes as far as a model server. */
+/** Fast rather than small: the file goes only to a model server. */
 const PACKED = { compressionLevel: 1, adaptiveFiltering: false } as const;
 
-/** The picture as a PNG file. Refuses what is no picture, by its key. */
+/** Returns the image as a PNG file. Refuses arrays that are not images, by key. */
 export async function encoded(array: NdArray, key: string, options: EncodeOptions): Promise<Uint8Array> {
   const pixels = await rgbOf(array, key, options);
   return pictureTurns.run(options.asker, pixels.width * pixels.height, () => packed(pixels), options.signal);
@@ -93,10 +93,10 @@ async function rgbOf(array: NdArray, key: string, options: EncodeOptions): Promi
 
 const bufferOf = ({ buffer, byteOffset, length }: Uint8Array): Buffer => Buffer.from(buffer, byteOffset, length);
 
-/** Decoding may take eight bytes for each of them at once. */
+/** Decoding can need eight bytes per pixel at once. */
 const MOST_PIXELS_OF_A_FILE = 3840 * 2160;
 
-/** A picture's file upright, then turned by half a turn, as a PNG. Refuses what is none, or is larger than 4K, by its key. */
+/** Returns the image file upright, rotated by 180°, as a PNG. Refuses files that are not images or are larger than 4K, by key. */
 export async function turnedFile(file: Buffer, key: string, { asker, signal }: EncodeOptions): Promise<Uint8Array> {
   const header = readImageHeader(file);
   if (header === undefined || header.width * header.height > MOST_PIXELS_OF_A_FILE)
@@ -114,17 +114,17 @@ export async function turnedFile(file: Buffer, key: string, { asker, signal }: E
   return pictureTurns.run(asker, header.width * header.height, work, signal);
 }
 
-/** openpi takes floats from 0 to 1 for pictures too. */
+/** openpi also accepts floats from 0 to 1 for images. */
 async function bytesOf(array: NdArray, key: string): Promise<Uint8Array> {
   if (array.dtype === "|u1") return array.data;
   if (!/f[248]$/.test(array.dtype)) throw unfit(key, `must consist of uint8 or floats from 0 to 1, got ${array.dtype}`);
   return inSlices(quantized(array, key));
 }
 
-/** Half floats and resizing end a little above 1; what is far above it was never divided by 255. */
+/** Half floats and resizing can slightly exceed 1; larger values were never divided by 255. */
 const MOST_BRIGHTNESS = 1.001;
 
-/** Numbers of one slice: a picture of floats may have 50 million. */
+/** Numbers per slice: a float image can have 50 million. */
 const SLICE = 1 << 15;
 
 function* quantized({ dtype, data }: NdArray, key: string): Sliced<Uint8Array> {
@@ -156,7 +156,7 @@ function* interleaved(planes: Uint8Array, pixels: number): Sliced<Uint8Array> {
   return out;
 }
 
-/** By half a turn: the last pixel comes first. */
+/** Rotates by 180°: the last pixel becomes the first. */
 function* turnedRows(rows: Uint8Array): Sliced<Uint8Array> {
   const out = new Uint8Array(rows.length);
   for (let from = 0; from < rows.length; from += 3 * SLICE) {

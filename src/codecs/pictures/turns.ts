@@ -1,27 +1,27 @@
 /**
- * Whose turn it is to have a picture decoded, resized or encoded. That work runs on Node's four threads, in the order in which it was
- * asked for: one robot with many pictures, or with few that are huge, would have all of them for seconds. So it waits here for its turn: few
- * pictures at a time, keys one after the other, and of a key its robots one after the other.
+ * Schedules the decoding, resizing and encoding of images. This work uses Node's four threads in order of submission, so one robot with many or
+ * huge images could occupy them for seconds. Work therefore waits here: few images at a time, alternating between keys, and between the robots
+ * of a key.
  */
 import type { Signal } from "../../cancellation.ts";
 
 /** The requesting key and robot. */
 export interface Asker {
   readonly key: string;
-  /** The call, the stream or the connection. */
+  /** The call, stream or connection. */
   readonly robot: string;
 }
 
-/** How many pictures are worked on at a time. */
+/** How many images are processed at once. */
 export interface TurnLimits {
-  /** Of all; one of the four threads is left to names and files. */
+  /** In total. One of the four threads is left for name lookups and files. */
   readonly all: number;
-  /** Of those that are larger than `largePixels`: the others never wait for these alone. */
+  /** Of those larger than `largePixels`, so that small ones never wait only for large ones. */
   readonly large: number;
   readonly largePixels: number;
 }
 
-/** What is done and what waits; `begun` and `left` are counted from the start of the process. */
+/** Running and waiting work; `begun` and `left` are totals since the start of the process. */
 export interface TurnFigures {
   readonly running: number;
   readonly waiting: number;
@@ -35,9 +35,9 @@ interface Turn {
   readonly begin: () => void;
 }
 
-/** Turns of one kind, in the order of askers. */
+/** The slots of one kind, in the order of callers. */
 class Line {
-  /** Keys, and the robots of each, in the order in which it is their turn. */
+  /** Keys and their robots, in the order of their turns. */
   readonly #keys = new Map<string, Map<string, Turn[]>>();
   size = 0;
 
@@ -51,7 +51,7 @@ class Line {
     this.size += 1;
   }
 
-  /** The next one; whose it was stands behind all others then. */
+  /** Returns the next entry, and moves its key and robot to the end. */
   take(): Turn | undefined {
     for (const [key, robots] of this.#keys)
       for (const [robot, turns] of robots) {
@@ -78,10 +78,10 @@ class Line {
   }
 }
 
-/** What a process uses. */
+/** The defaults of a process. */
 export const TURN_LIMITS: TurnLimits = { all: 3, large: 1, largePixels: 1920 * 1080 };
 
-/** Gives turns. */
+/** Schedules image work. */
 export class PictureTurns {
   readonly #limits: TurnLimits;
   readonly #small = new Line();
@@ -142,7 +142,7 @@ export class PictureTurns {
   #next(): void {
     const { all, large } = this.#limits;
     while (this.#running < all) {
-      // A large one takes the turn of its kind as soon as that is free; all other turns are for the small.
+      // A large image uses its kind's slot as soon as that is free; all other slots are for small ones.
       const turn = (this.#largeRunning < large ? this.#large.take() : undefined) ?? this.#small.take();
       if (!turn) return;
       turn.begin();
@@ -150,5 +150,5 @@ export class PictureTurns {
   }
 }
 
-/** The turns of this process, for its threads are. */
+/** The process-wide scheduler, because Node's threads are process-wide. */
 export const pictureTurns = new PictureTurns();

@@ -1,6 +1,6 @@
 /**
- * A quick reading of protobuf messages that are surely sound. protobuf-es is the judge: whatever is unusual or wrong (an unknown
- * field, another wire type, a map, text that isn't UTF-8, a cut) is read again by it, from the start.
+ * A fast reader for valid protobuf messages. Anything unusual or invalid (an unknown field, another wire type, a map, invalid UTF-8, truncation)
+ * is read again by protobuf-es from the start.
  */
 import { isUtf8 } from "node:buffer";
 import {
@@ -14,7 +14,7 @@ import {
 } from "@bufbuild/protobuf";
 import { WireType } from "@bufbuild/protobuf/wire";
 
-/** The message in `bytes`, as `fromBinary` reads it with these options; throws as that does. */
+/** Reads the message in `bytes` as `fromBinary` does with these options, with the same errors. */
 export function readMessage<D extends DescMessage>(
   desc: D,
   bytes: Uint8Array,
@@ -31,20 +31,20 @@ export function readMessage<D extends DescMessage>(
   }
 }
 
-/** Not for quick reading. */
+/** Reads this message with protobuf-es. */
 const UNSURE = new Error("unsure");
 
 interface Cursor {
   readonly source: Buffer;
-  /** Of the same bytes, once numbers are read from it. */
+  /** The same bytes as a DataView, created for the first number. */
   view: DataView | undefined;
   at: number;
 }
 
 type ReadFields = Record<string, unknown>;
-/** Reads the message that ends at `end`, into the one that there is. */
+/** Reads the message up to `end` into the given one. */
 type Reader = (cursor: Cursor, end: number, known: ReadFields | undefined, depth: number) => ReadFields;
-/** Reads one value, whose tag was read. */
+/** Reads one value, whose tag was already read. */
 type ReadValue = (cursor: Cursor, known: unknown, depth: number) => unknown;
 interface ReadMember {
   readonly wire: WireType;
@@ -89,12 +89,12 @@ function compile(desc: DescMessage): Reader {
  */
 function blankOf(desc: DescMessage): () => ReadFields {
   const template = create(desc) as unknown as ReadFields;
-  // There is nothing in empty bytes that could change.
+  // An empty byte array cannot change.
   const members = Object.entries(template).filter(
     ([, value]) => typeof value === "object" && value !== null && !(value instanceof Uint8Array),
   );
   const renewals = members.map(([name, value]) => [name, renewalOf(value as object)] as const);
-  // Messages of the older syntax have their defaults on a prototype.
+  // Messages of proto2 have their defaults on a prototype.
   const isPlain = Object.getPrototypeOf(template) === Object.prototype;
   if (!isPlain || renewals.some(([, renew]) => renew === undefined)) return () => create(desc) as unknown as ReadFields;
   return () => {
@@ -141,12 +141,12 @@ function listOf(field: DescField & { fieldKind: "list" }): ReadMember | undefine
   const value = valueReader(field);
   if (value === undefined) return undefined;
   const { wire, read } = value;
-  // Sound: what a list's field holds is a list.
+  // Sound: the value of a list field is a list.
   const items = (target: ReadFields): unknown[] => target[field.localName] as unknown[];
   if (wire === WireType.LengthDelimited) {
     return { wire, put: (target, cursor, depth) => void items(target).push(read(cursor, undefined, depth)) };
   }
-  // Numbers come packed, or are read by the judge.
+  // Numbers arrive packed; other encodings are left to protobuf-es.
   if (field.fieldKind === "list" && field.scalar === ScalarType.DOUBLE)
     return { wire: WireType.LengthDelimited, put: doublesInto(items) };
   return {
@@ -161,7 +161,7 @@ function listOf(field: DescField & { fieldKind: "list" }): ReadMember | undefine
   };
 }
 
-/** Doubles are what the longest lists of hot messages are made of. */
+/** The longest lists of frequent messages contain doubles. */
 function doublesInto(items: (target: ReadFields) => unknown[]): ReadMember["put"] {
   return (target, cursor) => {
     const list = items(target);
@@ -180,7 +180,7 @@ const DOUBLE_BYTES = 8;
 function valueReader(field: DescField): { wire: WireType; read: ReadValue } | undefined {
   if (field.message !== undefined) {
     const desc = field.message;
-    // Those of google.protobuf have forms of their own in a message.
+    // Messages of google.protobuf have special forms inside a message.
     if (desc.typeName.startsWith("google.protobuf.") || field.fieldKind === "map") return undefined;
     let reader: Reader | undefined;
     const read: ReadValue = (cursor, known, depth) => {
@@ -194,7 +194,7 @@ function valueReader(field: DescField): { wire: WireType; read: ReadValue } | un
   return field.scalar === undefined || field.fieldKind === "map" ? undefined : SCALARS[field.scalar];
 }
 
-/** An unsigned number below 2^32; longer ones are for the judge. */
+/** An unsigned number below 2^32; longer ones are left to protobuf-es. */
 function varint(cursor: Cursor): number {
   const { source } = cursor;
   let byte = source[cursor.at++];
@@ -215,7 +215,7 @@ function varint(cursor: Cursor): number {
 
 const int32: ReadValue = (cursor) => varint(cursor) | 0;
 
-/** Shorter texts are read letter by letter, for less than the price of asking for them. */
+/** Shorter texts are read character by character, which costs less than a call of the decoder. */
 const SHORT_TEXT = 24;
 
 function text(cursor: Cursor): string {
@@ -259,7 +259,7 @@ function float(cursor: Cursor): number {
   return value;
 }
 
-/** The scalars that the schema's hot messages are made of. */
+/** The scalar types of frequent messages. */
 const SCALARS: Partial<Record<ScalarType, { wire: WireType; read: ReadValue }>> = {
   [ScalarType.STRING]: { wire: WireType.LengthDelimited, read: text },
   [ScalarType.BYTES]: { wire: WireType.LengthDelimited, read: bytes },

@@ -1,14 +1,11 @@
-/**
- * A quick writing of protobuf messages, into one buffer that all of them share. protobuf-es is the judge, as in reading: what is
- * unusual or wrong is written by it, or refused.
- */
+/** A fast writer for protobuf messages into one shared buffer. Anything unusual or invalid is written, or refused, by protobuf-es. */
 import { type DescField, type DescMessage, type MessageShape, ScalarType, toBinary } from "@bufbuild/protobuf";
 import { WireType } from "@bufbuild/protobuf/wire";
 import { FeatureSet_FieldPresence } from "@bufbuild/protobuf/wkt";
 import { ActionStepSchema } from "../../../gen/limber/v1/action_pb.ts";
 import { PREFIX } from "../grpc.ts";
 
-/** The bytes of a message as `toBinary` writes them, behind `room` bytes that are the caller's to fill; throws as that does. */
+/** Returns the bytes of a message as `toBinary` writes them, after `room` bytes for the caller to fill; throws as `toBinary` does. */
 export function writeMessage<D extends DescMessage>(desc: D, message: MessageShape<D>, room = 0): Buffer {
   at = 0;
   try {
@@ -26,7 +23,7 @@ export function writeMessage<D extends DescMessage>(desc: D, message: MessageSha
   return written;
 }
 
-/** Not for quick writing. */
+/** Writes this message with protobuf-es. */
 const UNSURE = new Error("unsure");
 
 const FIRST = 64 << 10;
@@ -41,7 +38,7 @@ type Writer = (message: WriteFields) => void;
 /** Writes a value, without its tag. */
 type WriteValue = (value: unknown) => void;
 
-/** The same bytes, for numbers. */
+/** The same buffer as a DataView, for numbers. */
 function viewOf(bytes: Buffer): DataView {
   return new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
 }
@@ -51,7 +48,7 @@ function use(bytes: Buffer<ArrayBuffer>): void {
   view = viewOf(bytes);
 }
 
-/** Makes sure that so many bytes have room. */
+/** Ensures space for this many bytes. */
 function ensure(bytes: number): void {
   if (at + bytes <= out.length) return;
   const larger = Buffer.allocUnsafe(2 * (at + bytes));
@@ -123,7 +120,7 @@ function zeroTest(scalar: ScalarType): (value: unknown) => boolean {
 }
 
 function listWriter(field: DescField & { fieldKind: "list" }): Writer {
-  // Sound: what a list's field holds is a list.
+  // Sound: the value of a list field is a list.
   const items = (message: WriteFields): readonly unknown[] => message[field.localName] as readonly unknown[];
   const scalar = field.scalar === undefined ? undefined : SCALARS[field.scalar];
   if (field.message !== undefined || scalar?.wire === WireType.LengthDelimited) {
@@ -152,7 +149,7 @@ function listWriter(field: DescField & { fieldKind: "list" }): Writer {
   };
 }
 
-/** Packed steps are handed on as they came; a tag of more than one byte is not theirs. */
+/** Packed steps are passed on unchanged; their tags have one byte. */
 function stepsWriter(tag: number, write: Writer): Writer {
   return (message) => {
     const packed = tag < 0x80 ? packedIn(message) : undefined;
@@ -164,7 +161,7 @@ function stepsWriter(tag: number, write: Writer): Writer {
   };
 }
 
-/** Doubles are what the longest lists of hot messages are made of. */
+/** The longest lists of frequent messages contain doubles. */
 function doublesWriter(field: DescField, items: (message: WriteFields) => readonly unknown[]): Writer {
   const tag = tagOf(field, WireType.LengthDelimited);
   return (message) => {
@@ -224,7 +221,7 @@ function delimited(content: () => void): void {
   sized(start);
 }
 
-/** Writes the length of what stands behind `start`, for which one byte was left: most lengths need no more. */
+/** Writes the length of the data after `start`, for which one byte was reserved: most lengths need no more. */
 function sized(start: number): void {
   const length = at - start - 1;
   if (length < 0x80) {
@@ -258,7 +255,7 @@ function uint32(value: unknown): void {
   varint(value as number);
 }
 
-/** Shorter texts are written letter by letter, for less than the price of having them written. */
+/** Shorter texts are written character by character, which costs less than a call of the encoder. */
 const SHORT_TEXT = 24;
 
 function text(value: unknown): void {
@@ -298,7 +295,7 @@ function double(value: unknown): void {
   at = out.writeDoubleLE(value, at);
 }
 
-/** The scalars that the schema's hot messages are made of. */
+/** The scalar types of frequent messages. */
 const SCALARS: Partial<Record<ScalarType, { wire: WireType; write: WriteValue }>> = {
   [ScalarType.STRING]: { wire: WireType.LengthDelimited, write: text },
   [ScalarType.BYTES]: { wire: WireType.LengthDelimited, write: bytes },
@@ -311,7 +308,7 @@ const SCALARS: Partial<Record<ScalarType, { wire: WireType; write: WriteValue }>
   [ScalarType.DOUBLE]: { wire: WireType.Bit64, write: double },
 };
 
-/** A message of the schema as gRPC frames it, in a buffer of its own. */
+/** Returns a message with its gRPC prefix, in a new buffer. */
 export function frameOf<D extends DescMessage>(desc: D, message: MessageShape<D>): Buffer {
   const frame = writeMessage(desc, message, PREFIX);
   frame[0] = 0;
@@ -319,23 +316,23 @@ export function frameOf<D extends DescMessage>(desc: D, message: MessageShape<D>
   return frame;
 }
 
-/** All of one length, all numbers finite. */
+/** Whether all steps have the same length and only finite numbers. */
 export interface PackedSteps {
   readonly count: number;
-  /** Numbers in each. */
+  /** Numbers per step. */
   readonly dim: number;
-  /** Where one `limber.v1.ActionStep` stands after the other, each behind a tag of one byte and its length, all equally long. */
+  /** Consecutive `limber.v1.ActionStep` messages of equal size, each with a tag of one byte and its length. */
   readonly source: Buffer;
   readonly from: number;
   readonly to: number;
 }
 
-/** The packed steps of a message that may have some in place of its list. */
+/** The packed steps of a message that can have them instead of a list. */
 export function packedIn(message: object): PackedSteps | undefined {
   return (message as { readonly packed?: PackedSteps | undefined }).packed;
 }
 
-/** Copies steps to `to` in `target`, each behind another tag of one byte. */
+/** Copies steps to `to` in `target`, each with another one-byte tag. */
 export function copySteps(packed: PackedSteps, target: Buffer, to: number, tag: number): void {
   const { source, from, count } = packed;
   source.copy(target, to, from, packed.to);

@@ -1,7 +1,7 @@
 /**
- * The messages of Isaac-GR00T's inference service: MessagePack with arrays inside, as npy files (N1.5, N1.6, the first release of N1.7) or as
- * maps of msgpack_numpy (N1.7 from 2026-05-07 on, which reads no npy in some of its versions). Sources: NVIDIA/Isaac-GR00T,
- * gr00t/policy/server_client.py and its predecessors; lebedov/msgpack-numpy.
+ * The messages of Isaac-GR00T's inference service: MessagePack with arrays as npy files (N1.5, N1.6, the first release of N1.7) or as
+ * msgpack_numpy maps (N1.7 from 2026-05-07 on, some versions of which read no npy). Sources: NVIDIA/Isaac-GR00T, gr00t/policy/server_client.py
+ * and its predecessors; lebedov/msgpack-numpy.
  */
 import { CodecError } from "../error.ts";
 import {
@@ -17,13 +17,13 @@ import { arrayFrom, type NdArray, readNpy, writeNpy } from "./ndarray.ts";
 
 type Gr00tWireValue = Unpacked<NdArray>;
 
-/** How arrays are written: as npy files, or as maps of msgpack_numpy. */
+/** The array format: npy files or msgpack_numpy maps. */
 export type Gr00tArrays = "npy" | "numpy";
 
-/** The value of a message. Throws CodecError. */
+/** Reads a message. Throws CodecError. */
 export const decodeGr00t = (bytes: Buffer, limits?: UnpackLimits): Gr00tWireValue => readGr00t(bytes, limits).value;
 
-/** The value of a message, and how its arrays are written; undefined where it has none. Throws CodecError. */
+/** Reads a message with its array format; undefined without arrays. Throws CodecError. */
 export function readGr00t(
   bytes: Buffer,
   limits?: UnpackLimits,
@@ -43,7 +43,7 @@ export function readGr00t(
   return { value: decodeMsgpack<NdArray>(bytes, revive, limits), arrays };
 }
 
-/** A value as a message, its arrays as npy files unless told otherwise. */
+/** Writes a message, with arrays as npy files by default. */
 export const encodeGr00t = (value: Packable<NdArray>, arrays: Gr00tArrays = "npy", room?: MsgpackBudget): Buffer =>
   encodeMsgpack(value, arrays === "npy" ? toNpy : toNumpy, room);
 

@@ -13,7 +13,7 @@ export type JsonNumpy = null | boolean | number | string | NdArray | JsonNumpy[]
 const MAX_DEPTH = 32;
 const MAX_VALUES = 1_000_000;
 
-/** Writes a value as JSON text. Throws CodecError `unsupported` for bare bytes, integers beyond 2^53 and keys that are no text. */
+/** Writes a value as JSON text. Throws CodecError `unsupported` for bare bytes, integers beyond 2^53 and non-text keys. */
 export const encodeJsonNumpy = (value: Packable<NdArray>): string => JSON.stringify(plain(value));
 
 /** Reads JSON text. Throws CodecError: `malformed`, `too_deep`, `too_many_values`, `bad_dtype`, `bad_shape`, `bad_ndarray`. */
@@ -51,7 +51,7 @@ function parsed(text: string): unknown {
 function revived(value: unknown, depth: number, budget: { left: number }): JsonNumpy {
   if (depth > MAX_DEPTH) throw new CodecError("too_deep");
   if (--budget.left < 0) throw new CodecError("too_many_values");
-  if (typeof value !== "object" || value === null) return value as null | boolean | number | string; // JSON has no others
+  if (typeof value !== "object" || value === null) return value as null | boolean | number | string; // JSON has no other values
   if (Array.isArray(value)) return value.map((item) => revived(item, depth + 1, budget));
   const entries = Object.entries(value);
   if (Object.hasOwn(value, "__numpy__")) return arrayOf(Object.fromEntries(entries));

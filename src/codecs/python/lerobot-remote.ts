@@ -1,12 +1,12 @@
 /**
- * LeRobot's remote-inference protocol, version 1: MessagePack envelopes with a type and four identities, around a body of maps, lists,
- * tensors and pictures. Source: huggingface/lerobot, src/lerobot/remote_inference/protocol.py and codec.py at 0c72316.
+ * LeRobot's remote-inference protocol, version 1: MessagePack envelopes with a type and four identities, around a body of maps, lists, tensors
+ * and images. Source: huggingface/lerobot, src/lerobot/remote_inference/protocol.py and codec.py at 0c72316.
  */
 import { CodecError } from "../error.ts";
 import { decodeMsgpack, encodeMsgpack, type Packable, type Unpacked } from "./msgpack.ts";
 import { type DType, NdArray } from "./ndarray.ts";
 
-/** The version that is spoken here. */
+/** The supported version. */
 export const REMOTE_VERSION = 1;
 
 const TYPES = [
@@ -23,10 +23,10 @@ const TYPES = [
   "error",
 ] as const;
 
-/** What a message is. */
+/** The message types. */
 export type RemoteType = (typeof TYPES)[number];
 
-/** Types that belong to a session: none of their identities is empty. */
+/** Types that belong to a session: all of their identities are non-empty. */
 const OF_SESSION: ReadonlySet<RemoteType> = new Set([
   "observation",
   "action",
@@ -49,14 +49,14 @@ export const REMOTE_ERRORS = [
 ] as const;
 export type RemoteErrorCode = (typeof REMOTE_ERRORS)[number];
 
-/** A picture [height, width, 3] of red, green and blue bytes, as they are or as a JPEG. */
+/** An image [height, width, 3] of RGB bytes, raw or as a JPEG. */
 export class RemotePicture {
   readonly height: number;
   readonly width: number;
   readonly encoding: "raw" | "jpeg";
   readonly data: Uint8Array;
 
-  /** Throws CodecError `bad_shape` for sides beyond the protocol's, and for raw bytes of another number. */
+  /** Throws CodecError `bad_shape` for sizes beyond the protocol's, and for a wrong number of raw bytes. */
   constructor(height: number, width: number, encoding: "raw" | "jpeg", data: Uint8Array) {
     if (!isDimension(height) || !isDimension(width) || height * width > LIMITS.pixels)
       throw new CodecError("bad_shape");
@@ -68,7 +68,7 @@ export class RemotePicture {
   }
 }
 
-/** A value of a body. Tensors hold finite numbers and no empty axis. */
+/** A value of a body. Tensors contain only finite numbers and no empty axis. */
 export type RemoteValue =
   | null
   | boolean
@@ -85,13 +85,13 @@ export type RemoteValue =
 /** A map as read. */
 export type RemoteMap = ReadonlyMap<string, RemoteValue>;
 
-/** What a message says of itself. */
+/** A message's envelope. */
 export interface RemoteHeader {
   readonly type: RemoteType;
-  /** One start of a server; empty before it is known. */
+  /** Identifies one start of a server; empty before it is known. */
   readonly instance: string;
   readonly session: string;
-  /** Which motion it belongs to: each reset has a greater one. From 0 up to 2^63 - 1; a bigint beyond 2^53. */
+  /** The generation of the episode, increased by each reset. From 0 to 2^63 - 1; a bigint beyond 2^53. */
   readonly generation: number | bigint;
   readonly request: string;
 }
@@ -101,7 +101,7 @@ export interface RemoteMessage extends RemoteHeader {
   readonly body: RemoteMap;
 }
 
-/** What the protocol allows of each message; both sides of it hold each other to these. */
+/** The protocol's limits per message, which both sides enforce. */
 const LIMITS = {
   bytes: 32 << 20,
   decoded: 64 << 20,
@@ -115,7 +115,7 @@ const LIMITS = {
   depth: 16,
 } as const;
 
-/** The envelope, and a body as deep as allowed. */
+/** The envelope and the maximum body depth. */
 const UNPACK = { maxBytes: LIMITS.bytes, maxDepth: LIMITS.depth + 2, maxValues: LIMITS.nodes };
 
 const MARKER = "__lerobot_type__";
@@ -139,9 +139,9 @@ const NAMES: ReadonlyMap<DType, string> = new Map(
 );
 
 /** The protocol's name of an element type, such as `float32`. */
-export const remoteTypeOf = ({ dtype }: NdArray): string => NAMES.get(dtype)!; // every type of numpy's that we read has one
+export const remoteTypeOf = ({ dtype }: NdArray): string => NAMES.get(dtype)!; // every supported numpy type has a name
 
-/** The bytes of a message. Throws CodecError as `encodeMsgpack` does, `too_large` for more than 32 MiB, and `malformed` for numbers that aren't finite. */
+/** Writes a message. Throws CodecError as `encodeMsgpack` does, `too_large` above 32 MiB, and `malformed` for non-finite numbers. */
 export function encodeRemote(
   header: RemoteHeader,
   body: RemoteMap | { readonly [key: string]: RemoteValue } = {},
@@ -162,13 +162,13 @@ export function encodeRemote(
   return bytes;
 }
 
-/** What a message says of itself; its tensors and pictures are not looked at. Throws CodecError. */
+/** Reads a message's envelope without its tensors and images. Throws CodecError. */
 export const peekRemote = (bytes: Uint8Array): RemoteHeader => envelopeOf(bytes).header;
 
 /**
- * Reads one message; tensors and pictures are views of `bytes`. Throws CodecError: `unsupported` for another version, `malformed` for what is
- * no envelope, identities that are no single segment of a key, and numbers that aren't finite; the reasons of `decodeMsgpack`; `bad_dtype`,
- * `bad_shape`, `bad_ndarray`, `too_deep`, `too_many_values`, `too_large` beyond the protocol's limits.
+ * Reads one message; tensors and images are views of `bytes`. Throws CodecError: `unsupported` for another version, `malformed` for an invalid
+ * envelope, identities that are not a single key segment, and non-finite numbers; the reasons of `decodeMsgpack`; `bad_dtype`, `bad_shape`,
+ * `bad_ndarray`, `too_deep`, `too_many_values`, `too_large` beyond the protocol's limits.
  */
 export function decodeRemote(bytes: Uint8Array): RemoteMessage {
   const { header, body } = envelopeOf(bytes);
@@ -180,7 +180,7 @@ export function decodeRemote(bytes: Uint8Array): RemoteMessage {
 
 const SEGMENT = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
 
-/** Whether a name may stand in the address of a deployment. */
+/** Whether a name is valid in a deployment's address. */
 export const isSegment = (name: string): boolean => SEGMENT.test(name);
 
 const isType = (value: unknown): value is RemoteType => TYPES.some((type) => type === value);
@@ -197,7 +197,7 @@ function envelopeOf(bytes: Uint8Array): { header: RemoteHeader; body: Unpacked }
     const value = record.get(key);
     if (typeof value !== "string" || (value !== "" && !isSegment(value))) throw new CodecError("malformed");
     return value;
-  }) as [string, string, string]; // as many as there are keys
+  }) as [string, string, string]; // as many values as keys
   if (OF_SESSION.has(type) && (instance === "" || session === "" || request === "")) throw new CodecError("malformed");
   return { header: { type, instance, session, generation, request }, body: record.get("body") ?? null };
 }
@@ -205,7 +205,7 @@ function envelopeOf(bytes: Uint8Array): { header: RemoteHeader; body: Unpacked }
 const isGeneration = (value: unknown): value is number | bigint =>
   typeof value === "bigint" ? value >= 0n && value < 2n ** 63n : Number.isSafeInteger(value) && Number(value) >= 0;
 
-/** Goes through a body as far as the protocol's limits let it. */
+/** Traverses a body within the protocol's limits. */
 class BodyReader {
   #nodes = 0;
   #decoded = 0;

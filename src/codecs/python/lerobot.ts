@@ -1,6 +1,6 @@
 /**
- * LeRobot's messages without pickles: the length of a JSON text, the text, and arrays as safetensors where there are any.
- * Source: huggingface/lerobot, src/lerobot/async_inference/safe_serialization.py.
+ * LeRobot's messages without pickles: the length of a JSON text, the text, and arrays as safetensors if there are any. Source:
+ * huggingface/lerobot, src/lerobot/async_inference/safe_serialization.py.
  */
 import { CodecError } from "../error.ts";
 import type { NdArray } from "./ndarray.ts";
@@ -8,22 +8,22 @@ import { readSafetensors, writeSafetensors } from "./safetensors.ts";
 
 /** One message. */
 export interface LerobotMessage {
-  /** What the JSON says. A key that is named like one of an object's own is a key like any other. */
+  /** The JSON part. A key named like an object's own member is an ordinary key. */
   readonly told: ReadonlyMap<string, unknown>;
   readonly arrays: ReadonlyMap<string, NdArray>;
 }
 
-/** Bytes of the text's length. */
+/** Size of the text's length, in bytes. */
 const LENGTH = 4;
-/** A setup names motors and cameras, an answer the times of its steps: some kilobytes. */
+/** A setup contains motors and cameras, an answer the times of its steps: some kilobytes. */
 const MAX_TEXT = 4 << 20;
 
-/** Whether bytes are such a message by their beginning; a pickle's first byte would be a text of two gigabytes. */
+/** Whether the first bytes are those of such a message. A pickle's first bytes would be a text length of 2 GB. */
 export const isLerobotMessage = (bytes: Buffer): boolean => bytes.length > LENGTH && bytes[LENGTH] === BRACE;
 
 const BRACE = 0x7b;
 
-/** The bytes of one message. Throws CodecError as `writeSafetensors` does. */
+/** Writes one message. Throws CodecError as `writeSafetensors` does. */
 export function writeLerobotMessage(
   told: Readonly<Record<string, unknown>>,
   arrays: ReadonlyMap<string, NdArray> = new Map(),
@@ -34,7 +34,10 @@ export function writeLerobotMessage(
   return Buffer.concat([length, text, ...(arrays.size === 0 ? [] : [writeSafetensors(arrays)])]);
 }
 
-/** One message; its arrays are views of `bytes`. Throws CodecError: `truncated`, `too_large` (a text beyond 4 MiB), `malformed`, and what `readSafetensors` throws. */
+/**
+ * Reads one message; its arrays are views of `bytes`. Throws CodecError: `truncated`, `too_large` (a text above 4 MiB), `malformed`, and the
+ * errors of `readSafetensors`.
+ */
 export function readLerobotMessage(bytes: Buffer): LerobotMessage {
   if (bytes.length <= LENGTH) throw new CodecError("truncated");
   if (!isLerobotMessage(bytes)) throw new CodecError("malformed");
@@ -47,7 +50,7 @@ export function readLerobotMessage(bytes: Buffer): LerobotMessage {
   return { told, arrays: end === bytes.length ? new Map() : readSafetensors(bytes.subarray(end)) };
 }
 
-/** A JSON object's own entries; undefined for what is none. */
+/** A JSON object's own entries; undefined for other values. */
 export const mapOf = (value: unknown): Map<string, unknown> | undefined =>
   typeof value === "object" && value !== null && !Array.isArray(value) ? new Map(Object.entries(value)) : undefined;
 

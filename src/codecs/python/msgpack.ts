@@ -1,13 +1,13 @@
 /**
- * MessagePack, as far as model servers speak it: nil, bool, int, float, str, bin, array and map; no extensions.
- * Source: the MessagePack specification, https://github.com/msgpack/msgpack/blob/master/spec.md
+ * MessagePack as model servers use it: nil, bool, int, float, str, bin, array and map, without extensions. Source: the MessagePack
+ * specification, https://github.com/msgpack/msgpack/blob/master/spec.md
  */
 import { isUtf8 } from "node:buffer";
 import { CodecError } from "../error.ts";
 
 /**
- * A value that can be written. `X` is a class of the caller's that a `reduce` function turns into plain values.
- * Keys of a Map may be bytes, which are written as bin; keys of an object are written as str.
+ * A value that can be written. `X` is a class of the caller's that a `reduce` function converts to plain values. Keys of a Map may be bytes,
+ * which are written as bin; keys of an object are written as str.
  */
 export type Packable<X = never> =
   | null
@@ -24,7 +24,7 @@ export type Packable<X = never> =
 /** A map as read: str and bin keys are both text, so no key can reach a prototype. */
 export type UnpackedMap<X = never> = Map<string, Unpacked<X>>;
 
-/** A value as read. `X` is what a `revive` function makes of some maps. */
+/** A value as read. `X` is the result of a `revive` function for some maps. */
 export type Unpacked<X = never> =
   | null
   | boolean
@@ -36,27 +36,27 @@ export type Unpacked<X = never> =
   | Unpacked<X>[]
   | UnpackedMap<X>;
 
-/** What one message may cost its reader. */
+/** Limits for reading one message. */
 export interface UnpackLimits {
-  /** Bytes of the whole message. */
+  /** Bytes of the entire message. */
   readonly maxBytes: number;
-  /** Containers inside containers. */
+  /** Nesting depth of containers. */
   readonly maxDepth: number;
   /** Elements of all arrays plus entries of all maps. */
   readonly maxValues: number;
 }
 
-/** 64 MiB, 64 deep, a million values: room for any observation or action chunk in the field. */
+/** 64 MiB, 64 deep, a million values: enough for any known observation or action chunk. */
 export const UNPACK_LIMITS: UnpackLimits = { maxBytes: 64 * 2 ** 20, maxDepth: 64, maxValues: 1_000_000 };
 
-/** Where a message of this many bytes is written; the message is a view of it. */
+/** Returns the buffer for a message of this many bytes; the message is a view of it. */
 export type MsgpackBudget = (bytes: number) => Buffer;
 
 const freshRoom: MsgpackBudget = (bytes) => Buffer.allocUnsafe(bytes);
 
 /**
- * Writes `value` as one message of exactly its own size, in a buffer of its own or where `room` says. Whole numbers become the shortest integer, all others float64.
- * Throws CodecError: `too_deep` (a cycle too), `too_large` (an integer beyond 64 bits), `unsupported`.
+ * Writes `value` as one message of its exact size, in a new buffer or in that of `room`. Whole numbers become the shortest integer, others
+ * float64. Throws CodecError: `too_deep` (also for a cycle), `too_large` (an integer beyond 64 bits), `unsupported`.
  */
 export function encodeMsgpack<X = never>(
   value: Packable<X>,
@@ -71,10 +71,9 @@ export function encodeMsgpack<X = never>(
 }
 
 /**
- * Reads the one value that `bytes` holds. Bin values are views into `bytes`; integers beyond 2^53 are bigint.
- * `revive` sees every map, innermost first, and answers with what shall stand in its place.
- * Throws CodecError for anything else: truncated, trailing, too deep, too many, not UTF-8, keys that are neither
- * str nor bin or appear twice, extensions.
+ * Reads the single value in `bytes`. Bin values are views into `bytes`; integers beyond 2^53 are bigint. `revive` receives every map, innermost
+ * first, and returns its replacement. Throws CodecError for all other bytes: truncated, trailing, too deep, too many values, invalid UTF-8, keys
+ * that are neither str nor bin or are duplicates, extensions.
  */
 export function decodeMsgpack<X = never>(
   bytes: Uint8Array,
@@ -90,7 +89,7 @@ export function decodeMsgpack<X = never>(
 
 const MAX_DEPTH = UNPACK_LIMITS.maxDepth;
 
-/** The first byte of each form that carries its length or value in the bytes behind it. */
+/** The first byte of each form with a length or value in the following bytes. */
 const HEAD = {
   nil: 0xc0,
   false: 0xc2,
@@ -131,7 +130,7 @@ const INTEGER_FORMS = [
   { from: -(2 ** 31), to: 0, head: HEAD.int32, width: 4 },
 ] as const;
 
-/** Walks a value twice: once without bytes, to learn the exact size, and once to fill them. One walk, so the two agree. */
+/** Traverses a value twice: without a buffer for the exact size, and then to fill it. The shared traversal keeps both equal. */
 class Packer<X> {
   at = 0;
   readonly #bytes: Buffer | undefined;
@@ -193,7 +192,7 @@ class Packer<X> {
     this.at += bytes.length;
   }
 
-  /** A length in its shortest form: inside the first byte up to `fixMax`, else behind it; `one` is 0 where no such form exists. */
+  /** A length in its shortest form: inside the first byte up to `fixMax`, otherwise after it; `one` is 0 if there is no such form. */
   #head(length: number, fix: number, fixMax: number, one: number, two: number, four: number): void {
     if (length <= fixMax) this.#byte(fix | length);
     else if (one !== 0 && length < 2 ** 8) this.#uint(one, length, 1);
@@ -361,7 +360,7 @@ class Unpacker<X> {
     throw new CodecError("bad_key");
   }
 
-  /** Every value takes at least a byte, so a container that announces more than is left is refused before it is built. */
+  /** Every value takes at least one byte, so a container that announces more than the remaining bytes is refused before it is built. */
   #enter(values: number, leastBytes: number, depth: number): void {
     if (depth >= this.#maxDepth) throw new CodecError("too_deep");
     if (leastBytes > this.#bytes.length - this.#at) throw new CodecError("truncated");
@@ -372,7 +371,7 @@ class Unpacker<X> {
   #text(length: number): string {
     const start = this.#take(length);
     const text = this.#bytes.toString("utf8", start, start + length);
-    // A wrong byte becomes U+FFFD, so only text that shows one needs the second look.
+    // A wrong byte becomes U+FFFD, so only text with that character needs the second check.
     if (text.includes("\ufffd") && !isUtf8(this.#bytes.subarray(start, start + length)))
       throw new CodecError("bad_text");
     return text;
@@ -387,7 +386,7 @@ class Unpacker<X> {
     return this.#bytes.readUIntBE(this.#take(width), width);
   }
 
-  /** Where the next `length` bytes start; they're all there. */
+  /** Returns the start of the next `length` bytes, which are all present. */
   #take(length: number): number {
     const start = this.#at;
     if (length > this.#bytes.length - start) throw new CodecError("truncated");
@@ -396,7 +395,7 @@ class Unpacker<X> {
   }
 }
 
-/** The one byte that MessagePack gives no meaning. */
+/** The one byte without a meaning in MessagePack. */
 const NEVER_USED = 0xc1;
 
 const narrow = (value: bigint): number | bigint =>

@@ -18,21 +18,21 @@ import { isTextType, type Texts, textsIn } from "./texts.ts";
 type ByteKind = "b1" | "u1" | "i1";
 type WordKind = "u2" | "i2" | "f2" | "u4" | "i4" | "f4" | "u8" | "i8" | "f8";
 
-/** Numpy's own name of an element type, byte order first. Bool, integers and floats only: no objects, no text, no records. */
+/** Numpy's name of an element type, byte order first: bool, integers and floats; no objects, text or records. */
 export type DType = `|${ByteKind}` | `${"<" | ">"}${WordKind}`;
 
-/** Row-major numbers of one element type: what a camera, a joint encoder or a policy gives. */
+/** Row-major numbers of one element type, such as an image, joint positions or actions. */
 export class NdArray {
   readonly dtype: DType;
   /** Empty for a single number. */
   readonly shape: readonly number[];
-  /** The elements in C order and in the dtype's byte order; at no particular alignment. */
+  /** The elements in C order and in the dtype's byte order, without alignment. */
   readonly data: Uint8Array;
 
-  /** Throws CodecError `bad_shape` unless `data` holds exactly the elements that `shape` counts. */
+  /** Throws CodecError `bad_shape` unless `data` has exactly the number of elements in `shape`. */
   constructor(dtype: DType, shape: readonly number[], data: Uint8Array) {
     if (shape.length > MAX_RANK || !shape.every(isDimension)) throw new CodecError("bad_shape");
-    // A product too large for a double is never equal to a length.
+    // A product beyond a double's range never equals a length.
     const count = shape.reduce((product, dimension) => product * dimension, 1);
     if (count * itemSize(dtype) !== data.length) throw new CodecError("bad_shape");
     this.dtype = dtype;
@@ -40,7 +40,7 @@ export class NdArray {
     this.data = data;
   }
 
-  /** From elements in Fortran's order: the first index runs fastest. Throws as the constructor does, and for more than eight axes. */
+  /** From elements in Fortran's order: the first index varies fastest. Throws as the constructor does, and for more than eight axes. */
   static fromFortran(dtype: DType, shape: readonly number[], data: Uint8Array): NdArray {
     const array = new NdArray(dtype, shape, data);
     const axes = shape.filter((length) => length !== 1);
@@ -48,7 +48,7 @@ export class NdArray {
     if (axes.length < 2 || data.length === 0) return array;
     const size = itemSize(dtype);
     const out = new Uint8Array(data.length);
-    // The first axis runs fastest in the source and slowest in the result: whole columns are placed one after the other.
+    // The first axis varies fastest in the source and slowest in the result, so entire columns are placed one after the other.
     const [rows = 1, ...rest] = axes;
     const strides = axes.map((_, axis) => axes.slice(axis + 1).reduce((product, length) => product * length, size));
     const [down = size, ...across] = strides;
@@ -79,14 +79,14 @@ export class NdArray {
     return new NdArray("<f4", shape, bytesOf(Float32Array.from(values)));
   }
 
-  /** `|u1` over the given bytes, which are not copied: an image, say, with shape [height, width, 3]. */
+  /** `|u1` over the given bytes, which are not copied, such as an image of shape [height, width, 3]. */
   static uint8(data: Uint8Array, shape: readonly number[] = [data.length]): NdArray {
     return new NdArray("|u1", shape, data);
   }
 
   /** The elements as doubles, in C order. Booleans become 0 and 1; 64-bit integers beyond 2^53 lose their last digits. */
   toFloat64(): Float64Array {
-    // A copy, because the view may lie at any offset and typed arrays need theirs aligned.
+    // A copy, because the view can be at any offset and typed arrays require alignment.
     const aligned = Buffer.from(new ArrayBuffer(this.data.length));
     aligned.set(this.data);
     if (this.dtype.startsWith(">")) SWAP[itemSize(this.dtype)]?.(aligned);
@@ -94,27 +94,26 @@ export class NdArray {
   }
 }
 
-/** Writes one message; arrays inside it in openpi's form, with bin keys, the only ones that openpi itself recognizes. */
+/** Writes one message, with arrays in openpi's form and bin keys, the only keys that openpi recognizes. */
 export const encodeNumpy = (value: Packable<NdArray>, room?: MsgpackBudget): Buffer =>
   encodeMsgpack<NdArray>(value, toMap, room);
 
-/** The same with str keys, by which vla-evaluation-harness knows an array. */
+/** The same with str keys, which vla-evaluation-harness requires. */
 export const encodeNumpyText = (value: Packable<NdArray>, room?: MsgpackBudget): Buffer =>
   encodeMsgpack<NdArray>(value, ({ data, dtype, shape }) => ({ __ndarray__: true, data, dtype, shape }), room);
 
 /**
- * Reads one message as decodeMsgpack does, turning maps that carry `__ndarray__` into NdArray (a view, not a copy) or into texts, and
- * those that carry `__npgeneric__` into their number or text; the keys may be bin or str.
- * Throws CodecError, also `bad_dtype`, `bad_shape` and `bad_ndarray`.
+ * Reads one message as decodeMsgpack does. Maps with `__ndarray__` become an NdArray (a view) or texts, and maps with `__npgeneric__` their
+ * number or text; keys can be bin or str. Throws CodecError, also `bad_dtype`, `bad_shape` and `bad_ndarray`.
  */
 export const decodeNumpy = (bytes: Uint8Array, limits?: UnpackLimits): Unpacked<NdArray> =>
   decodeMsgpack<NdArray>(bytes, fromMap, limits);
 
-/** More than any picture or state has, and few enough that short axes cost no more than long ones. */
+/** More axes than any image or state has, and few enough that short axes cost no more than long ones. */
 const MAX_TURNED_RANK = 8;
 /** Numpy's own limit. */
 const MAX_RANK = 64;
-/** Beyond every message we read; keeps the dimensions beside a zero from being absurd. */
+/** Larger than every supported message; prevents absurd dimensions beside a zero. */
 const MAX_DIMENSION = 2 ** 26;
 
 const TO_FLOAT64: Readonly<Record<ByteKind | WordKind, (aligned: ArrayBuffer) => Float64Array>> = {
@@ -165,7 +164,7 @@ function fromMap(map: UnpackedMap<NdArray>): Unpacked<NdArray> {
 }
 
 /**
- * An array by what a message says of it; of texts the texts themselves, in lists as deep as its shape. Throws CodecError: `bad_ndarray`,
+ * Builds an array from its description in a message; text arrays become nested lists of their shape. Throws CodecError: `bad_ndarray`,
  * `bad_dtype`, `bad_shape`, `bad_text`.
  */
 export function arrayFrom(data: unknown, dtype: unknown, shape: unknown): NdArray | Texts {
@@ -184,11 +183,11 @@ function scalarOf(data: unknown, dtype: unknown): number | bigint | boolean | st
   return data;
 }
 
-// Hosts of Node are little-endian, and so are the dtypes that we write.
+// Node's hosts are little-endian, and so are the dtypes that are written.
 const bytesOf = (values: Float32Array | Float64Array): Uint8Array =>
   new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
 
-/** numpy's longer names of its element types, which some clients write, in the byte order of nearly every machine. */
+/** numpy's longer names of its element types, which some clients write, in little-endian order. */
 const LONG_NAMES: ReadonlyMap<unknown, DType> = new Map<unknown, DType>([
   ["bool", "|b1"],
   ["uint8", "|u1"],
@@ -203,10 +202,10 @@ const LONG_NAMES: ReadonlyMap<unknown, DType> = new Map<unknown, DType>([
   ["int64", "<i8"],
   ["float64", "<f8"],
 ]);
-/** A type without its byte order, or with the machine's, or with one where a single byte has none. */
+/** A type without its byte order, with the machine's, or with one for single bytes, where it has no meaning. */
 const SHORT_NAME = /^(?:([<>=]?)([iuf][248])|([<>=|]?)([biu]1))$/;
 
-/** The element type of numbers that a message names, by whichever of numpy's names; undefined for any other. */
+/** Returns the numeric element type for any of numpy's names; undefined for others. */
 export function dtypeOf(name: unknown): DType | undefined {
   if (isDType(name)) return name;
   const [, order, wide, , single] = SHORT_NAME.exec(String(name)) ?? [];
@@ -219,7 +218,7 @@ const isDType = (value: unknown): value is DType => DTYPES.has(value);
 const isDimension = (value: unknown): value is number =>
   typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= MAX_DIMENSION;
 
-// A DType is one of byte order and kind, as its type says.
+// A DType consists of byte order and kind, as its type states.
 const kindOf = (dtype: DType): ByteKind | WordKind => dtype.slice(1) as ByteKind | WordKind;
 
 const itemSize = (dtype: DType): number => Number(dtype[2]);
@@ -229,11 +228,11 @@ const ALIGNMENT = 64;
 /** numpy reads longer headers only if the caller raises `max_header_size`. */
 const MAX_HEADER = 10_000;
 
-/** The bytes of `np.save`, version 1.0, to the byte. */
+/** Writes the exact bytes of `np.save`, version 1.0. */
 export function writeNpy({ dtype, shape, data }: NdArray): Buffer {
   const tuple = shape.length === 1 ? `${shape[0]},` : shape.join(", ");
   const text = `{'descr': '${dtype}', 'fortran_order': False, 'shape': (${tuple}), }`;
-  // Up to the line's end everything before the data fills whole blocks.
+  // Everything before the data, up to the end of the line, fills complete blocks.
   const before = MAGIC.length + 4;
   const length = ALIGNMENT * Math.ceil((before + text.length + 1) / ALIGNMENT) - before;
   const bytes = Buffer.allocUnsafe(before + length + data.length);
@@ -245,13 +244,13 @@ export function writeNpy({ dtype, shape, data }: NdArray): Buffer {
   return bytes;
 }
 
-/** As numpy writes it; the order of the three is its own. */
+/** The keys as numpy writes them, in its order. */
 const HEADER =
   /^\{'descr': '([<>|=]?[a-zA-Z][^']{0,20})', 'fortran_order': (True|False), 'shape': \(([\d, ]{0,200})\),? ?\} {0,10000}\n?$/;
 
 /**
- * The array of one file, its data a view where the file has it in C order; of texts the texts themselves. Throws CodecError: `malformed` (records
- * too), `bad_dtype` (objects, times), `bad_shape`, `bad_text`, `unsupported` (a version beyond 3, texts in Fortran's order), `truncated`.
+ * Reads the array of one file, as a view if the file has it in C order; text arrays become texts. Throws CodecError: `malformed` (also for
+ * records), `bad_dtype` (objects, times), `bad_shape`, `bad_text`, `unsupported` (a version above 3, texts in Fortran's order), `truncated`.
  */
 export function readNpy(bytes: Buffer): NdArray | Texts {
   if (bytes.length < 12) throw new CodecError("truncated");

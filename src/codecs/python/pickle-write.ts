@@ -1,7 +1,7 @@
-/** Pickles of protocol 4, as CPython's own unpickler reads them. Source: CPython, Lib/pickletools.py. */
+/** Writes pickles of protocol 4, as CPython's own unpickler reads them. Source: CPython, Lib/pickletools.py. */
 import { CodecError } from "../error.ts";
 
-/** What can be written: plain values, tuples, and objects by name with arguments or with fields. */
+/** A value that can be written: plain values, tuples, and named objects with arguments or fields. */
 export type Picklable =
   | null
   | boolean
@@ -15,7 +15,7 @@ export type Picklable =
   | { readonly call: readonly [module: string, name: string]; readonly args: readonly Picklable[] }
   | { readonly instance: readonly [module: string, name: string]; readonly fields: ReadonlyMap<string, Picklable> };
 
-/** Writes one pickle of protocol 4. Whole numbers become int unless they're a PyFloat. */
+/** Writes one pickle of protocol 4. Whole numbers become int unless they are a PyFloat. */
 export function writePickle(value: Picklable): Buffer {
   const pieces: Uint8Array[] = [Buffer.of(0x80, 4)];
   write(value, pieces);
@@ -23,7 +23,7 @@ export function writePickle(value: Picklable): Buffer {
   return Buffer.concat(pieces);
 }
 
-/** A number that Python gets as a float, whole or not. */
+/** A number that becomes a Python float, whole or not. */
 export class PyFloat {
   readonly value: number;
 

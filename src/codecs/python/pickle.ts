@@ -1,15 +1,15 @@
 /**
- * Python's pickles as inert data: a list of opcodes, a list of names, and nothing that is ever called. What a pickle would have
- * constructed comes out as the name and the arguments that it would have been constructed with.
- * Source: CPython, Lib/pickle.py and Lib/pickletools.py, protocols 2 to 5; buffers beside the pickle are not read.
+ * Reads Python's pickles as inert data: a list of opcodes, a list of names, and no calls. Objects that a pickle would construct are returned as
+ * records of their name and arguments. Source: CPython, Lib/pickle.py and Lib/pickletools.py, protocols 2 to 5; out-of-band buffers are not
+ * read.
  */
 import { CodecError } from "../error.ts";
 
-/** What stands for an object, a call, a class or a persistent id: its name in Python, and what it was given. */
+/** A record of an object, call, class or persistent id: its Python name and its arguments. */
 export class PyObject {
   readonly name: string;
   readonly args: readonly PyValue[];
-  /** What BUILD gave it: the fields of an instance. */
+  /** The state that BUILD set: an instance's fields. */
   state: PyValue | undefined;
 
   constructor(name: string, args: readonly PyValue[] = []) {
@@ -18,18 +18,19 @@ export class PyObject {
   }
 }
 
-/** A value as read. Lists, tuples and sets are arrays; a list may contain itself, so walks over a value need a limit. */
+/** A value as read. Lists, tuples and sets are arrays; a list can contain itself, so traversals need a limit. */
 export type PyValue = null | boolean | number | bigint | string | Buffer | PyObject | PyValue[] | Map<PyValue, PyValue>;
 
-/** The name of what stands for a persistent id. */
+/** The name of a persistent id's record. */
 export const PERSISTENT_ID = "persistent id";
 
 const MAX_OPS = 1_000_000;
 const MAX_STACK = 100_000;
 
 /**
- * Reads the pickle that begins at `start`; `end` is where it stops, which needn't be the end of the bytes. `allowed` has the names
- * (`module.name`) that may appear; without it each may, for what is read is a record either way. Throws CodecError: `unsupported` for any other name or opcode, `malformed`, `truncated`, `too_many_values`.
+ * Reads the pickle that begins at `start`; `end` is its end, possibly before that of the bytes. `allowed` lists the permitted names
+ * (`module.name`); by default all are permitted, because objects become records either way. Throws CodecError: `unsupported` for any other name
+ * or opcode, `malformed`, `truncated`, `too_many_values`.
  */
 export function readPickle(bytes: Buffer, allowed?: ReadonlySet<string>, start = 0): { value: PyValue; end: number } {
   const machine = new Machine(bytes, allowed, start);
@@ -40,10 +41,10 @@ export function readPickle(bytes: Buffer, allowed?: ReadonlySet<string>, start =
   throw new CodecError("too_many_values");
 }
 
-/** A class or function, before anything was made of it. */
+/** A class or function that was not called yet. */
 const GLOBAL = Symbol("global");
 const MARK = Symbol("mark");
-/** A dict that Python writes as an object and its items after it. */
+/** A dict that Python writes as an object followed by its items. */
 const ORDERED = "collections.OrderedDict";
 type PickleItem = PyValue | { readonly [GLOBAL]: string } | typeof MARK;
 
@@ -60,7 +61,7 @@ class Machine {
     this.at = start;
   }
 
-  /** Runs one opcode; gives the result at the one that stops. */
+  /** Runs one opcode; returns the result at STOP. */
   step(): PyValue | undefined {
     const op = this.#uint(1);
     if (op === 0x2e) return this.#value();
@@ -91,7 +92,7 @@ class Machine {
     this.push(this.#bytes.readDoubleBE(this.#take(8)));
   }
 
-  /** Little-endian two's complement of any length; only what a double can hold stays a number. */
+  /** Little-endian two's complement of any length; only values within a double's range become a number. */
   pushLong(): void {
     const length = this.#uint(1);
     let value = 0n;
@@ -161,7 +162,7 @@ class Machine {
     this.push(this.#stack.at(-1) ?? fault());
   }
 
-  /** From two texts on the stack. */
+  /** Takes the module and name from two texts on the stack. */
   stackGlobal(): void {
     const name = this.#value();
     const module = this.#value();
@@ -169,22 +170,22 @@ class Machine {
     this.#global(`${module}.${name}`);
   }
 
-  /** From two lines. */
+  /** Takes the module and name from two lines. */
   lineGlobal(): void {
     const module = this.#line();
     this.#global(`${module}.${this.#line()}`);
   }
 
-  /** NEWOBJ and REDUCE: what would be made, as a record of it. */
+  /** NEWOBJ and REDUCE: records what would be constructed. */
   make(): void {
     const args = this.#value();
     const callee = this.#stack.pop();
     if (!Array.isArray(args) || !isGlobal(callee)) fault();
-    const name = (callee as { [GLOBAL]: string })[GLOBAL]; // both were looked at
+    const name = (callee as { [GLOBAL]: string })[GLOBAL]; // both were checked
     this.push(name === ORDERED && args.length === 0 ? new Map() : (bytesOf(name, args) ?? new PyObject(name, args)));
   }
 
-  /** NEWOBJ_EX: by arguments and by named ones, which nothing here reads. */
+  /** NEWOBJ_EX: positional and keyword arguments; keyword arguments are not read. */
   makeNamed(): void {
     if (!(this.#value() instanceof Map)) fault();
     this.make();
@@ -221,7 +222,7 @@ class Machine {
     return this.#stack.splice(at).slice(1).map(plain);
   }
 
-  /** An object that is a kind of list stays a record of its arguments. */
+  /** A subclass of list remains a record of its arguments. */
   #extend(values: readonly PyValue[]): void {
     const list = this.#stack.at(-1);
     if (list instanceof PyObject) return;
@@ -229,7 +230,7 @@ class Machine {
     for (const value of values) list.push(value);
   }
 
-  /** Keys and values in turn. An object that is a kind of dict stays a record of its arguments. */
+  /** Alternating keys and values. A subclass of dict remains a record of its arguments. */
   #set(values: readonly PyValue[]): void {
     const map = this.#stack.at(-1);
     if (values.length % 2 !== 0) fault();
@@ -248,7 +249,7 @@ class Machine {
 
   #length(width: 1 | 4 | 8): number {
     if (width !== 8) return this.#uint(width);
-    // Beyond what a double holds it is beyond the bytes too.
+    // A length beyond a double's range is also beyond the bytes.
     return Number(this.#bytes.readBigUInt64LE(this.#take(8)));
   }
 
@@ -264,13 +265,13 @@ class Machine {
   }
 }
 
-/** How Python 3 writes bytes in protocol 2, which has no opcode for them: as the text of the same Latin-1 letters, to be encoded. */
+/** Python 3 has no opcode for bytes in protocol 2: it writes a call that encodes text of the same Latin-1 characters. */
 const ENCODE = "_codecs.encode";
 const BYTES = new Set(["__builtin__.bytes", "builtins.bytes"]);
 const BYTE_ARRAYS = new Set(["__builtin__.bytearray", "builtins.bytearray"]);
 const BEYOND_LATIN_1 = /[^\0-\xff]/;
 
-/** The bytes that such a call stands for; undefined for any other. */
+/** The bytes of such a call; undefined for others. */
 function bytesOf(name: string, args: readonly PyValue[]): Buffer | undefined {
   const [value, encoding] = args;
   if (name === ENCODE && typeof value === "string" && encoding === "latin1")
@@ -292,7 +293,7 @@ function fault(): never {
   throw new CodecError("malformed");
 }
 
-/** All that a pickle may do. */
+/** All supported opcodes. */
 const OPS: Readonly<Record<number, (machine: Machine) => void>> = {
   128: (m) => m.skip(1), // PROTO
   149: (m) => m.skip(8), // FRAME

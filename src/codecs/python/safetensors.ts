@@ -1,17 +1,17 @@
 /**
- * safetensors: named arrays behind a JSON header, as LeRobot sends them in place of pickles. Only arrays of numpy's element types: no
- * bfloat16, no 8-bit floats. Source: the format's description in huggingface/safetensors, README.md, and its reader, safetensors/src/tensor.rs.
+ * safetensors: named arrays after a JSON header, which LeRobot sends instead of pickles. Only numpy's element types are supported: no bfloat16,
+ * no 8-bit floats. Source: the format's description in huggingface/safetensors, README.md, and its reader, safetensors/src/tensor.rs.
  */
 import { CodecError } from "../error.ts";
 import { type DType, NdArray } from "./ndarray.ts";
 
-/** Bytes of the header's length. */
+/** Size of the header's length, in bytes. */
 const LENGTH = 8;
-/** What the header of an observation or of a chunk takes is some kilobytes; the format's own reader takes 100 MB. */
+/** The header of an observation or a chunk has some kilobytes; the format's own reader accepts 100 MB. */
 const MAX_HEADER = 1 << 20;
-/** Arrays of one message. */
+/** Arrays per message. */
 const MAX_ARRAYS = 4_096;
-/** The arrays begin at a whole number of these, as the format's own writer has it. */
+/** The alignment of the arrays' start, as in the format's own writer. */
 const ALIGNMENT = 8;
 
 const DTYPES: Readonly<Record<string, DType>> = {
@@ -32,7 +32,7 @@ const NAMES: Readonly<Partial<Record<DType, string>>> = Object.fromEntries(
   Object.entries(DTYPES).map(([name, dtype]) => [dtype, name]),
 );
 
-/** Where one array lies, behind the header. */
+/** An array's position after the header. */
 interface Placed {
   readonly name: string;
   readonly dtype: DType;
@@ -41,7 +41,10 @@ interface Placed {
   readonly end: number;
 }
 
-/** The bytes of the arrays, those of the widest numbers first, so that each is aligned. Throws CodecError `unsupported` for big-endian numbers, which the format doesn't have. */
+/**
+ * Writes the arrays, those with the widest numbers first, so that each is aligned. Throws CodecError `unsupported` for big-endian numbers, which
+ * the format does not have.
+ */
 export function writeSafetensors(arrays: ReadonlyMap<string, NdArray>): Buffer {
   const ordered = [...arrays].sort(([, a], [, b]) => Number(b.dtype[2]) - Number(a.dtype[2]));
   let end = 0;
@@ -67,9 +70,9 @@ export function writeSafetensors(arrays: ReadonlyMap<string, NdArray>): Buffer {
 }
 
 /**
- * The arrays by name, each a view of `bytes`. The header's own metadata are passed over. Throws CodecError: `truncated`, `too_large` (a header
- * beyond 1 MiB), `too_many_values` (more than 4,096 arrays), `bad_dtype`, `bad_shape`, `trailing_bytes`, and `malformed` for a header that is
- * no JSON of the format, and for arrays with gaps between them or over each other.
+ * Returns the arrays by name, each a view of `bytes`, without the header's metadata. Throws CodecError: `truncated`, `too_large` (a header above
+ * 1 MiB), `too_many_values` (more than 4,096 arrays), `bad_dtype`, `bad_shape`, `trailing_bytes`, and `malformed` for an invalid header and for
+ * arrays with gaps or overlaps.
  */
 export function readSafetensors(bytes: Buffer): Map<string, NdArray> {
   if (bytes.length < LENGTH) throw new CodecError("truncated");
@@ -114,7 +117,7 @@ function parsed(text: string): Record<string, unknown> {
     const value: unknown = JSON.parse(text);
     if (isRecord(value)) return value;
   } catch {
-    // Told below, as any other header that is none.
+    // Reported below, like any other invalid header.
   }
   throw new CodecError("malformed");
 }

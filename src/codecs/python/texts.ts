@@ -1,22 +1,24 @@
-/** Texts as numpy keeps them in arrays: `U` of four bytes a letter, `S` of bytes, each as long as the longest. Source: numpy, "The array interface". */
+/** numpy's text arrays: `U` with four bytes per character, `S` with one, each padded to the longest. Source: numpy, "The array interface". */
 import { isUtf8 } from "node:buffer";
 import { CodecError } from "../error.ts";
 
-/** A text, or lists of them. */
+/** A text, or nested lists of texts. */
 export type Texts = string | Texts[];
 
 const TEXT_TYPE = /^([<>=|]?)([US])(\d{1,6})$/;
-/** Bytes of an array of texts: an instruction has some hundred. */
+/** Bytes of a text array: an instruction has some hundred. */
 const MAX_BYTES = 1 << 20;
 const MAX_TEXTS = 4_096;
 const MAX_RANK = 8;
-/** Bytes of a letter of `U`. */
+/** Bytes per character of `U`. */
 const LETTER = 4;
 
-/** Whether this is numpy's name of an element type of texts. */
+/** Whether this is numpy's name of a text type. */
 export const isTextType = (dtype: unknown): boolean => typeof dtype === "string" && TEXT_TYPE.test(dtype);
 
-/** The texts of an array in C order, in lists as deep as its shape. Throws CodecError: `bad_dtype`, `bad_shape`, `bad_text`, `too_large`. */
+/**
+ * Returns the texts of an array in C order, in nested lists of its shape. Throws CodecError: `bad_dtype`, `bad_shape`, `bad_text`, `too_large`.
+ */
 export function textsIn(dtype: string, shape: readonly number[], data: Uint8Array): Texts {
   const [, order, kind, length] = TEXT_TYPE.exec(dtype) ?? [];
   if (kind === undefined) throw new CodecError("bad_dtype");
@@ -32,7 +34,7 @@ export function textsIn(dtype: string, shape: readonly number[], data: Uint8Arra
   return nested(texts, shape);
 }
 
-/** Shorter ones end in zeros. */
+/** Shorter texts are padded with zeros. */
 function narrowText(bytes: Buffer): string {
   let end = bytes.length;
   while (end > 0 && bytes[end - 1] === 0) end -= 1;

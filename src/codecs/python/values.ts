@@ -1,12 +1,15 @@
-/** What Python clients mean by a value, whichever of their types it has: numbers, lists of them, numpy's arrays; texts, bytes, lists of one. */
+/** Converts Python clients' values of different types: numbers, lists, numpy arrays, texts, bytes, lists of one. */
 import { isUtf8 } from "node:buffer";
 import type { Unpacked } from "./msgpack.ts";
 import { NdArray } from "./ndarray.ts";
 
-/** Numbers of a list: more are sent as an array. */
+/** Numbers per list: clients send more as an array. */
 const MOST_LISTED = 65_536;
 
-/** Numbers as an array: one number has no axes, and a list has one more than what it holds. Undefined for anything else, and for lists of unequal parts. */
+/**
+ * Returns numbers as an array: a number has no axes, and a list one more than its items. Undefined for other values and for lists of unequal
+ * parts.
+ */
 export function numbersIn(value: Unpacked<NdArray>): NdArray | undefined {
   if (value instanceof NdArray) return value;
   if (typeof value === "number" || typeof value === "bigint") return NdArray.float64([Number(value)], []);
@@ -16,7 +19,7 @@ export function numbersIn(value: Unpacked<NdArray>): NdArray | undefined {
   return shape && NdArray.float64(numbers, shape);
 }
 
-/** Puts what a list holds behind `numbers`, and returns its shape. */
+/** Appends a list's numbers to `numbers`, and returns its shape. */
 function listed(list: readonly Unpacked<NdArray>[], numbers: number[]): number[] | undefined {
   let inner: readonly number[] | undefined;
   for (const item of list) {
@@ -41,7 +44,7 @@ function shapeOf(item: Unpacked<NdArray>, numbers: number[]): readonly number[] 
 const isEqual = (a: readonly number[], b: readonly number[]): boolean =>
   a.length === b.length && a.every((size, i) => size === b[i]);
 
-/** The one text that a value is or holds: a text, its bytes, or a list of one, however deep. Undefined for anything else. */
+/** Returns the single text of a value: a text, its bytes, or a nested list of one. Undefined for others. */
 export function textIn(value: Unpacked<NdArray> | undefined): string | undefined {
   if (typeof value === "string") return value;
   if (Buffer.isBuffer(value)) return isUtf8(value) ? value.toString("utf8") : undefined;
