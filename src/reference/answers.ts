@@ -1,4 +1,4 @@
-/** The reference models behind the messages of `limber.policy.v1`: what both of the provider's servers answer with. */
+/** The reference models with the messages of `limber.policy.v1`, for both of the provider's servers. */
 import { create } from "@bufbuild/protobuf";
 import {
   type ActCall,
@@ -37,7 +37,7 @@ export async function act(call: ActCall): Promise<ActChunk> {
   return create(ActChunkSchema, { steps: rowsOf(output), dtMs: output.dtMs, note: output.note });
 }
 
-/** Answers a predict call, a frame at a time and the summary last. Throws as `act` does, and `Busy`. */
+/** Answers a predict call frame by frame, the summary last. Throws as `act` does, and `Busy`. */
 export async function* predict(request: PredictRequest, pictures: Pictures): AsyncGenerator<PredictResponse> {
   modelOf(request.model, "predict");
   const { camera } = firstFrame(newest(request.observations));
@@ -78,7 +78,7 @@ export async function ground(request: GroundRequest, pictures: Pictures): Promis
   });
 }
 
-/** The model of this slug. Throws `UnsupportedObservation` when there is none, or none for this contract and action space. */
+/** Returns the model with this slug. Throws `UnsupportedObservation` if there is none, or none for this contract and action space. */
 function modelOf(slug: string, contract: "act" | "predict" | "ground", space?: string): ReferenceModel {
   const model = REFERENCE_MODELS.find((known) => known.slug === slug && known.contracts.includes(contract));
   if (model === undefined) throw new UnsupportedObservation(`model not found for ${contract}`);
@@ -112,12 +112,12 @@ const encoded = ({ camera, data }: Frame): EncodedPicture => ({ camera, bytes: d
 
 const DEFAULT_INTERVAL_MS = 100;
 
-/** Predicted frames follow each other as the given ones do: by their times, else by the asked rate. */
+/** The interval of predicted frames: that of the given ones by their times, otherwise the requested rate. */
 function intervalOf({ observations, fps }: PredictRequest): number {
   const [before, last] = observations.slice(-2).map(({ tMs }) => tMs);
   if (before !== undefined && last !== undefined && last > before) return last - before;
   return fps !== undefined && fps > 0 ? 1000 / fps : DEFAULT_INTERVAL_MS;
 }
 
-/** What stands for tokens in a model that reads words. */
+/** The token count of a model that reads words. */
 const wordsIn = (text: string): number => text.split(/\s+/).filter((word) => word !== "").length;

@@ -1,7 +1,7 @@
-/** reference/colour-shape: where the colored things of an instruction are in a picture. */
+/** reference/colour-shape: locates an instruction's colored objects in an image. */
 import { type RgbFrame, type RgbImage, shrink } from "./image.ts";
 
-/** A place inside a thing: x from the left and y from the top, 0 to 1 of the picture; confidence from 0 to 1. */
+/** A point inside an object: x from the left and y from the top, 0 to 1 of the image; confidence from 0 to 1. */
 interface GroundedPoint {
   readonly x: number;
   readonly y: number;
@@ -9,7 +9,7 @@ interface GroundedPoint {
   readonly confidence: number;
 }
 
-/** The tight box around a thing, 0 to 1 of the picture. */
+/** The tight box around an object, 0 to 1 of the image. */
 interface GroundedBox {
   readonly xMin: number;
   readonly yMin: number;
@@ -19,26 +19,29 @@ interface GroundedBox {
   readonly confidence: number;
 }
 
-/** One point and one box for each thing found, in the instruction's order; `note` says what was not found, and why. */
+/** One point and one box for each object found, in the instruction's order; `note` states what was not found, and why. */
 export interface Grounding {
   readonly points: readonly GroundedPoint[];
   readonly boxes: readonly GroundedBox[];
   readonly note?: string;
 }
 
-/** Larger pictures are averaged down to at most this many pixels a side. */
+/** Larger images are averaged down to at most this many pixels per side. */
 const SIDE = 640;
-/** A thing covers at least this share of the picture (and 24 pixels), and at most a quarter: more is the scene, not a thing in it. */
+/** An object covers at least this share of the image (and 24 pixels), and at most a quarter: more is the scene. */
 const LEAST_SHARE = 0.0002;
 const MOST_SHARE = 0.25;
-/** A thing stands out from what is around it along most of its outline: a step of gray levels in the strongest channel; stains and shadows don't. */
+/**
+ * An object differs from its surroundings along most of its outline by this step of gray levels in the strongest channel; stains and shadows do
+ * not.
+ */
 const LEAST_STEP = 16;
 const STEP_REACH = 3;
 const LEAST_OUTLINE = 0.75;
-/** The least fit that is an answer; below it the model abstains. */
+/** The minimum fit of an answer; below it the model abstains. */
 const LEAST_FIT = 0.35;
 
-/** The share of the picture that one searched pixel covers. */
+/** The share of the image that one searched pixel covers. */
 interface Unit {
   readonly x: number;
   readonly y: number;
@@ -50,8 +53,8 @@ interface Detection {
 }
 
 /**
- * Finds each colored thing that the instruction names ("the green cube"): connected patches of the color, of the shape if one is named.
- * A singular noun gets the best patch, a plural every patch that fits. Abstains (nothing, and a note) without a color word or a fit.
+ * Finds each colored object that the instruction names ("the green cube"): connected patches of the color, and of the shape if one is named. A
+ * singular noun gets the best patch, a plural every matching patch. Abstains (with a note) without a color word or a match.
  */
 export function ground(frame: RgbFrame, instruction: string): Grounding {
   const phrases = readPhrases(instruction);
@@ -72,7 +75,7 @@ export function ground(frame: RgbFrame, instruction: string): Grounding {
 
 const NO_COLOR = "The instruction names no color; this model finds things by color and shape only.";
 
-/** What to say of the things that an instruction names and that are not among the labels `seen`; undefined where nothing is missing. */
+/** Describes the named objects that are not among the labels `seen`; undefined if none is missing. */
 export function missingNote(instruction: string, seen: ReadonlySet<string>): string | undefined {
   const labels = readPhrases(instruction).map(({ label }) => label);
   if (labels.length === 0) return NO_COLOR;
@@ -90,15 +93,15 @@ function look(picture: RgbImage, phrase: Phrase): Detection[] {
   return phrase.all ? sightings : sightings.slice(0, 1);
 }
 
-/** The shape's fit; without a shape, how compact the patch is (a patch cut by the picture's edge counts less, but counts). */
+/** The shape's fit. Without a shape, the patch's compactness (a patch cut by the image's edge counts less). */
 function confidenceOf(blob: Blob, { shape }: Phrase): number {
   const fit = shape === undefined ? Math.min(1, blob.roundness + 0.1) : formOf(blob, shape);
   return fit * (blob.cut ? 0.6 : 1);
 }
 
-/** What a patch without any shape's form counts: a thing that is half hidden, or shines in places, may be the one. */
+/** The fit of a patch without a known shape: an object that is partly hidden or reflects light can be the target. */
 const FORMLESS = 0.5;
-/** No more than this of another shape, and compact: a smear of the color is no thing. */
+/** The maximum fit of another shape, for a compact patch: a smear of the color is not an object. */
 const MOST_OTHER = 0.6;
 const LEAST_COMPACT = 0.6;
 
@@ -109,7 +112,7 @@ function formOf(blob: Blob, shape: ShapeWord): number {
   return isFormless ? FORMLESS : fit;
 }
 
-/** The share of the outline at which the color steps by `LEAST_STEP` or more from `STEP_REACH` pixels inside to as many outside. */
+/** The share of the outline at which the color changes by `LEAST_STEP` or more from `STEP_REACH` pixels inside to as many outside. */
 function outlineShare({ width, height, data }: RgbImage, blob: Blob): number {
   let steps = 0;
   let count = 0;
@@ -146,7 +149,7 @@ function toBox(unit: Unit, { label }: Phrase, { blob, confidence }: Detection): 
   };
 }
 
-/** One colored thing. Without a shape any form will do; `all` asks for every one in view. */
+/** One colored object. Without a shape any form matches; `all` requests every visible one. */
 interface Phrase {
   readonly label: string;
   readonly color: ColorWord;
@@ -154,7 +157,7 @@ interface Phrase {
   readonly all: boolean;
 }
 
-/** How many words after its color a thing's noun may stand ("the green wooden toy cube"). */
+/** The maximum number of words between an object's color and its noun ("the green wooden toy cube"). */
 const REACH = 3;
 const BREAKS = new Set([
   "and",
@@ -175,7 +178,7 @@ const BREAKS = new Set([
 ]);
 const EVERY = new Set(["all", "every", "each"]);
 
-/** The colored things of an instruction, in its order and without repeats; empty when it has no color word. */
+/** Returns an instruction's colored objects, in order and without repeats; empty without a color word. */
 export function readPhrases(instruction: string): Phrase[] {
   const words = instruction.toLowerCase().match(/[a-z]+/g) ?? [];
   const phrases = new Map<string, Phrase>();
@@ -205,10 +208,10 @@ function nounAfter(
   return undefined;
 }
 
-/** A color word that instructions may use. */
+/** A color word in instructions. */
 type ColorWord = keyof typeof COLORS;
 
-/** Hue in degrees (a range may wrap through 0), saturation and value from 0 to 1. Ranges of neighboring colors may share an edge. */
+/** Hue in degrees (a range can wrap through 0), saturation and value from 0 to 1. Ranges of neighboring colors can share an edge. */
 interface ColorRegion {
   readonly hue?: readonly [number, number];
   readonly saturation: readonly [number, number];
@@ -242,10 +245,10 @@ const SYNONYMS: ReadonlyMap<string, ColorWord> = new Map([
   ["turquoise", "cyan"],
 ]);
 
-/** Every color that is known, in one spelling each. */
+/** Every known color, in one spelling each. */
 const COLOR_WORDS = Object.keys(COLORS) as readonly ColorWord[];
 
-/** The color that a lower-case word names, if it names one. */
+/** Returns the color of a lower-case word, if it is one. */
 const colorOf = (word: string): ColorWord | undefined =>
   SYNONYMS.get(word) ?? COLOR_WORDS.find((color) => color === word);
 
@@ -279,12 +282,12 @@ function hueOf(red: number, green: number, blue: number, most: number, spread: n
   return 60 * ((red - green) / spread + 4);
 }
 
-/** A shape that instructions may name. */
+/** A shape word in instructions. */
 type ShapeWord = keyof typeof SHAPES;
 
 type Form = "fill" | "aspect" | "roundness" | "raggedness";
 
-/** A range of one measure and how far outside it a patch may be before it no longer counts at all. */
+/** A range of one measure, and how far outside it a patch can be before its fit is zero. */
 type Range = readonly [form: Form, low: number, high: number, slack: number];
 
 const SHAPES = {
@@ -293,7 +296,7 @@ const SHAPES = {
     ["roundness", 0.945, 0.987, 0.03],
     ["raggedness", 0.066, 0.125, 0.025],
   ],
-  // As a camera sees one: from straight above a square, else two or three faces, whose outline has up to six corners.
+  // From straight above a square; otherwise two or three faces, whose outline has up to six corners.
   cube: [
     ["fill", 0.72, 1, 0.1],
     ["aspect", 0.68, 1, 0.12],
@@ -330,13 +333,13 @@ const NOUNS: Readonly<Record<ShapeWord, readonly string[]>> = {
   rectangle: ["rectangle", "bar", "brick", "stick"],
 };
 
-/** Every shape that is known, in one spelling each. */
+/** Every known shape, in one spelling each. */
 const SHAPE_WORDS = Object.keys(SHAPES) as readonly ShapeWord[];
 
-/** The shape that a lower-case singular noun names, if it names one. */
+/** Returns the shape of a lower-case singular noun, if it is one. */
 const shapeOf = (noun: string): ShapeWord | undefined => SHAPE_WORDS.find((shape) => NOUNS[shape].includes(noun));
 
-/** Shapes that one thing may have in one picture: a cube from straight above is a square. */
+/** Shapes that one object can have in an image: a cube from straight above is a square. */
 const KIN: Readonly<Record<ShapeWord, readonly ShapeWord[]>> = {
   square: ["cube", "block"],
   cube: ["square", "block"],
@@ -346,13 +349,13 @@ const KIN: Readonly<Record<ShapeWord, readonly ShapeWord[]>> = {
   rectangle: ["block"],
 };
 
-/** How well the other shapes fit a patch at best: what has the form of another thing is not the one that is looked for. */
+/** The best fit of the other shapes: a patch with another object's form is not the target. */
 const otherFitOf = (blob: Blob, shape: ShapeWord): number =>
   Math.max(
     ...SHAPE_WORDS.filter((other) => other !== shape && !KIN[shape].includes(other)).map((other) => fitOf(blob, other)),
   );
 
-/** How well a patch has the shape, from 0 (not at all) to 1. */
+/** How well a patch fits the shape, from 0 to 1. */
 function fitOf(blob: Blob, shape: ShapeWord): number {
   let fit = 1;
   for (const [form, low, high, slack] of SHAPES[shape] as readonly Range[]) {
@@ -362,16 +365,16 @@ function fitOf(blob: Blob, shape: ShapeWord): number {
   return fit;
 }
 
-/** Patches of one color: which pixels hang together, and what shape they have. */
+/** Patches of one color: connected pixels and their shape. */
 
-/** A 1 for every pixel that belongs, row by row. */
+/** A 1 for every pixel of the color, row by row. */
 interface Mask {
   readonly width: number;
   readonly height: number;
   readonly data: Uint8Array;
 }
 
-/** A connected patch. The box is in pixels with right and bottom exclusive; (x, y) is a member pixel's center near the middle. */
+/** A connected patch. The box is in pixels with right and bottom exclusive; (x, y) is the center of a member pixel near the middle. */
 interface Blob {
   readonly area: number;
   readonly left: number;
@@ -380,21 +383,21 @@ interface Blob {
   readonly bottom: number;
   readonly x: number;
   readonly y: number;
-  /** Area over the area of the smallest turned rectangle around it: 1 for a rectangle, 0.79 for a disc, 0.5 for a triangle. */
+  /** Area over the area of the smallest rotated rectangle around it: 1 for a rectangle, 0.79 for a disc, 0.5 for a triangle. */
   readonly fill: number;
   /** Short side over long side of that rectangle. */
   readonly aspect: number;
   /** Area squared over 2π times its second moment: 1 for a disc, 0.95 for a square, less for anything else. */
   readonly roundness: number;
-  /** How much its radius varies around the center, over the mean radius: 0 for a disc, 0.04 for a hexagon, 0.1 for a square. */
+  /** The variation of its radius around the center over the mean radius: 0 for a disc, 0.04 for a hexagon, 0.1 for a square. */
   readonly raggedness: number;
   /** Its outermost pixels, as indices into the mask. */
   readonly rim: Int32Array;
-  /** Whether it touches the edge of the picture. */
+  /** Whether it touches the edge of the image. */
   readonly cut: boolean;
 }
 
-/** The mask after filling gaps and dropping specks: a pixel stays where at least 5 of its 3 by 3 square are set. */
+/** The mask after filling gaps and removing specks: a pixel is kept if at least 5 of its 3 by 3 square are set. */
 function smooth(mask: Mask): Mask {
   const { width, height } = mask;
   const data = new Uint8Array(width * height);
@@ -424,7 +427,7 @@ function findBlobs(mask: Mask, minArea: number): Blob[] {
   return blobs;
 }
 
-/** The pixels connected with `start`, which are cleared from `left`; valid until the next call. */
+/** Returns the pixels connected with `start`, and clears them in `left`; valid until the next call. */
 function flood(left: Uint8Array, width: number, height: number, start: number, stack: Int32Array): Int32Array {
   let end = 0;
   const take = (at: number): void => {

@@ -1,4 +1,4 @@
-/** As much of a gRPC server as the reference provider needs, on node:http2: no compression, no reflection, no interceptors. */
+/** The part of a gRPC server that the reference provider needs, on node:http2: no compression, reflection or interceptors. */
 import {
   createServer,
   type Http2Server,
@@ -11,7 +11,7 @@ import type { AddressInfo } from "node:net";
 import { after } from "../clock.ts";
 import { frameMessage, MessageReader } from "../codecs/grpc.ts";
 
-/** gRPC's numbers for how a call ended. */
+/** gRPC status codes. */
 export const Status = {
   ok: 0,
   invalidArgument: 3,
@@ -21,7 +21,7 @@ export const Status = {
   internal: 13,
 } as const;
 
-/** Ends a call with this status; the text reaches the client. */
+/** Ends a call with this status; the client receives the text. */
 export class StatusError extends Error {
   override readonly name = "StatusError";
   readonly status: number;
@@ -32,30 +32,30 @@ export class StatusError extends Error {
   }
 }
 
-/** What one client may hold open at one time, and how large its messages may be. */
+/** The limits of one client's concurrent calls and message size. */
 const MAX_STREAMS = 256;
 const MAX_MESSAGE_BYTES = 64 * 2 ** 20;
 
-/** One request, any number of answers. The signal is aborted when the client leaves or its time is up. */
+/** One request, any number of responses. The signal is aborted when the client leaves or its deadline passes. */
 export interface StreamMethod {
   readonly kind: "stream";
   answer(request: Buffer, signal: AbortSignal): AsyncIterable<Uint8Array>;
 }
 
-/** Requests and answers as they come. `open` gets a way to answer and gives what takes a request; `signal` as above. */
+/** A stream of requests and responses. `open` receives a response writer and returns the request handler; `signal` as above. */
 export interface BidiMethod {
   readonly kind: "bidi";
   open(answer: (message: Uint8Array) => void, signal: AbortSignal): (request: Buffer) => void;
 }
 
-/** A server that listens. */
+/** A listening server. */
 export interface GrpcServer {
   readonly port: number;
-  /** Ends every connection at once. */
+  /** Closes every connection at once. */
   close(): Promise<void>;
 }
 
-/** Serves methods by path, such as `/limber.policy.v1.PolicyService/Act`, in cleartext; port 0 picks one. */
+/** Serves methods by path, such as `/limber.policy.v1.PolicyService/Act`, in cleartext; port 0 selects a free one. */
 export async function serveGrpc(
   methods: Readonly<Record<string, StreamMethod | BidiMethod>>,
   listen: { readonly host: string; readonly port: number },
@@ -141,7 +141,7 @@ class Call {
     const reader = readerFor(
       method.open((message) => {
         if (this.#stream.destroyed || this.#stream.writableEnded) return;
-        // Who doesn't read its answers is not read either.
+        // Stop reading a client that does not read its responses.
         if (!this.#stream.write(frameMessage(message))) this.#stream.pause();
       }, signal),
     );
@@ -191,7 +191,7 @@ const readerFor = (deliver: (message: Buffer) => void): MessageReader =>
 
 const UNIT_MS: Readonly<Record<string, number>> = { n: 1e-6, u: 1e-3, m: 1, S: 1e3, M: 6e4, H: 36e5 };
 
-/** Calls `run` when the time that the client gives is up, unless it's told to forget it or the client gives no limit. */
+/** Calls `run` at the client's deadline, unless it is canceled or there is no deadline. */
 function inTime(headers: IncomingHttpHeaders, run: () => void): () => void {
   const [, digits, unit] = /^(\d{1,8})([numSMH])$/.exec(String(headers["grpc-timeout"] ?? "")) ?? [];
   if (digits === undefined) return () => undefined;

@@ -1,23 +1,23 @@
-/** Pictures as the reference models see them: 8-bit RGB, rows from the top, decoded from and encoded to files. */
+/** Images of the reference models: 8-bit RGB, rows from the top, decoded from and encoded to files. */
 import sharp, { type OutputInfo } from "sharp";
 
-/** A picture of `width` by `height` pixels; `data` holds 3 bytes (red, green, blue) per pixel, row by row from the top left. */
+/** An image of `width` by `height` pixels; `data` has 3 bytes (red, green, blue) per pixel, row by row from the top left. */
 export interface RgbImage {
   readonly width: number;
   readonly height: number;
   readonly data: Uint8Array;
 }
 
-/** A picture and the name of the camera that took it. */
+/** An image and its camera's name. */
 export interface RgbFrame {
   readonly camera: string;
   readonly image: RgbImage;
 }
 
-/** The file formats that are read and written. */
+/** The supported file formats. */
 export type ImageFormat = "png" | "jpeg" | "webp";
 
-/** The bytes are not a whole PNG, JPEG or WebP picture of at most 64 megapixels. The message is fit for the caller. */
+/** The bytes are not a complete PNG, JPEG or WebP image of at most 64 megapixels. The message is for the caller. */
 export class UnreadableImage extends Error {
   override readonly name = "UnreadableImage";
 }
@@ -25,14 +25,14 @@ export class UnreadableImage extends Error {
 const MAX_PIXELS = 64_000_000;
 const FORMATS: ReadonlySet<string> = new Set<ImageFormat>(["png", "jpeg", "webp"]);
 
-/** A black picture of the given size. */
+/** Returns a black image of the given size. */
 export const blankImage = (width: number, height: number): RgbImage => ({
   width,
   height,
   data: new Uint8Array(width * height * 3),
 });
 
-/** The picture averaged over squares of `factor` pixels; a part square at the right or bottom edge is dropped. */
+/** Returns the image averaged over squares of `factor` pixels, without partial squares at the right or bottom edge. */
 export function shrink(image: RgbImage, factor: number): RgbImage {
   if (factor <= 1) return image;
   const small = blankImage(
@@ -55,8 +55,8 @@ export function shrink(image: RgbImage, factor: number): RgbImage {
 }
 
 /**
- * Decodes a PNG, JPEG or WebP file to RGB; transparency is laid over black.
- * Throws `UnreadableImage` on any other format, a truncated or damaged file, and more than 64 megapixels.
+ * Decodes a PNG, JPEG or WebP file to RGB, with transparency over black. Throws `UnreadableImage` for other formats, truncated or damaged files,
+ * and more than 64 megapixels.
  */
 export async function decodeImage(bytes: Uint8Array): Promise<RgbImage> {
   const { data, info } = await decodePixels(bytes).catch((cause: unknown) => {
@@ -73,7 +73,7 @@ async function decodePixels(bytes: Uint8Array): Promise<{ data: Buffer; info: Ou
   return picture.flatten().toColourspace("srgb").removeAlpha().raw().toBuffer({ resolveWithObject: true });
 }
 
-/** Encodes a picture as a file; PNG is exact, JPEG and WebP at quality 90. */
+/** Encodes an image as a file; PNG is exact, JPEG and WebP at quality 90. */
 export function encodeImage(image: RgbImage, format: ImageFormat): Promise<Buffer> {
   const { width, height, data } = image;
   const picture = sharp(data, { raw: { width, height, channels: 3 } });

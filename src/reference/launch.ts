@@ -1,4 +1,4 @@
-/** Runs the reference provider as a child process, and starts it again on the same ports when it dies. */
+/** Runs the reference provider as a child process, and restarts it on the same ports when it exits. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -6,22 +6,22 @@ import { after, sleep } from "../clock.ts";
 
 /** What the launcher depends on. */
 export interface LaunchOptions {
-  /** Ports to listen on; 0, the default, picks one. */
+  /** Ports to listen on; 0, the default, selects a free one. */
   readonly grpcPort?: number;
   readonly openpiPort?: number;
-  /** Told when the process has died, and why it didn't come back. */
+  /** Called when the process has exited, with the reason if it did not restart. */
   readonly log?: (text: string) => void;
 }
 
-/** The provider while it's kept running. */
+/** The supervised provider. */
 export interface Reference {
-  /** Such as `grpc://127.0.0.1:50051`; stays the same over restarts. */
+  /** Such as `grpc://127.0.0.1:50051`; unchanged by restarts. */
   readonly grpc: string;
-  /** Such as `ws://127.0.0.1:8000`; stays the same over restarts. */
+  /** Such as `ws://127.0.0.1:8000`; unchanged by restarts. */
   readonly openpi: string;
-  /** The process that runs now. */
+  /** The current process. */
   readonly pid: number | undefined;
-  /** Ends the process and stays ended. */
+  /** Stops the process permanently. */
   stop(): Promise<void>;
 }
 
@@ -30,7 +30,7 @@ const TERM_MS = 2_000;
 const RESTART = { firstMs: 100, mostMs: 5_000 } as const;
 const MAIN = fileURLToPath(new URL("./main.ts", import.meta.url));
 
-/** Starts the process and resolves when it listens; rejects when it doesn't. */
+/** Starts the process and resolves when it listens; rejects if it does not. */
 export async function startReference(options: LaunchOptions = {}): Promise<Reference> {
   const keeper = new Keeper(options);
   await keeper.start();
@@ -106,7 +106,7 @@ class Keeper implements Reference {
   }
 }
 
-/** Its standard input stays open as long as we live, which is how it knows; what it has to say goes where ours goes. */
+/** Its standard input is open as long as this process lives, so that it exits afterwards; its output goes to this process's. */
 function launch(grpcPort: number, openpiPort: number): Promise<Started> {
   const args = [MAIN, "--grpc-port", String(grpcPort), "--openpi-port", String(openpiPort)];
   const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "inherit"] });
@@ -120,11 +120,11 @@ function launch(grpcPort: number, openpiPort: number): Promise<Started> {
     const onExit = (): void => fail("it exited before listening");
     child.once("error", (error) => fail(error.message));
     child.once("exit", onExit);
-    child.stdin.on("error", () => undefined); // it has died: `exit` says so
+    child.stdin.on("error", () => undefined); // it has exited: `exit` reports it
     createInterface(child.stdout).once("line", (line) => {
       forget();
       child.off("exit", onExit);
-      const { grpc, openpi } = JSON.parse(line) as { grpc: string; openpi: string }; // main.ts prints just this
+      const { grpc, openpi } = JSON.parse(line) as { grpc: string; openpi: string }; // main.ts prints only this
       resolve({ child, grpc, openpi });
     });
   });

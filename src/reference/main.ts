@@ -1,6 +1,6 @@
 /**
- * The reference provider as a process of its own: `node src/reference/main.ts --grpc-port 0 --openpi-port 0`. Prints one line of JSON
- * when it listens, and ends on SIGTERM, on SIGINT, and when its standard input closes.
+ * The reference provider as a process: `node src/reference/main.ts --grpc-port 0 --openpi-port 0`. Prints one line of JSON when it listens, and
+ * exits on SIGTERM, on SIGINT, and when its standard input closes.
  */
 import { parseArgs } from "node:util";
 import { type ReferenceServer, serveReference } from "./server.ts";

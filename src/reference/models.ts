@@ -1,8 +1,8 @@
-/** What the reference provider offers: each model's card, as data for the catalog and for registration. */
+/** The reference provider's models: each model's card, as data for the catalog and for registration. */
 import { CONTROLLERS, OWN_CONTROLLERS } from "./act/plan.ts";
 import type { ActionDeclaration, ActionSpace } from "./act/types.ts";
 
-/** A model card. Family, kind, domain and embodiments are words of the catalog's taxonomy. */
+/** A model card. Family, kind, domain and embodiments are terms of the catalog's taxonomy. */
 export interface ReferenceModel {
   readonly slug: `reference/${string}`;
   readonly name: string;
@@ -11,16 +11,16 @@ export interface ReferenceModel {
   readonly family: "manipulation" | "navigation" | "humanoid-control" | "video-generation" | "embodied-reasoning";
   readonly embodiments: readonly ("arm" | "humanoid" | "mobile-base" | "virtual-agent" | "none" | "agnostic")[];
   readonly contracts: readonly ("act" | "predict" | "ground")[];
-  /** What it can, in one sentence. */
+  /** Its abilities, in one sentence. */
   readonly summary: string;
-  /** What it can't, one sentence each. */
+  /** Its limits, one sentence each. */
   readonly limits: readonly string[];
   /** For act: one declaration per action space (dimension, step time, units, frame, gripper, proprio layouts). */
   readonly actions: readonly ActionDeclaration[];
-  /** How many cameras a request must show, and the most that are read. */
+  /** The number of cameras that a request must have, and the maximum that is read. */
   readonly cameras: { readonly least: number; readonly most: number };
   readonly maxHorizon: number;
-  /** Request parameters that are honored; every model is deterministic, so any seed gives the same answer. */
+  /** Supported request parameters; every model is deterministic, so any seed gives the same answer. */
   readonly parameters: readonly "seed"[];
 }
 

@@ -1,6 +1,6 @@
 /**
- * The reference provider on the openpi wire: one address for each act model and action space, each answering as an openpi server
- * does, errors included. Source: scripts/serve_policy.py and websocket_policy_server.py (Physical-Intelligence/openpi).
+ * The reference provider on the openpi wire: one address for each act model and action space, each with the behavior of an openpi server, errors
+ * included. Source: scripts/serve_policy.py and websocket_policy_server.py (Physical-Intelligence/openpi).
  */
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -16,19 +16,19 @@ import { REFERENCE_MODELS } from "./models.ts";
 import type { ServedElsewhere } from "./policy-server.ts";
 import { UnsupportedObservation } from "./unsupported.ts";
 
-/** Rows of every answer: openpi's protocol has no way to ask for a number. */
+/** Rows of every answer: openpi's protocol has no field for a number. */
 const CHUNK = 50;
 const MAX_MESSAGE_BYTES = 64 * 2 ** 20;
 
-/** A server that listens, and what it serves where. */
+/** A listening server, and its models by path. */
 export interface OpenpiServer {
   readonly url: string;
   readonly served: readonly ServedElsewhere[];
-  /** Ends every connection at once. */
+  /** Closes every connection at once. */
   close(): Promise<void>;
 }
 
-/** Serves every act model at `/<owner>/<name>/<action space>`; port 0 picks one. */
+/** Serves every act model at `/<owner>/<name>/<action space>`; port 0 selects a free one. */
 export async function serveOpenpi(listen: { readonly host: string; readonly port: number }): Promise<OpenpiServer> {
   const http = createServer(answerHttp);
   const sockets = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: MAX_MESSAGE_BYTES });
@@ -83,7 +83,7 @@ function serve(client: WebSocket, policy: ServedPolicy): void {
   client.on("message", (data, isBinary) => {
     try {
       if (!isBinary) throw new UnsupportedObservation("a bytes-like object is required, not 'str'");
-      client.send(infer(policy, data as Buffer)); // what the default `binaryType` gives
+      client.send(infer(policy, data as Buffer)); // the default `binaryType`
     } catch (error) {
       client.send(`Traceback (most recent call last):\n${lastLine(error)}`);
       client.close(1011, "Internal server error. Traceback included in previous frame.");
@@ -91,7 +91,7 @@ function serve(client: WebSocket, policy: ServedPolicy): void {
   });
 }
 
-/** How Python ends a traceback. An observation that this server can't read raises `InvalidInput`, by which the gateway knows it. */
+/** The last line of a Python traceback. An observation that this server cannot read raises `InvalidInput`, which the gateway recognizes. */
 function lastLine(error: unknown): string {
   if (error instanceof UnsupportedObservation || error instanceof CodecError) return `InvalidInput: ${error.message}`;
   return error instanceof Error ? `${error.name}: ${error.message}` : "failed";

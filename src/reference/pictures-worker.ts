@@ -1,4 +1,4 @@
-/** The thread behind `Pictures`: takes jobs and answers each under its ticket. */
+/** The worker thread of `Pictures`: runs jobs and answers each by its id. */
 import { parentPort } from "node:worker_threads";
 import { ground } from "./ground.ts";
 import { decodeImage, encodeImage, type RgbFrame, type RgbImage, UnreadableImage } from "./image.ts";
@@ -41,7 +41,7 @@ const made = async (image: RgbImage): Promise<MadePicture> => ({
 
 async function answer({ ticket, job }: { ticket: number; job: PictureJob }): Promise<PictureReply> {
   try {
-    // The table has a function for each kind, which takes jobs of that kind.
+    // The table has a function for each kind, which accepts jobs of that kind.
     const work = WORK[job.kind] as (job: PictureJob) => Promise<Results[keyof Results]>;
     return { ticket, result: await work(job) };
   } catch (error) {

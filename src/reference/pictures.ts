@@ -1,6 +1,6 @@
 /**
- * Prediction and grounding on threads of their own, so that minutes of pixels never hold up an act. A prediction is made a frame at a
- * time, each when it's asked for: a client that reads slowly, or leaves, costs no more than it reads.
+ * Prediction and grounding on worker threads, so that long image work never delays an act. A predicted frame is computed when it is read, so a
+ * client that reads slowly, or leaves, costs no more than it reads.
  */
 import { availableParallelism } from "node:os";
 import { Worker } from "node:worker_threads";
@@ -8,7 +8,7 @@ import type { Grounding } from "./ground.ts";
 import { UnreadableImage } from "./image.ts";
 import { UnsupportedObservation } from "./unsupported.ts";
 
-/** A picture as its camera encoded it. */
+/** An image as its camera encoded it. */
 export interface EncodedPicture {
   readonly camera: string;
   readonly bytes: Uint8Array;
@@ -27,14 +27,14 @@ export type PictureJob =
   | { kind: "next"; id: number }
   | { kind: "leave"; id: number };
 
-/** A predicted picture as PNG. */
+/** A predicted image as PNG. */
 export interface MadePicture {
   readonly width: number;
   readonly height: number;
   readonly bytes: Uint8Array;
 }
 
-/** What a thread answers to each kind of job. */
+/** A thread's result for each kind of job. */
 export interface Results {
   ground: Grounding;
   predict: string;
@@ -42,20 +42,20 @@ export interface Results {
   leave: undefined;
 }
 
-/** An answer on its way back: a result, or a reason that's fit for the caller. */
+/** A result, or an error for the caller. */
 export type PictureReply =
   | { ticket: number; result: Results[keyof Results] }
   | { ticket: number; refusal: string; unreadable: boolean };
 
-/** At most this many predictions are under way; each holds its pictures. */
+/** The maximum number of running predictions; each holds its images in memory. */
 const MAX_PREDICTIONS = 32;
 
-/** The provider is at its limit; the same call may succeed later. */
+/** The provider is at its limit; a retry may succeed. */
 export class Busy extends Error {
   override readonly name = "Busy";
 }
 
-/** Threads that work on pictures. A thread that breaks takes the process with it, which its parent starts again. */
+/** Worker threads for images. If a thread crashes, the process exits, and its parent restarts it. */
 export class Pictures {
   readonly #threads: Thread[];
   #nextId = 1;
@@ -71,7 +71,9 @@ export class Pictures {
     return this.#leastBusy().ask({ kind: "ground", picture, instruction });
   }
 
-  /** Throws as `predict` does, `UnreadableImage`, and `Busy`. The frames must be begun, and read or left; each is made when it's asked for. */
+  /**
+   * Throws as `predict` does, `UnreadableImage`, and `Busy`. The caller must read the frames, or close the iterator; each is computed on demand.
+   */
   async predict(
     pictures: readonly EncodedPicture[],
     horizon: number,
@@ -103,7 +105,7 @@ export class Pictures {
     }
   }
 
-  /** Ends the threads; what they work on is lost. */
+  /** Ends the threads and drops their work. */
   async close(): Promise<void> {
     await Promise.all(this.#threads.map((thread) => thread.end()));
   }

@@ -24,7 +24,7 @@ import { Busy, type Pictures } from "./pictures.ts";
 import { inputOf, meaningsOf } from "./reads.ts";
 import { UnsupportedObservation } from "./unsupported.ts";
 
-/** A model as it's served elsewhere than here. */
+/** A model served by another server. */
 export interface ServedElsewhere {
   readonly slug: string;
   readonly actionSpace: string;
@@ -33,7 +33,7 @@ export interface ServedElsewhere {
   readonly maxHorizon: number;
 }
 
-/** Serves every reference model; `elsewhere` is only told of. Port 0 picks one. */
+/** Serves every reference model; `elsewhere` is only described. Port 0 selects a free one. */
 export function servePolicies(
   listen: { readonly host: string; readonly port: number },
   pictures: Pictures,
@@ -64,7 +64,7 @@ function describe(elsewhere: readonly ServedElsewhere[]): StreamMethod {
 
 const CONTRACTS = { act: Contract.ACT, predict: Contract.PREDICT, ground: Contract.GROUND } as const;
 
-/** Dimensions that the action space itself doesn't fix. */
+/** Dimensions that the action space does not fix. */
 const DECLARED_DIMS: readonly string[] = ["continuous_nd", "latent_action"];
 
 function cardOf(model: ReferenceModel, actions = model.actions): MessageInitShape<typeof ServedModelSchema> {
@@ -88,7 +88,7 @@ function cardOf(model: ReferenceModel, actions = model.actions): MessageInitShap
   };
 }
 
-/** Two observations that call for different answers, where what is seen in them differs for models that look. */
+/** Two observations with different answers; for models with vision their images differ. */
 function samplesOf(declaration: ActionDeclaration | undefined): MessageInitShape<typeof ObservationSchema>[] {
   if (declaration === undefined) return [];
   const names = declaration.proprioLayouts[0] ?? [];
@@ -98,7 +98,7 @@ function samplesOf(declaration: ActionDeclaration | undefined): MessageInitShape
   }));
 }
 
-/** An angle is given by its cosine and sine; every other number may be any small one of its scale. */
+/** An angle is given by its cosine and sine; other numbers can be any small value of their scale. */
 function sampleOf(name: string, at: number, angle: number, scale = 1): number {
   if (name.startsWith("cos_")) return Math.cos(angle);
   if (name.startsWith("sin_")) return Math.sin(angle);
@@ -116,7 +116,7 @@ function cardElsewhere(served: ServedElsewhere): MessageInitShape<typeof ServedM
   return { ...card, runtime, endpoint, maxHorizon };
 }
 
-/** Acts that one client may have under way on one stream. */
+/** The maximum of concurrent acts per client on one stream. */
 const MAX_ACTS = 256;
 
 const acts: BidiMethod = {
@@ -140,7 +140,7 @@ const acts: BidiMethod = {
 
 type ActBody = NonNullable<MessageInitShape<typeof ActResponseSchema>["body"]>;
 
-/** A failed call is an answer: the stream lives on. */
+/** A failed call is an answer: the stream continues. */
 async function answerTo(call: ActCall): Promise<ActBody> {
   try {
     return { case: "chunk", value: await act(call) };

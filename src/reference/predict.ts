@@ -1,28 +1,31 @@
-/** reference/block-flow: the next frames, if everything keeps moving as it did. */
+/** reference/block-flow: predicts the next frames by constant motion. */
 import { type RgbFrame, type RgbImage, shrink } from "./image.ts";
 import { UnsupportedObservation } from "./unsupported.ts";
 
-/** What is asked besides the frames: `horizon` 1 to 256. `actions` and `seed` change nothing: this model is not action-conditioned and has no chance in it. */
+/**
+ * The parameters besides the frames: `horizon` 1 to 256. `actions` and `seed` have no effect: this model is deterministic and not
+ * action-conditioned.
+ */
 interface PredictOptions {
   readonly horizon: number;
   readonly actions?: readonly (readonly number[])[];
   readonly seed?: number;
 }
 
-/** Exactly `horizon` frames of the input's size, each one input interval after the last and computed on demand. */
+/** Exactly `horizon` frames of the input's size, one input interval apart and computed on demand. */
 interface Prediction {
   /** One sentence for the caller on how the frames were made. */
   readonly note: string;
   readonly frames: Iterable<RgbImage>;
 }
 
-/** Motion is searched on a brightness plane of at most this many pixels a side; larger frames are averaged down for the search alone. */
+/** Motion is searched on a brightness plane of at most this many pixels per side; larger frames are averaged down for the search only. */
 const SEARCH_SIDE = 400;
 
 /**
- * Extrapolates the frames of one camera, given oldest first and evenly spaced in time. Uses the last three: motion from the last two,
- * and the first to test that motion, square by square, against keeping still. With two frames the motion goes untested, with one the
- * frame is repeated; the note says so. Throws `UnsupportedObservation` on no frames, mixed cameras or sizes, or a horizon out of range.
+ * Extrapolates the frames of one camera, given oldest first and evenly spaced in time. Uses the last three: motion from the last two, and the
+ * first to test that motion against standing still, square by square. With two frames the motion is untested, with one the frame is repeated;
+ * the note states it. Throws `UnsupportedObservation` for no frames, mixed cameras or sizes, or a horizon out of range.
  */
 export function predict(frames: readonly RgbFrame[], options: PredictOptions): Prediction {
   const images = checkedFrames(frames, options.horizon);
@@ -74,12 +77,12 @@ function advance(last: RgbImage, flow: Flow, scale: number, step: number, trust:
   return trust === undefined ? moved.image : blend(last, moved, trust, step);
 }
 
-/** Side of the squares that are judged together with their neighbours, in pixels. */
+/** Side of the squares that are evaluated together with their neighbors, in pixels. */
 const CELL = 12;
-/** Squared gray levels of difference that a square must show before it is believed in full: noise alone proves nothing. */
+/** Squared gray levels of difference in a square for full confidence, so that noise alone has no effect. */
 const CAUTION = 2000;
 
-/** Belief per square of `CELL` pixels: 0 keeps the last frame, 1 takes the moved picture. */
+/** Confidence per square of `CELL` pixels: 0 keeps the last frame, 1 uses the moved image. */
 interface Trust {
   readonly columns: number;
   readonly rows: number;
@@ -87,8 +90,8 @@ interface Trust {
 }
 
 /**
- * The share of `moved` over `still` that would have come closest to `truth` in each square and its eight neighbours (least squares,
- * cut to 0..1); squares where the two do not differ get 0.
+ * The share of `moved` over `still` that is closest to `truth` in each square and its eight neighbors (least squares, clipped to 0..1); 0 for
+ * squares without a difference.
  */
 function backtest(still: RgbImage, moved: RgbImage, truth: RgbImage): Trust {
   const columns = Math.ceil(truth.width / CELL);
@@ -112,7 +115,7 @@ function backtest(still: RgbImage, moved: RgbImage, truth: RgbImage): Trust {
   return { columns, rows, share };
 }
 
-/** The 1-2-1 weighted sum around a cell; what lies outside the picture counts nothing. */
+/** The 1-2-1 weighted sum around a cell; outside the image it is zero. */
 function blurAt(values: Float64Array, columns: number, rows: number, cell: number): number {
   const column = cell % columns;
   const row = Math.floor(cell / columns);
@@ -125,7 +128,7 @@ function blurAt(values: Float64Array, columns: number, rows: number, cell: numbe
   return sum;
 }
 
-/** The last frame where trust is low and the moved picture where it is high; trust travels with the motion that earned it. */
+/** Blends the last frame and the moved image by confidence, which moves with its motion. */
 function blend(last: RgbImage, moved: Moved, trust: Trust, steps: number): RgbImage {
   const { width, height } = last;
   const data = new Uint8Array(last.data);
@@ -148,7 +151,7 @@ function blend(last: RgbImage, moved: Moved, trust: Trust, steps: number): RgbIm
 
 const cellOf = (place: number, cells: number): number => Math.max(0, Math.min(cells - 1, Math.floor(place / CELL)));
 
-/** Velocity of every pixel of the newer plane, in pixels per frame: what is at (x, y) was at (x - vx, y - vy) one frame before. */
+/** Velocity of every pixel of the newer plane, in pixels per frame: the content at (x, y) was at (x - vx, y - vy) one frame before. */
 interface Flow {
   readonly width: number;
   readonly height: number;
@@ -156,13 +159,13 @@ interface Flow {
   readonly vy: Float32Array;
 }
 
-/** Side of the squares that get one vector each, in pixels. */
+/** Side of the squares with one vector each, in pixels. */
 const BLOCK = 8;
-/** How far a square is searched at half size: motion of up to twice this many pixels per frame is found. */
+/** The search range at half size: motion of up to twice this many pixels per frame is found. */
 const RANGE = 12;
-/** Mean absolute difference (gray levels) that a vector must win over standing still, so that sensor noise doesn't move. */
+/** Mean absolute difference (gray levels) that a vector must gain over standing still, so that sensor noise causes no motion. */
 const STILL_BIAS = 1.2;
-/** The same, over a vector that neighbours share, so that plain areas move with their surroundings. */
+/** The same, over a vector that neighbors share, so that plain areas move with their surroundings. */
 const STRAY_BIAS = 0.6;
 
 interface Vector {
@@ -170,7 +173,10 @@ interface Vector {
   y: number;
 }
 
-/** Mean absolute difference between a `size` square of `now` at (left, top) and the same square of `before` shifted back by (dx, dy); leaves early past `limit`. */
+/**
+ * Mean absolute difference between a `size` square of `now` at (left, top) and the same square of `before` shifted back by (dx, dy); stops early
+ * above `limit`.
+ */
 function mismatch(
   now: Plane,
   before: Plane,
@@ -199,7 +205,7 @@ function mismatch(
 
 const clamp = (value: number, size: number): number => (value < 0 ? 0 : value >= size ? size - 1 : value);
 
-/** Every shift of the search, nearest first, so that good matches come early and cut the rest short. */
+/** Every shift of the search, nearest first, so that good matches are found early and shorten the search. */
 const SHIFTS: readonly Vector[] = Array.from({ length: (2 * RANGE + 1) ** 2 }, (_, i) => ({
   x: (i % (2 * RANGE + 1)) - RANGE,
   y: Math.floor(i / (2 * RANGE + 1)) - RANGE,
@@ -282,7 +288,7 @@ function subpixel(at: Vector, cost: (x: number, y: number, limit: number) => num
   };
 }
 
-/** Gives each pixel the vector of its own or a neighbouring block that fits the 5 by 5 pixels around it best: edges of movers come out sharp. */
+/** Gives each pixel the vector of its own or a neighboring block that fits its 5 by 5 neighborhood best, for sharp edges. */
 function choosePerPixel(before: Plane, now: Plane, blocks: Vector[], columns: number, rows: number): Flow {
   const { width, height } = now;
   const vx = new Float32Array(width * height);
@@ -331,7 +337,7 @@ interface Plane {
   readonly data: Float32Array;
 }
 
-/** The brightness (Rec. 601) of a picture. */
+/** The brightness (Rec. 601) of an image. */
 function toLuma({ width, height, data }: RgbImage): Plane {
   const luma = new Float32Array(width * height);
   for (let i = 0; i < luma.length; i++) {
@@ -357,7 +363,7 @@ function halve(plane: Plane): Plane {
   return { width, height, data };
 }
 
-/** A moved picture and, per pixel, the velocity (pixels per frame) of the motion that put or uncovered what is there; zero where nothing happened. */
+/** A moved image and, per pixel, the velocity (pixels per frame) of the motion that moved or uncovered it; zero without motion. */
 interface Moved {
   readonly image: RgbImage;
   readonly vx: Float32Array;
@@ -369,8 +375,8 @@ const CARRIED = 1;
 const UNCOVERED = 2;
 
 /**
- * The picture `steps` frames later if everything keeps its velocity. Movers cover what stands still; the ground that a mover
- * uncovers is filled with the nearest ground behind it, so no pixel is left empty. `flow` may be `scale` times smaller than the picture.
+ * Returns the image `steps` frames later at constant velocity. Moving objects cover static ones; uncovered ground is filled with the nearest
+ * ground behind it, so no pixel is empty. `flow` can be `scale` times smaller than the image.
  */
 function moveAlong(image: RgbImage, flow: Flow, scale: number, steps: number): Moved {
   const { width, height } = image;
@@ -425,7 +431,7 @@ function moveAlong(image: RgbImage, flow: Flow, scale: number, steps: number): M
   return { image: { width, height, data }, vx, vy };
 }
 
-/** Writes the color at a fractional place, clamped to the picture's edge, into `out` at byte `to`. */
+/** Writes the color at a fractional position, clamped to the image's edge, into `out` at byte `to`. */
 function sample(image: RgbImage, x: number, y: number, out: Uint8Array, to: number): void {
   const cx = Math.max(0, Math.min(image.width - 1, x));
   const cy = Math.max(0, Math.min(image.height - 1, y));
@@ -444,7 +450,7 @@ function sample(image: RgbImage, x: number, y: number, out: Uint8Array, to: numb
   }
 }
 
-/** Fills an uncovered pixel with the first settled one against the motion that uncovered it, or along it when the picture ends first. */
+/** Fills an uncovered pixel with the first filled one against the motion that uncovered it, or along it at the image's edge. */
 function fillFromBehind(
   settled: Uint8Array,
   state: Uint8Array,

@@ -1,4 +1,4 @@
-/** What the reference models read and what their actions mean, as they say on the native wire. */
+/** The input contracts and action semantics of the reference models, for the native wire. */
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import {
   type ActionMeaningSchema,
@@ -12,8 +12,8 @@ import type { ActionDeclaration, ActionSpace } from "./act/types.ts";
 import type { ReferenceModel } from "./models.ts";
 
 /**
- * What a model reads in these of its action spaces. Pictures and words that it does not read are no fault. A model that needs a picture with
- * some layouts of proprioception alone says nothing of pictures and words: a contract cannot say when they are needed.
+ * Returns the input contract of a model in these action spaces. Unread images and words are not violations. A model that needs an image only
+ * with some proprio layouts declares nothing about images and words, because a contract cannot state the condition.
  */
 export function inputOf(
   { cameras, contracts }: ReferenceModel,
@@ -34,7 +34,7 @@ export function inputOf(
   };
 }
 
-/** Layouts that all action spaces share are said once. */
+/** Layouts shared by all action spaces are listed once. */
 function layoutsOf(actions: readonly ActionDeclaration[]): MessageInitShape<typeof ProprioSpecSchema>[] {
   const [first, ...others] = actions;
   const layout = (names: readonly string[], actionSpace?: ActionSpace) => ({
@@ -52,7 +52,7 @@ function layoutsOf(actions: readonly ActionDeclaration[]): MessageInitShape<type
 const sameLayouts = (one: ActionDeclaration["proprioLayouts"], other: ActionDeclaration["proprioLayouts"]): boolean =>
   JSON.stringify(one) === JSON.stringify(other);
 
-/** Where a space has one meaning here, whatever the layout of the proprioception. */
+/** For spaces with one meaning for every proprio layout. */
 const MEANINGS: Readonly<
   Partial<Record<ActionSpace, Omit<MessageInitShape<typeof ActionMeaningSchema>, "$typeName">>>
 > = {
@@ -74,10 +74,10 @@ const MEANINGS: Readonly<
   joint_pos_29: { reference: ActionReference.ABSOLUTE },
 };
 
-/** Numbers that are other ones with another layout have no names: with a block and its mark the last of `joint_pos_7` is the gripper. */
+/** Numbers that depend on the layout have no names: with a block and its mark, the last one of `joint_pos_7` is the gripper. */
 const NAMELESS: ReadonlySet<ActionSpace> = new Set(["joint_pos_7"]);
 
-/** What the actions in these spaces mean. */
+/** Returns the action semantics of these spaces. */
 export function meaningsOf(actions: readonly ActionDeclaration[]): MessageInitShape<typeof ActionMeaningSchema>[] {
   return actions.flatMap(({ space, fields, gripper }) => {
     const meaning = MEANINGS[space];

@@ -1,6 +1,6 @@
-/** How a reference model says that it can't answer: never a guess. */
+/** The error of a reference model for unsupported requests. */
 
-/** The request is outside what the model declares (layout, camera, instruction, action space or horizon). The message is fit for the caller. */
+/** The request is outside the model's declarations (layout, camera, instruction, action space or horizon). The message is for the caller. */
 export class UnsupportedObservation extends Error {
   override readonly name = "UnsupportedObservation";
 }

@@ -1,9 +1,9 @@
-/** Seeded chance for scenarios: whole-number arithmetic only, so that a seed means the same on every machine. */
+/** Seeded random numbers for scenarios: integer arithmetic only, so that a seed is reproducible on every machine. */
 
 /** Draws a number from [0, 1). */
 export type Random = () => number;
 
-/** The same seed (a whole number) always gives the same draws. Source: Bob Jenkins' small fast generator with 32-bit words and a counter. */
+/** The same seed (a whole number) always gives the same numbers. Source: Bob Jenkins' small fast generator with 32-bit words and a counter. */
 export function seeded(seed: number): Random {
   let a = 0;
   let b = seed >>> 0;
@@ -18,7 +18,7 @@ export function seeded(seed: number): Random {
     c |= 0;
     return (word >>> 0) / 2 ** 32;
   };
-  // Near seeds begin alike: their first words are thrown away.
+  // Similar seeds start similarly, so their first words are discarded.
   for (let i = 0; i < 15; i++) draw();
   return draw;
 }

@@ -1,11 +1,11 @@
-/** The physics: MuJoCo, compiled to WebAssembly, whose arithmetic is the same on every machine. */
+/** The physics: MuJoCo, compiled to WebAssembly, with the same arithmetic on every machine. */
 import load, { type MainModule, type MjData, type MjModel } from "@mujoco/mujoco";
 import { ScenarioError } from "./failure.ts";
 import { ENGINE_FACTS } from "./scenario.ts";
 
 let engine: Promise<MainModule> | undefined;
 
-/** The kinds of things that a model names. */
+/** The kinds of objects in a model. */
 type Named = "body" | "joint" | "geom" | "site" | "camera" | "actuator" | "sensor";
 
 /** A compiled model with its state. MuJoCo's arrays move when its memory grows, so they are read again at every access. */
@@ -13,7 +13,7 @@ export class World {
   readonly #mj: MainModule;
   readonly #model: MjModel;
   readonly #data: MjData;
-  // The list is a reference into the data: freeing it would end the whole engine.
+  // The list is a reference into the data: freeing it would crash the engine.
   readonly #warnings: MjData["warning"];
   readonly #ids = new Map<string, number>();
   #warned = 0;
@@ -26,7 +26,7 @@ export class World {
     this.reset();
   }
 
-  /** Compiles MJCF with the files that it names. Throws `ScenarioError` where the text is no model. Free it by `close`. */
+  /** Compiles MJCF with its files. Throws `ScenarioError` for an invalid model. Free it by `close`. */
   static async of(mjcf: string, assets: ReadonlyMap<string, Uint8Array> = new Map()): Promise<World> {
     engine ??= load();
     const mj = await engine;
@@ -71,30 +71,30 @@ export class World {
     return this.#data.ctrl as Float64Array;
   }
 
-  /** Back to the model's own first state. */
+  /** Resets to the model's initial state. */
   reset(): void {
     this.#mj.mj_resetData(this.#model, this.#data);
     this.#mj.mj_forward(this.#model, this.#data);
     this.#warned = this.#warningCount();
   }
 
-  /** Works out all that follows from positions and velocities, without moving time. */
+  /** Computes everything that depends on positions and velocities, without advancing time. */
   forward(): void {
     this.#mj.mj_forward(this.#model, this.#data);
   }
 
-  /** Moves time on by `count` steps and works out where everything is then. */
+  /** Advances time by `count` steps and computes all positions. */
   step(count = 1): void {
     for (let i = 0; i < count; i++) this.#mj.mj_step(this.#model, this.#data);
     this.#mj.mj_forward(this.#model, this.#data);
   }
 
-  /** Whether the engine gave up on its own numbers since the reset: what comes after means nothing. */
+  /** Whether the simulation became unstable since the reset, so that its results are invalid. */
   get unstable(): boolean {
     return this.#warningCount() > this.#warned;
   }
 
-  /** The index of a named thing. Throws `ScenarioError` if the model does not contain it. */
+  /** The index of a named object. Throws `ScenarioError` if the model does not contain it. */
   id(kind: Named, name: string): number {
     const key = `${kind} ${name}`;
     const known = this.#ids.get(key);
@@ -106,39 +106,39 @@ export class World {
     return id;
   }
 
-  /** Where a joint's position stands in `qpos`. */
+  /** The index of a joint's position in `qpos`. */
   qposAt(joint: string): number {
     return this.#model.jnt_qposadr[this.id("joint", joint)]!;
   }
 
-  /** Where a joint's speed stands in `qvel`. */
+  /** The index of a joint's speed in `qvel`. */
   qvelAt(joint: string): number {
     return this.#model.jnt_dofadr[this.id("joint", joint)]!;
   }
 
-  /** Where a site is, in meters of the world: x, y, z. */
+  /** A site's position in world coordinates, in meters: x, y, z. */
   site(name: string): [number, number, number] {
     return tripleAt(this.#data.site_xpos as Float64Array, this.id("site", name));
   }
 
-  /** How a site is turned: nine numbers, row by row. */
+  /** A site's rotation: nine numbers, row by row. */
   siteTurn(name: string): Float64Array {
     const at = this.id("site", name) * 9;
     return (this.#data.site_xmat as Float64Array).slice(at, at + 9);
   }
 
-  /** Where a body is, in meters of the world. */
+  /** A body's position in world coordinates, in meters. */
   body(name: string): [number, number, number] {
     return tripleAt(this.#data.xpos as Float64Array, this.id("body", name));
   }
 
-  /** How a body is turned: nine numbers, row by row. */
+  /** A body's rotation: nine numbers, row by row. */
   bodyTurn(name: string): Float64Array {
     const at = this.id("body", name) * 9;
     return (this.#data.xmat as Float64Array).slice(at, at + 9);
   }
 
-  /** Whether two bodies touch, or one touches anything when `other` isn't named. */
+  /** Whether two bodies touch, or whether one touches anything if `other` is omitted. */
   touching(body: string, other?: string): boolean {
     const contacts = this.#data.contact;
     const wanted = this.id("body", body);
@@ -159,13 +159,13 @@ export class World {
     }
   }
 
-  /** Positions, velocities, and where what is moved by hand stands (goals, obstacles): all that the future follows from. */
+  /** Positions, velocities, and the positions of mocap bodies (goals, obstacles): the complete state. */
   state(): Float64Array {
     const placed = this.#data.mocap_pos as Float64Array;
     return Float64Array.of(...this.qpos, ...this.qvel, ...placed);
   }
 
-  /** Puts a body that is moved by hand (a goal, an obstacle) at a place. */
+  /** Places a mocap body (a goal, an obstacle). */
   put(body: string, [x, y, z]: readonly [number, number, number]): void {
     const at = 3 * this.#model.body_mocapid[this.id("body", body)]!;
     const placed = this.#data.mocap_pos as Float64Array;
@@ -174,7 +174,7 @@ export class World {
     placed[at + 2] = z;
   }
 
-  /** Gives the engine's memory back. */
+  /** Frees the engine's memory. */
   close(): void {
     this.#data.delete();
     this.#model.delete();
@@ -191,7 +191,7 @@ export class World {
   }
 }
 
-/** MuJoCo's own words, in one line. */
+/** MuJoCo's own error text, in one line. */
 function sentenceOf(cause: unknown): string {
   const text = cause instanceof Error ? cause.message : String(cause);
   return text.replaceAll(/\s+/g, " ").trim().slice(0, 500);

@@ -1,65 +1,65 @@
-/** One episode: a policy in a scenario, from the first look to the last step. */
+/** One episode: a policy in a scenario, from the first observation to the last step. */
 import { createHash } from "node:crypto";
 import { seeded } from "./chance.ts";
 import { World } from "./engine.ts";
 import { PolicyFailure } from "./failure.ts";
 import { FAULTS, lengthOf, quarterOf, type ScenarioVariant, type Task, type Termination } from "./scenario.ts";
 
-/** What a policy is shown. */
+/** A policy's observation. */
 export interface Look {
   readonly proprio: readonly number[];
   /** Seconds of simulated time since the episode began. */
   readonly time: number;
-  /** The first look of an episode: a policy with memory forgets. */
+  /** Whether it is the first observation of an episode, at which a policy with memory resets. */
   readonly first: boolean;
 }
 
-/** A policy's answer: rows of actions, and how long it took in milliseconds. */
+/** A policy's answer: rows of actions, and its duration in milliseconds. */
 export interface Chunk {
   readonly rows: readonly ArrayLike<number>[];
   readonly latencyMs: number;
 }
 
-/** Who acts. Throws `PolicyFailure`. */
+/** The policy. Throws `PolicyFailure`. */
 export type EpisodePolicy = (look: Look) => Promise<Chunk>;
 
-/** How an episode is run. */
+/** An episode's settings. */
 export interface Rules {
-  /** `realtime`: the world goes on while the policy thinks, under the last action. */
+  /** `realtime`: the simulation continues during a policy's call, with the last action. */
   readonly mode: "sync" | "realtime";
   /** Rows of each chunk to execute before the next call; undefined: a quarter of the chunk, at least one. */
   readonly replanSteps: number | undefined;
 }
 
-/** What is known of an episode when it's over. */
+/** The record of a finished episode. */
 export interface EpisodeRecord {
   readonly seed: number;
   readonly success: boolean;
   readonly termination: Termination;
-  /** What the policy did wrong, in one sentence; undefined where it did nothing wrong. */
+  /** The policy's fault, in one sentence; undefined without one. */
   readonly error: string | undefined;
   readonly return: number;
   readonly progress: number;
   readonly steps: number;
   readonly simTimeS: number;
   readonly policyCalls: number;
-  /** Milliseconds of each call of the policy. */
+  /** Milliseconds of each policy call. */
   readonly latenciesMs: readonly number[];
   readonly metrics: Readonly<Record<string, number>>;
-  /** Steps at which at least one number was beyond the bounds and took effect at the bound. */
+  /** Steps with at least one number beyond the bounds, which was clipped. */
   readonly clippedSteps: number;
-  /** Realtime only: steps that held an old action because no new one had come. */
+  /** Realtime only: steps with an old action because no new one had arrived. */
   readonly staleSteps: number;
-  /** The mean change of an action from step to step, over its bounds. */
+  /** The mean change of an action between steps, relative to its bounds. */
   readonly meanActionDelta: number;
   readonly initialStateSha256: string;
-  /** The initial state, every action as it took effect, the final state. */
+  /** SHA-256 of the initial state, every applied action, and the final state. */
   readonly trajectorySha256: string;
-  /** Every action as it took effect, row by row: what a replay carries out. */
+  /** Every applied action, row by row, for a replay. */
   readonly actions: Float64Array;
 }
 
-/** The worlds of one variant, used for one episode after another. */
+/** The world of one variant, used for consecutive episodes. */
 export class Arena {
   readonly variant: ScenarioVariant;
   readonly world: World;
@@ -76,7 +76,7 @@ export class Arena {
     return new Arena(variant, await World.of(variant.mjcf, variant.assets));
   }
 
-  /** Runs an episode from its seed to its end. Whatever the policy does ends up in the record. */
+  /** Runs an episode from its seed to its end. Any behavior of the policy is recorded. */
   async run(seed: number, policy: EpisodePolicy, rules: Rules): Promise<EpisodeRecord> {
     const log = this.#begin(seed);
     try {
@@ -89,7 +89,9 @@ export class Arena {
     return this.#recordOf(seed, log);
   }
 
-  /** Carries out recorded actions again and answers the trajectory's SHA-256: another one than the record's means it isn't from here. */
+  /**
+   * Repeats recorded actions and returns the trajectory's SHA-256. If it differs from the record, the actions are of another engine or scenario.
+   */
   replay(seed: number, actions: Float64Array): string {
     const steps = this.replaying(seed, actions);
     for (;;) {
@@ -98,7 +100,7 @@ export class Arena {
     }
   }
 
-  /** The same, step by step: yields the number of steps that were carried out, from 0 on. */
+  /** The same, step by step: yields the number of executed steps, from 0 on. */
   *replaying(seed: number, actions: Float64Array): Generator<number, string> {
     const log = this.#begin(seed);
     const dim = this.variant.fields.length;
@@ -110,7 +112,7 @@ export class Arena {
     return this.#recordOf(seed, log).trajectorySha256;
   }
 
-  /** Gives the engine's memory back. */
+  /** Frees the engine's memory. */
   close(): void {
     this.world.close();
   }
@@ -136,7 +138,7 @@ export class Arena {
       const actions = this.#checked(rows);
       let passed = 0;
       if (rules.mode === "realtime") {
-        // While the policy thought, the world went on under what it said last; those rows of its answer are already past.
+        // During the policy's call the simulation continued with its previous answer; these rows of the new answer are already past.
         passed = Math.floor(latencyMs / dtMs + ROUNDING);
         for (let i = 0; i < passed && log.termination === undefined; i++) {
           log.stale += 1;
@@ -153,7 +155,7 @@ export class Arena {
     }
   }
 
-  /** The action that is taken while there is none yet: nothing, within the bounds. */
+  /** The action before the first answer: zero, within the bounds. */
   #rest(): Float64Array {
     const { low, high } = this.variant.bounds;
     return Float64Array.from(low, (least, i) => Math.min(high[i]!, Math.max(least, 0)));
@@ -223,7 +225,7 @@ export class Arena {
   }
 }
 
-/** Steps: a latency of exactly one step has one step passed, however the length of a step was rounded. */
+/** Steps: a latency of exactly one step counts as one step, however the step's length was rounded. */
 const ROUNDING = 1e-6;
 
 interface EpisodeLog {
@@ -256,7 +258,7 @@ const newLog = (initial: Float64Array): EpisodeLog => ({
   travelled: 0,
 });
 
-/** SHA-256 over numbers as little-endian 64-bit floats. */
+/** SHA-256 of numbers as little-endian 64-bit floats. */
 function sha256(...parts: readonly Float64Array[]): string {
   const hash = createHash("sha256");
   for (const part of parts) {

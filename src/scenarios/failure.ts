@@ -1,11 +1,11 @@
-/** What can go wrong: with a scenario itself, and with the policy that is tried in it. */
+/** The errors of a scenario, and of the evaluated policy. */
 
-/** The scenario can't be run: its model, its pack or its own numbers are broken. */
+/** The scenario cannot run: its model, its pack or its numbers are invalid. */
 export class ScenarioError extends Error {
   override readonly name = "ScenarioError";
 }
 
-/** A policy that failed. */
+/** The policy failed. */
 export class PolicyFailure extends Error {
   override readonly name = "PolicyFailure";
   readonly termination:

@@ -1,4 +1,4 @@
-/** The scenarios that can be run here: those that ship with the gateway, and packs from a folder. */
+/** The available scenarios: the built-in ones, and packs from a folder. */
 import { createHash } from "node:crypto";
 import { armReach } from "./builtin/arm-reach.ts";
 import { baseNav } from "./builtin/base-nav.ts";
@@ -11,7 +11,7 @@ import type { World } from "./engine.ts";
 import { loadPacks, type RefusedPack, scenarioOfPack } from "./pack.ts";
 import type { Scenario, ScenarioVariant } from "./scenario.ts";
 
-/** The scenarios that ship with the gateway. */
+/** The built-in scenarios. */
 export const BUILT_IN: readonly Scenario[] = [
   cartpoleBalance,
   pendulumSwingup,
@@ -23,7 +23,7 @@ export const BUILT_IN: readonly Scenario[] = [
   humanoidReach,
 ];
 
-/** A scenario as its version 1.0.0 was: it kept starts that need no policy. */
+/** Version 1.0.0 of a scenario, which kept starts that need no policy. */
 const asFirst = (scenario: Scenario): Scenario => {
   const [first, ...others] = scenario.variants.map((variant) => ({
     ...variant,
@@ -35,17 +35,17 @@ const asFirst = (scenario: Scenario): Scenario => {
 /** Earlier versions of built-in scenarios, so that their scores can be recomputed. */
 export const EARLIER: readonly Scenario[] = BUILT_IN.filter(({ version }) => version !== "1.0.0").map(asFirst);
 
-/** The built-in scenario of an id such as `arm-reach`, or of a certain version such as `arm-reach@1.0.0`. */
+/** Returns the built-in scenario with an id such as `arm-reach`, or with a version such as `arm-reach@1.0.0`. */
 export const builtIn = (name: string): Scenario | undefined =>
   [...BUILT_IN, ...EARLIER].find(({ id, version }) => id === name || `${id}@${version}` === name);
 
-/** The scenarios of a gateway, by id, and the packs that it refused. */
+/** A gateway's scenarios by id, and its refused packs. */
 export interface LoadedScenarios {
   readonly scenarios: ReadonlyMap<string, Scenario>;
   readonly refused: readonly RefusedPack[];
 }
 
-/** Every scenario that can be run; packs come from `folder` when one is given. Rejects where the folder can't be read. */
+/** Loads all available scenarios, with packs from `folder` if given. Rejects if the folder cannot be read. */
 export async function loadScenarios(folder: string | undefined): Promise<LoadedScenarios> {
   const taken = new Set(BUILT_IN.map(({ id }) => id));
   const { packs, refused } = folder === undefined ? { packs: [], refused: [] } : await loadPacks(folder, taken);
@@ -53,19 +53,19 @@ export async function loadScenarios(folder: string | undefined): Promise<LoadedS
   return { scenarios: new Map(all.map((scenario) => [scenario.id, scenario])), refused };
 }
 
-/** The action spaces that a policy can be tried in. */
+/** The action spaces of all scenarios. */
 export const triedSpaces = (scenarios: Iterable<Scenario>): ReadonlySet<string> =>
   new Set([...scenarios].flatMap(({ variants }) => variants.map(({ actionSpace }) => actionSpace)));
 
-/** The variant of a scenario for an action space, or its first; undefined where it has none for it. */
+/** Returns the scenario's variant for an action space, or its first; undefined if it has none for that space. */
 export const variantFor = (scenario: Scenario, actionSpace: string | undefined): ScenarioVariant | undefined =>
   actionSpace === undefined
     ? scenario.variants[0]
     : scenario.variants.find((variant) => variant.actionSpace === actionSpace);
 
 /**
- * What a scenario's variant is, as a digest: its model and every file that this names, its numbers, its cameras and words, and its rules:
- * of a pack all that it says, of a built-in one their version. Scores compare only under one digest.
+ * Returns the digest of a scenario's variant: its model and its files, its numbers, cameras and words, and its rules: of a pack the complete
+ * rules, of a built-in scenario its version. Scores are comparable only with equal digests.
  */
 export function digestOf({ id, version, success, pack }: Scenario, variant: ScenarioVariant): string {
   const { mjcf, assets = new Map<string, Uint8Array>(), play: _, ...numbers } = variant;

@@ -1,6 +1,6 @@
 /**
- * Scenarios that others bring: a folder each, with `scenario.json`, the MJCF that it names and its assets (`docs/guides/scenario-packs.md`).
- * A pack is read once, and what was read is what is checked, digested and run. One that says what it can't mean is refused alone.
+ * Scenario packs: a folder each, with `scenario.json`, its MJCF and its assets (`docs/guides/scenario-packs.md`). A pack is read once, and the
+ * same content is checked, digested and run. An invalid pack is refused alone.
  */
 import { join } from "node:path";
 import { checkPack } from "./pack/check.ts";
@@ -9,19 +9,22 @@ import { type PackFacts, type PackSource, packNames, readSource } from "./pack/s
 import { playing } from "./pack/task.ts";
 import type { Scenario } from "./scenario.ts";
 
-/** A pack that was read, checked, and can be run; it can be sent to a thread. */
+/** A valid pack; it can be sent to a thread. */
 export interface Pack extends PackSource {
   readonly facts: PackFacts;
 }
 
-/** A pack that is not run, and everything that is wrong with it. */
+/** A refused pack, with all of its faults. */
 export interface RefusedPack {
   /** Its folder's name. */
   readonly name: string;
   readonly faults: readonly string[];
 }
 
-/** Reads and tries every pack of a folder; of packs with one id, or with one of `taken`, only the first has it. Throws where the folder can't be read. */
+/**
+ * Reads and checks every pack of a folder; of packs with the same id, or one in `taken`, only the first gets it. Throws if the folder cannot be
+ * read.
+ */
 export async function loadPacks(
   folder: string,
   taken: ReadonlySet<string>,
@@ -48,7 +51,7 @@ async function loadPack(folder: string, ids: Set<string>): Promise<Pack | readon
   return { ...source, facts };
 }
 
-/** A pack as a scenario. */
+/** Converts a pack to a scenario. */
 export function scenarioOfPack(pack: Pack): Scenario {
   const { rules, mjcf, assets, facts } = pack;
   const { id, version, title, description, source = "", action, action_dim: dim } = rules;

@@ -1,4 +1,4 @@
-/** What a scenario's cameras see: one ray per pixel, flat light. The engine has no renderer here, and needs none. */
+/** Renders a scenario's cameras: one ray per pixel, flat light. The engine has no renderer in this environment. */
 import sharp from "sharp";
 import type { World } from "./engine.ts";
 import type { Camera } from "./scenario.ts";
@@ -11,14 +11,14 @@ export interface Picture {
 }
 
 const SKY = [214, 224, 236] as const;
-/** Where the light comes from, and the least that a face gets of it. */
+/** The direction of the light, and the minimum brightness of a face. */
 const LIGHT = [0.4, -0.5, 0.77] as const;
 const SHADE = 0.45;
 /** Meters. */
 const FARTHEST = 20;
 const CHECK_M = 0.5;
 
-/** Takes a picture of the world as it stands. */
+/** Renders the current state of the world. */
 export function takePicture(world: World, camera: Camera): Picture {
   const { mj, model, data } = world;
   const { width, height, name } = camera;
@@ -48,7 +48,7 @@ export function takePicture(world: World, camera: Camera): Picture {
       const at = 3 * pixel;
       const facing = LIGHT[0] * normals[at]! + LIGHT[1] * normals[at + 1]! + LIGHT[2] * normals[at + 2]!;
       let light = SHADE + (1 - SHADE) * Math.max(0, facing);
-      // A floor without squares gives the eye nothing to hold on to.
+      // The floor gets squares, because a plain one offers no visual reference.
       if (model.geom_type[geom] === PLANE && isDark(eye, rays, pixel, fars[pixel]!)) light *= 0.9;
       for (let part = 0; part < 3; part++) rgb[3 * pixel + part] = Math.round(255 * light * colors[3 * geom + part]!);
     }
@@ -61,9 +61,9 @@ export function takePicture(world: World, camera: Camera): Picture {
 }
 
 const PLANE = 0;
-/** As MuJoCo's own viewer has it: what only collides is in the other groups. */
+/** As in MuJoCo's own viewer: collision-only geoms are in the other groups. */
 const SHOWN_GROUPS = [1, 1, 1, 0, 0, 0];
-/** A geom of this color was given none: its material's counts. */
+/** The default color of a geom, in place of which its material's is used. */
 const UNCOLORED = [0.5, 0.5, 0.5, 1] as const;
 /** `mjTEXROLE_RGB` among `mjNTEXROLE`. */
 const RGB_ROLE = 1;
@@ -71,7 +71,7 @@ const ROLES = 10;
 
 const painted = new WeakMap<World, Float32Array>();
 
-/** Three numbers for each geom, 0 to 1: its own color, else its material's, times the mean of the material's texture. */
+/** Three numbers for each geom, 0 to 1: its own color, otherwise its material's, times the mean of the material's texture. */
 function colorsOf(world: World): Float32Array {
   const known = painted.get(world);
   if (known) return known;
@@ -97,7 +97,7 @@ function meanOf({ model }: World, texture: number): number[] {
   const bytes = (model.tex_data as Uint8Array).subarray(start, start + count * channels);
   const sums = [0, 0, 0];
   for (let pixel = 0; pixel < count; pixel++) {
-    // One of one channel is gray.
+    // A texture with one channel is gray.
     for (let part = 0; part < 3; part++) sums[part]! += bytes[pixel * channels + Math.min(part, channels - 1)]!;
   }
   return sums.map((sum) => sum / Math.max(1, count) / 255);
@@ -127,13 +127,13 @@ function raysOf(width: number, height: number, fovy: number, turn: Float64Array)
   return rays;
 }
 
-/** A picture as PNG. */
+/** An image as PNG. */
 export const pngOf = ({ width, height, rgb }: Picture): Promise<Buffer> =>
   sharp(rgb, { raw: { width, height, channels: 3 } })
     .png({ compressionLevel: 6 })
     .toBuffer();
 
-/** Pictures side by side, as one PNG; all of one size, at least one. */
+/** Images side by side, as one PNG; all of equal size, at least one. */
 export function stripOf(pictures: readonly Picture[]): Promise<Buffer> {
   const { width, height } = pictures[0]!;
   const wide = width * pictures.length;
@@ -146,7 +146,7 @@ export function stripOf(pictures: readonly Picture[]): Promise<Buffer> {
   return pngOf({ width: wide, height, rgb });
 }
 
-/** Pictures one after the other, as an animated GIF; all of one size, at least one, `delayMs` apart. */
+/** Images in sequence, as an animated GIF; all of equal size, at least one, `delayMs` apart. */
 export function filmOf(pictures: readonly Picture[], delayMs: number): Promise<Buffer> {
   const { width, height } = pictures[0]!;
   const rgb = Buffer.concat(pictures.map((picture) => picture.rgb));

@@ -1,15 +1,15 @@
-/** What a scenario is: a place where a policy is tried, with its rules and its measure of success. */
+/** A scenario: an environment for policies, with its rules and its measure of success. */
 import type { Random } from "./chance.ts";
 import type { World } from "./engine.ts";
 import type { Pack } from "./pack.ts";
 
-/** The physics engine: what a score has to name so that it can be had again; another version is refused at start. */
+/** The physics engine's version, which scores record so that they are reproducible; another version is refused at startup. */
 export const ENGINE_FACTS = { name: "mujoco-wasm", version: "3.14.0" } as const;
 
-/** How an episode can end that ran to its end. `max_steps` is no success, unless the scenario says that lasting is the point. */
+/** The regular ends of an episode. `max_steps` is success only if the scenario declares so. */
 export type EpisodeEnding = "success" | "max_steps" | "fell" | "collision" | "out_of_bounds";
 
-/** Why an episode ended: as the scenario says, or by a fault of the policy or of the physics. */
+/** Why an episode ended: a regular end, or a fault of the policy or of the physics. */
 export type Termination =
   | EpisodeEnding
   | "policy_timeout"
@@ -19,7 +19,7 @@ export type Termination =
   | "action_dim_mismatch"
   | "sim_unstable";
 
-/** Terminations that are no verdict on the policy's skill: such an episode is an error, counts as a failure and isn't billed. */
+/** Terminations that do not measure the policy's skill: such an episode is an error, counts as a failure and is not charged. */
 export const FAULTS: ReadonlySet<Termination> = new Set([
   "policy_timeout",
   "policy_disconnected",
@@ -29,7 +29,7 @@ export const FAULTS: ReadonlySet<Termination> = new Set([
   "sim_unstable",
 ] as const);
 
-/** A camera of a scenario, as its pictures are sent to policies. */
+/** A scenario's camera, whose images are sent to policies. */
 export interface Camera {
   readonly name: string;
   /** In pixels. */
@@ -37,14 +37,14 @@ export interface Camera {
   readonly height: number;
 }
 
-/** What one step brought. */
+/** The result of one step. */
 export interface Step {
   readonly reward: number;
-  /** How the episode ended with this step; undefined while it goes on. */
+  /** How the episode ended with this step; undefined if it continues. */
   readonly ending?: EpisodeEnding;
 }
 
-/** One task in a world. Every method works on the world's present state; chance comes in by `reset` alone. */
+/** One task in a world. Every method uses the world's current state; only `reset` is random. */
 export interface Task {
   /** Places everything for a new episode. */
   reset(random: Random): void;
@@ -57,9 +57,9 @@ export interface Task {
    * if an action means the same at any time.
    */
   grounded?(action: Float64Array): Float64Array;
-  /** Carries out one finite, grounded action of the right length for one control step, and judges what came of it. */
+  /** Executes one finite, grounded action of the right length for one control step, and evaluates the result. */
   step(action: Float64Array): Step;
-  /** Figures of the episode as it stands, by name. `success` is whether it would count as one. */
+  /** The episode's current metrics by name. `success` is whether it would count as a success. */
   measure(): {
     readonly success: boolean;
     readonly progress: number;
@@ -67,24 +67,24 @@ export interface Task {
   };
 }
 
-/** One way to take a scenario: an action space with its numbers' meaning. */
+/** One variant of a scenario: an action space with its numbers' meaning. */
 export interface ScenarioVariant {
   readonly actionSpace: string;
   /** One name per number of an action. */
   readonly fields: readonly string[];
   readonly units: string;
-  /** The least and the most that each number of an action takes effect with; what is beyond is clipped, and counted. */
+  /** The minimum and maximum of each action number; values beyond are clipped and counted. */
   readonly bounds: { readonly low: readonly number[]; readonly high: readonly number[] };
   /** One name per number of an observation. */
   readonly proprioNames: readonly string[];
   /** Milliseconds of one control step. */
   readonly dtMs: number;
-  /** Control steps that an episode has at most. */
+  /** The maximum number of control steps of an episode. */
   readonly maxSteps: number;
   readonly cameras: readonly Camera[];
   /** MuJoCo's description of the world. */
   readonly mjcf: string;
-  /** Files that the description names (meshes, textures), by their names there. */
+  /** Files in the description (meshes, textures), by their names there. */
   readonly assets?: ReadonlyMap<string, Uint8Array>;
   /** The instruction for policies that read text. */
   readonly instruction: string;
@@ -99,25 +99,25 @@ export interface Scenario {
   readonly description: string;
   /** Its topic, a term of the catalog; empty if undeclared. */
   readonly topic: string;
-  /** What counts as success, in one sentence. */
+  /** The success condition, in one sentence. */
   readonly success: string;
-  /** The public specification that it re-implements; empty where it is this project's own. */
+  /** The public specification that it re-implements; empty for this project's own. */
   readonly source: string;
-  /** What it was made from, where it is no built-in one. */
+  /** The source of a scenario that is not built in. */
   readonly pack?: Pack;
   readonly variants: readonly [ScenarioVariant, ...ScenarioVariant[]];
 }
 
-/** Rows that are carried out of a chunk of so many where nothing is said. */
+/** The default number of executed rows for a chunk of this length. */
 export const quarterOf = (rows: number): number => Math.max(1, Math.floor(rows / 4));
 
-/** The sum of squares' root. */
+/** The Euclidean norm. */
 export const lengthOf = (...parts: readonly number[]): number =>
   Math.sqrt(parts.reduce((sum, part) => sum + part * part, 0));
 /** The distance between two points. */
 export const distance = (a: readonly number[], b: readonly number[]): number =>
   lengthOf(...a.map((part, i) => part - b[i]!));
-/** `value`, at least `low` and at most `high`. */
+/** Clamps `value` to `low` and `high`. */
 export const clamp = (value: number, low: number, high: number): number => Math.min(high, Math.max(low, value));
 /** The same bounds for every number of an action. */
 export const evenly = (count: number, low: number, high: number): ScenarioVariant["bounds"] => ({

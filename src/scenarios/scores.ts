@@ -1,9 +1,9 @@
-/** From episodes to scores: rates with their uncertainty, never a bare number. */
+/** Computes scores from episodes: rates with their uncertainty. */
 import { seeded } from "./chance.ts";
 import type { EpisodeRecord } from "./episode.ts";
 import { FAULTS, type Termination } from "./scenario.ts";
 
-/** The least and the most that a figure may be, at 95 %. */
+/** The bounds of a figure, at 95 %. */
 export interface Interval {
   readonly low: number;
   readonly high: number;
@@ -12,7 +12,7 @@ export interface Interval {
 /** The normal quantile of 97.5 %. */
 const Z = 1.959963984540054;
 
-/** Wilson's score interval (1927) of `successes` in `n` trials, at 95 %. No trial: everything is possible. */
+/** Wilson's score interval (1927) of `successes` in `n` trials, at 95 %; [0, 1] without trials. */
 export function wilson(successes: number, n: number): Interval {
   if (n === 0) return { low: 0, high: 1 };
   const rate = successes / n;
@@ -33,7 +33,7 @@ export function clopperPearson(successes: number, n: number): Interval {
   return { low, high };
 }
 
-/** Where a rising function of a chance crosses zero. */
+/** Finds where an increasing function of a probability crosses zero. */
 function root(rising: (p: number) => number): number {
   let [low, high] = [0, 1];
   for (let i = 0; i < 60; i++) {
@@ -44,7 +44,7 @@ function root(rising: (p: number) => number): number {
   return (low + high) / 2;
 }
 
-/** The chance of at most `k` successes in `n` trials. */
+/** The probability of at most `k` successes in `n` trials. */
 function binomialBelow(k: number, n: number, p: number): number {
   if (p <= 0) return 1;
   if (p >= 1) return k >= n ? 1 : 0;
@@ -60,7 +60,7 @@ function binomialBelow(k: number, n: number, p: number): number {
 
 const RESAMPLES = 2000;
 
-/** The interval of a mean by resampling (Efron 1979), at 95 %; the same values always give the same interval. */
+/** The interval of a mean by resampling (Efron 1979), at 95 %; reproducible for equal values. */
 export function bootstrap(values: readonly number[]): Interval {
   if (values.length === 0) return { low: 0, high: 0 };
   const random = seeded(values.length);
@@ -72,7 +72,7 @@ export function bootstrap(values: readonly number[]): Interval {
   return { low: means[Math.floor(RESAMPLES * 0.025)]!, high: means[Math.ceil(RESAMPLES * 0.975) - 1]! };
 }
 
-/** What scores are made of. */
+/** The input of scores. */
 export type EpisodeScore = Omit<EpisodeRecord, "actions">;
 
 /** Scores over episodes. An episode with a fault counts as a failure. */
@@ -97,11 +97,11 @@ export interface Scores {
   /** Realtime only: steps under an old action, and new chunks per second of simulated time. */
   readonly staleActionRatio: number;
   readonly effectiveHz: number;
-  /** The mean of each figure that the scenario measures. */
+  /** The mean of each of the scenario's metrics. */
   readonly metrics: Readonly<Record<string, number>>;
 }
 
-/** How values lie. */
+/** The distribution of values. */
 export interface Spread {
   readonly mean: number;
   readonly std: number;
@@ -147,17 +147,17 @@ export function scoresOf(episodes: readonly EpisodeScore[]): Scores {
   };
 }
 
-/** Whether an episode says nothing of the policy's skill, and isn't billed. */
+/** Whether an episode does not measure the policy's skill, and is not charged. */
 export const isFault = ({ termination }: Pick<EpisodeRecord, "termination">): boolean => FAULTS.has(termination);
 
 const total = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
 const meanOf = (values: readonly number[]): number => (values.length === 0 ? 0 : total(values) / values.length);
 
-/** A quantile of sorted values, by nearest rank; 0 of none. */
+/** A quantile of sorted values, by nearest rank; 0 for none. */
 const quantile = (sorted: readonly number[], share: number): number =>
   sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? 0;
 
-/** The middle of sorted values, of an even count the mean of the two in the middle; 0 of none. */
+/** The median of sorted values; 0 for none. */
 function medianOf(sorted: readonly number[]): number {
   const half = sorted.length / 2;
   return sorted.length === 0 ? 0 : (sorted[Math.ceil(half) - 1]! + sorted[Math.floor(half)]!) / 2;

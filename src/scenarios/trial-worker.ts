@@ -1,4 +1,4 @@
-/** The thread behind `runTrial`: the physics of one trial, asking for every action. */
+/** The worker thread of `runTrial`: the physics of one trial, which requests every action. */
 import { parentPort, workerData } from "node:worker_threads";
 import { Arena, type Chunk, type EpisodeRecord, type Look } from "./episode.ts";
 import { PolicyFailure, ScenarioError } from "./failure.ts";
@@ -9,11 +9,11 @@ import type { ScenarioVariant } from "./scenario.ts";
 import { isFault } from "./scores.ts";
 import type { FromThread, Medium, Shown, ToThread, TrialEnd, TrialPlan } from "./trial.ts";
 
-/** Milliseconds from one picture of a film to the next, and pictures of a film at most: those of a longer episode are further apart. */
+/** Milliseconds between a film's images, and its maximum number of images: those of a longer episode are further apart. */
 const FILM_EVERY_MS = 100;
 const FILM = 300;
 const STRIP = 6;
-/** Pictures that are made in one go, before others may have the core. */
+/** Images that are rendered in one go, before the core can be yielded. */
 const TURN = 10;
 /** Pixels of the longer side. */
 const SIDE = 320;
@@ -25,7 +25,7 @@ const plan = workerData as TrialPlan;
 let heard: (message: ToThread) => void = () => {};
 port.on("message", (message: ToThread) => heard(message));
 
-/** Tells, and waits for the answer. */
+/** Sends a message, and waits for the answer. */
 function ask(message: FromThread): Promise<ToThread> {
   const { promise, resolve } = Promise.withResolvers<ToThread>();
   heard = resolve;
@@ -76,10 +76,10 @@ async function act(arena: Arena, episode: number, look: Look): Promise<Chunk> {
   return answer;
 }
 
-/** An episode as far as pictures are made of it. */
+/** An episode's data for rendering. */
 type Played = EpisodeRecord & { readonly index: number };
 
-/** Replays the first and the worst episode under a camera. Worst: the least progress among those without a fault, else of all. */
+/** Replays the first and the worst episode under a camera. The worst has the least progress among those without a fault, otherwise among all. */
 async function pictured(arena: Arena, episodes: readonly Played[], form: "gif" | "strip"): Promise<TrialEnd> {
   const first = episodes[0];
   const fair = episodes.filter((episode) => !isFault(episode));
@@ -98,7 +98,7 @@ async function pictured(arena: Arena, episodes: readonly Played[], form: "gif" |
   return { media, replayVerified: verified };
 }
 
-/** Steps from one picture to the next, where there are at most so many pictures: the first, the last and some between. */
+/** Steps between two images, for at most this many images: the first, the last and some between. */
 const spread = (steps: number, most: number): number => Math.max(1, Math.ceil(steps / (most - 1)));
 const filmSteps = (steps: number, dtMs: number): number =>
   Math.max(Math.round(FILM_EVERY_MS / dtMs), spread(steps, FILM));
@@ -120,7 +120,7 @@ async function replayed(
   }
 }
 
-/** The first camera, with pictures that people can look at. */
+/** The first camera, with a resolution for human viewers. */
 function cameraOf({ cameras }: ScenarioVariant): { name: string; width: number; height: number } {
   const { name, width, height } = cameras[0]!;
   const share = SIDE / Math.max(width, height);

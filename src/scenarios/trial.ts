@@ -1,4 +1,4 @@
-/** A trial: a policy through many episodes of one scenario, on a thread of its own. */
+/** A trial: a policy in many episodes of one scenario, on its own thread. */
 import { Worker } from "node:worker_threads";
 import type { Signal } from "../cancellation.ts";
 import { steadyNow } from "../clock.ts";
@@ -6,30 +6,30 @@ import type { Chunk, EpisodeRecord, Rules } from "./episode.ts";
 import { PolicyFailure, ScenarioError } from "./failure.ts";
 import type { Pack } from "./pack.ts";
 
-/** What is tried. Episode i has the seed `seed + i`, so that trials with equal seeds can be compared pair by pair. */
+/** A trial's settings. Episode i has the seed `seed + i`, so that trials with equal seeds can be compared pairwise. */
 export interface TrialPlan {
   readonly scenario: string;
   readonly actionSpace: string;
   readonly seed: number;
   readonly rules: Rules;
-  /** Whether the policy is shown the scenario's cameras. */
+  /** Whether the policy receives the scenario's camera images. */
   readonly pictures: boolean;
-  /** What is kept of the first and the worst episode. */
+  /** The media that are kept of the first and the worst episode. */
   readonly media: "none" | "gif" | "strip";
-  /** The pack that the scenario is made from; undefined: a built-in one. */
+  /** The scenario's pack; undefined for a built-in one. */
   readonly pack: Pack | undefined;
-  /** Episodes that were done before, as far as pictures may be made of them. */
+  /** Episodes that were completed before, as data for rendering. */
   readonly done: readonly FinishedEpisode[];
 }
 
 /** An episode of a trial. */
 export type FinishedEpisode = EpisodeRecord & {
   readonly index: number;
-  /** Milliseconds that its physics and its policy took; waits for a core are not counted. */
+  /** Milliseconds of its physics and its policy; waits for a core are not counted. */
   readonly wallMs: number;
 };
 
-/** What the policy is shown; pictures are PNG. */
+/** The policy's observation; images are PNG. */
 export interface Shown {
   readonly proprio: readonly number[];
   readonly proprioNames: readonly string[];
@@ -37,36 +37,36 @@ export interface Shown {
   /** Simulated milliseconds since the episode began. */
   readonly timeMs: number;
   readonly episode: number;
-  /** The first look of an episode. */
+  /** Whether it is the first observation of an episode. */
   readonly first: boolean;
 }
 
-/** A picture of an episode, as PNG or GIF. */
+/** Media of an episode, as PNG or GIF. */
 export interface Medium {
   readonly episode: number;
   readonly format: "png" | "gif";
   readonly bytes: Uint8Array;
 }
 
-/** Hears of a trial as it goes. */
+/** The listener of a running trial. */
 export interface TrialListener {
-  /** The episode to run next; undefined when none is left. */
+  /** Returns the next episode; undefined if none is left. */
   next(): Promise<number | undefined>;
   /**
    * Requests a chunk. Throws `PolicyFailure`; any other error ends the trial. `signal` is aborted when the trial is canceled; `wallMs` is
    * the duration of the episode so far.
    */
   act(shown: Shown, signal: AbortSignal, wallMs: number): Promise<Chunk>;
-  /** An episode is over. */
+  /** Receives a finished episode. */
   finished(episode: FinishedEpisode): Promise<void>;
-  /** Waits for a core that the physics may use; what it resolves to gives it back, once however often it is called. */
+  /** Waits for a core for the physics; resolves with its release, which takes effect once. */
   core(signal: Signal): Promise<() => void>;
 }
 
-/** How a trial ended. */
+/** A trial's result. */
 export interface TrialEnd {
   readonly media: readonly Medium[];
-  /** Whether replays of the pictured episodes gave the same trajectories; undefined when none was replayed. */
+  /** Whether replays of the rendered episodes gave the same trajectories; undefined if none was replayed. */
   readonly replayVerified: boolean | undefined;
 }
 
@@ -103,7 +103,7 @@ export async function runTrial(plan: TrialPlan, listener: TrialListener, signal:
   /** The result of the last step, which lets the worker thread continue. */
   const tell = async (message: ToThread): Promise<void> => {
     giveBack = await listener.core(signal);
-    // The thread may have died meanwhile.
+    // The thread may have exited meanwhile.
     if (ended) return giveBack();
     since = steadyNow();
     thread.postMessage(message);

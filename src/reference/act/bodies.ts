@@ -1,10 +1,10 @@
 /**
- * The bodies that the joint-space controllers are made for. All lengths and limits are this project's own, plausible but no maker's:
- * meters, radians, base frame with x forward, y left, z up. Joint orders are the catalog's for each action space.
+ * The bodies for the joint-space controllers. All lengths and limits are plausible values of this project, not of a product: meters, radians,
+ * base frame with x forward, y left, z up. Joint orders are the catalog's for each action space.
  */
 import type { Chain, Joint, Vec3 } from "./chain.ts";
 
-/** A hand that can be sent somewhere: its goal's names in proprio, its chain, and which entry of a row drives each joint of the chain. */
+/** A controllable hand: its goal's names in proprio, its chain, and the row entry that drives each joint of the chain. */
 export interface Limb {
   readonly goal: readonly [string, string, string];
   readonly chain: Chain;
@@ -33,8 +33,8 @@ const goalOf = (prefix: string): readonly [string, string, string] => [
 ];
 
 /**
- * A 7-joint arm, roll and pitch in turn, 1.3 m tall when straight up at zero; the base is the origin.
- * Joint, offset from the one before (m), axis, limits (rad), rest (rad): bent at the elbow with the hand pointing down.
+ * A 7-joint arm, roll and pitch alternating, 1.3 m tall when upright at zero; the base is the origin. Joint, offset from the previous one (m),
+ * axis, limits (rad), rest (rad): bent at the elbow with the hand pointing down.
  */
 const ARM_7: Chain = {
   joints: [
@@ -49,7 +49,7 @@ const ARM_7: Chain = {
   hand: [0, 0, 0.12],
 };
 
-/** One 6-joint arm of a pair whose bases stand 0.6 m apart; at zero the upper arm stands up and the forearm points forward. */
+/** One 6-joint arm of a pair with bases 0.6 m apart; at zero the upper arm is upright and the forearm points forward. */
 const arm6 = (side: 1 | -1): Chain => ({
   joints: [
     hinge([0, 0.3 * side, 0.1], "z", -3.1, 3.1),

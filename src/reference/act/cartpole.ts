@@ -1,4 +1,4 @@
-/** reference/energy-swingup's other task: a pole on a cart, kept upright by a linear law. */
+/** reference/energy-swingup's other task: a pole on a cart, balanced by a linear law. */
 import { readProprio } from "./layout.ts";
 import type { ActionDeclaration, Controller } from "./types.ts";
 
@@ -10,7 +10,7 @@ const CART = 1;
 const POLE = 0.1;
 const HALF_POLE = 0.5;
 
-/** Newtons per m, m/s, rad and rad/s: found by hand for the published constants, well inside the region that is stable. */
+/** Newtons per m, m/s, rad and rad/s: tuned by hand for the published constants, well inside the stable region. */
 const GAINS = [1, 2, 30, 4] as const;
 
 const declaration: ActionDeclaration = {
@@ -45,7 +45,7 @@ export const balancePole: Controller = {
   },
 };
 
-/** Where a pole turns this fast no law helps, and its square must still be a number. */
+/** At this angular speed no law helps, and its square must still be finite. */
 const MOST = 1e6;
 const bounded = (value: number): number => Math.max(-MOST, Math.min(MOST, value));
 

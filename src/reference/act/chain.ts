@@ -1,34 +1,34 @@
-/** Serial arms: where a hand is, and how joints move it. Meters and radians, in the frame of the chain's base. */
+/** Forward and inverse kinematics of serial arms, in meters and radians, in the frame of the chain's base. */
 
 /** A point or a direction: x forward, y left, z up. */
 export type Vec3 = readonly [number, number, number];
 
-/** One hinge: where it sits in the frame of the hinge before it, what it turns about, its limits and its resting angle. */
+/** One hinge: its position in the previous hinge's frame, its axis, its limits and its resting angle. */
 export interface Joint {
   readonly offset: Vec3;
   readonly axis: "x" | "y" | "z";
   readonly lower: number;
   readonly upper: number;
   readonly rest: number;
-  /** A held joint keeps its measured angle: it carries the hand but is not used to move it. */
+  /** A held joint keeps its measured angle: it carries the hand, but is not used to move it. */
   readonly held?: true;
 }
 
-/** Hinges from base to tip, and the hand's place in the last one's frame. */
+/** Hinges from base to tip, and the hand's position in the last hinge's frame. */
 export interface Chain {
   readonly joints: readonly Joint[];
   readonly hand: Vec3;
 }
 
-/** Damping (m): larger is calmer near straight arms, and slower. */
+/** Damping (m): larger is smoother near straight arms, and slower. */
 const DAMPING = 0.04;
-/** The share of the way back to the resting angles that is taken per iteration where it doesn't move the hand. */
+/** The share of the distance to the resting angles per iteration, in directions that do not move the hand. */
 const POSTURE = 0.05;
-/** How far the hand (m) and a joint (rad) may go in one iteration, and how many iterations a search has. */
+/** The maximum movement of the hand (m) and a joint (rad) per iteration, and the iterations per search. */
 const HAND_STEP = 0.05;
 const JOINT_STEP = 0.2;
 const ITERATIONS = 120;
-/** A search ends this near to its goal (m). */
+/** A search ends at this distance from its goal (m). */
 const CLOSE = 0.002;
 /** Searches after the first: from the resting angles, then from postures spread over the joints' ranges. */
 const RESTARTS = 6;
@@ -57,7 +57,7 @@ export const distance = (a: Vec3, b: Vec3): number => Math.hypot(a[0] - b[0], a[
 
 const COLUMN = { x: 0, y: 1, z: 2 } as const;
 
-/** `m` turned about its own axis: of the other two columns, each takes its share of the other. */
+/** Rotates `m` about its own axis: each of the other two columns gets a share of the other. */
 function turn(m: Matrix, axis: "x" | "y" | "z", angle: number): Matrix {
   const c = Math.cos(angle);
   const s = Math.sin(angle);
@@ -72,7 +72,7 @@ function turn(m: Matrix, axis: "x" | "y" | "z", angle: number): Matrix {
   return [row(m[0]), row(m[1]), row(m[2])];
 }
 
-/** Where the hand is, and each hinge's place and axis, at the given angles. */
+/** Returns the hand's position, and each hinge's position and axis, at the given angles. */
 function pose(chain: Chain, angles: ArrayLike<number>): { hand: Vec3; places: Vec3[]; axes: Vec3[] } {
   let rotation = IDENTITY;
   let place: Vec3 = [0, 0, 0];
@@ -88,12 +88,12 @@ function pose(chain: Chain, angles: ArrayLike<number>): { hand: Vec3; places: Ve
   return { hand: add(place, apply(rotation, chain.hand)), places, axes };
 }
 
-/** The hand's place at the given angles (one per joint, radians). */
+/** Returns the hand's position at the given angles (one per joint, radians). */
 export const handAt = (chain: Chain, angles: ArrayLike<number>): Vec3 => pose(chain, angles).hand;
 
 /**
- * Joint angles within limits that bring the hand to `goal`: searched from `angles` first, so that the nearest posture wins, then from
- * other postures. When no search gets there, the angles that came nearest. Held joints keep their angle.
+ * Returns joint angles within limits that bring the hand to `goal`. The search starts from `angles`, so that the nearest posture wins, then from
+ * other postures. If no search succeeds, returns the nearest angles. Held joints keep their angle.
  */
 export function solveReach(chain: Chain, angles: Float64Array, goal: Vec3): Float64Array {
   let best = angles;
@@ -109,7 +109,7 @@ export function solveReach(chain: Chain, angles: Float64Array, goal: Vec3): Floa
   return best;
 }
 
-/** The posture that a search starts from: 0 the given one, 1 the resting one, then golden-ratio steps over the middle of each range. */
+/** The start posture of a search: 0 the given one, 1 the resting one, then golden-ratio steps over the middle of each range. */
 function startAt(chain: Chain, angles: Float64Array, start: number): Float64Array {
   return angles.map((angle, i) => {
     const { lower, upper, rest, held } = chain.joints[i]!;
@@ -128,8 +128,8 @@ function descend(chain: Chain, start: Float64Array, goal: Vec3): Float64Array {
 }
 
 /**
- * The joint angles one iteration nearer to `goal`: damped least squares on the hand's place, and a pull to the resting angles in what is
- * left free. Source: Nakamura and Hanafusa 1986 (damped inverse), Liégeois 1977 (null-space posture).
+ * Moves the joint angles one iteration toward `goal`: damped least squares on the hand's position, with a null-space pull to the resting angles.
+ * Source: Nakamura and Hanafusa 1986 (damped inverse), Liégeois 1977 (null-space posture).
  */
 function stepTowards(chain: Chain, angles: Float64Array, goal: Vec3): Float64Array {
   const { hand, places, axes } = pose(chain, angles);

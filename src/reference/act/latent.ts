@@ -1,4 +1,4 @@
-/** reference/latent-reach: a stretch of joint motion as one short code, and back. */
+/** reference/latent-reach: encodes a segment of joint motion as one short code, and decodes it. */
 import { UnsupportedObservation } from "../unsupported.ts";
 import { SINGLE_ARM } from "./bodies.ts";
 import { readProprio } from "./layout.ts";
@@ -11,7 +11,7 @@ const JOINTS = 7;
 const LATENT_ROWS = 8;
 /** Coefficients kept per joint. */
 const KEPT = 4;
-/** Numbers in one code: coefficient k of joint j (from 0) stands at `4 j + k`. */
+/** Numbers in one code: coefficient k of joint j (from 0) is at `4 j + k`. */
 export const LATENT_DIM = JOINTS * KEPT;
 
 /** The orthonormal DCT-II: BASIS[k][n] = c(k) cos(π (n + ½) k / N) with c(0) = √(1/N) and c(k) = √(2/N), N = 8 rows. */
@@ -22,7 +22,7 @@ const BASIS = Array.from({ length: KEPT }, (_, k) =>
   }),
 );
 
-/** The code of 8 rows of 7 joint angles: the first four DCT-II coefficients of each joint. What varies faster than that is lost. */
+/** Encodes 8 rows of 7 joint angles as the first four DCT-II coefficients of each joint. Faster variations are lost. */
 export function encodeLatent(rows: ArrayLike<number>): Float64Array {
   checkLength(rows, LATENT_ROWS * JOINTS);
   return Float64Array.from({ length: LATENT_DIM }, (_, at) => {
@@ -32,7 +32,7 @@ export function encodeLatent(rows: ArrayLike<number>): Float64Array {
   });
 }
 
-/** The 8 rows of 7 joint angles that a code stands for; `encodeLatent` of them gives the code back. */
+/** Decodes a code to 8 rows of 7 joint angles; `encodeLatent` of them returns the code. */
 export function decodeLatent(code: ArrayLike<number>): Float64Array {
   checkLength(code, LATENT_DIM);
   return Float64Array.from({ length: LATENT_ROWS * JOINTS }, (_, at) => {

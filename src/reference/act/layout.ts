@@ -1,19 +1,19 @@
-/** Reading proprio by declared layouts: what is not declared is refused, never guessed. */
+/** Reads proprio by declared layouts. Undeclared layouts are refused, never guessed. */
 import { UnsupportedObservation } from "../unsupported.ts";
 import type { ActInput, ActionDeclaration } from "./types.ts";
 
-/** No meter, radian or speed of a robot is larger, and sums of squares of such numbers stay finite. */
+/** No length, angle or speed of a robot is larger, and sums of squares of such numbers remain finite. */
 const LARGEST = 1e6;
 
-/** Proprio in the order of the layout that it was recognized as. */
+/** Proprio in the order of its recognized layout. */
 export interface Reading {
   readonly names: readonly string[];
   readonly values: Float64Array;
 }
 
 /**
- * The proprio of `input` in the order of one declared layout: the one with exactly the given names (in any order), or without names the
- * one of that length. Throws `UnsupportedObservation`, naming the layouts, when none fits or a number isn't finite.
+ * Returns the proprio of `input` in the order of one declared layout: the one with exactly the given names (in any order), or, without names,
+ * the one of that length. Throws `UnsupportedObservation` with the layouts' names if none fits or a number is not finite.
  */
 export function readProprio(input: ActInput, declaration: ActionDeclaration): Reading {
   const { proprio } = input;

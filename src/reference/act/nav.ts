@@ -6,10 +6,10 @@ const DT_MS = 100;
 /** Top speeds, m/s and rad/s. */
 const MAX_SPEED = 0.6;
 const MAX_TURN = 1.5;
-/** The base's radius (m), and the clearance (m) from which an obstacle pushes. */
+/** The base's radius (m), and the clearance (m) at which an obstacle starts to repel. */
 const BODY_RADIUS = 0.2;
 const INFLUENCE = 0.5;
-/** Nearer than this (m) the base counts as there and only turns. */
+/** Within this distance (m) the base is at its goal and only turns. */
 const ARRIVED = 0.04;
 /** Over this distance (m) to the goal the base slows down. */
 const SLOW_DOWN = 0.4;
@@ -34,7 +34,7 @@ const LAYOUTS = Array.from({ length: MAX_OBSTACLES + 1 }, (_, count) => [
   ...Array.from({ length: count }, (_, i) => ["x", "y", "r"].map((part) => `obstacle_${i + 1}_${part}`)).flat(),
 ]);
 
-/** The world that the proprio describes: all in one fixed frame, meters and radians. */
+/** The world in the proprio: one fixed frame, meters and radians. */
 function readWorld(input: ActInput, declaration: ActionDeclaration): { pose: Pose; goal: Pose; obstacles: Obstacle[] } {
   const [x, y, yaw, goalX, goalY, goalYaw, ...rest] = readProprio(input, declaration).values;
   const obstacles = Array.from({ length: rest.length / 3 }, (_, i) => ({
@@ -45,7 +45,7 @@ function readWorld(input: ActInput, declaration: ActionDeclaration): { pose: Pos
   return { pose: { x: x!, y: y!, yaw: yaw! }, goal: { x: goalX!, y: goalY!, yaw: goalYaw! }, obstacles };
 }
 
-/** Forward speed and turn rate at a pose: follow the field to the place, then turn to the heading. */
+/** Returns forward speed and turn rate at a pose: follow the field to the position, then turn to the heading. */
 function twistFor(pose: Pose, goal: Pose, obstacles: readonly Obstacle[]): [number, number] {
   const far = Math.hypot(goal.x - pose.x, goal.y - pose.y);
   if (far < ARRIVED) return [0, limit(2 * wrap(goal.yaw - pose.yaw), MAX_TURN)];
@@ -56,9 +56,9 @@ function twistFor(pose: Pose, goal: Pose, obstacles: readonly Obstacle[]): [numb
 }
 
 /**
- * The way to go: the pull of the goal, less what of it points into an obstacle nearby, plus a push away from the obstacle and along
- * its side. The sideways part is what carries the base past an obstacle that stands straight before the goal.
- * Source: Khatib 1986 (potential field), De Medio and Oriolo 1991 (vortex field).
+ * The driving direction: the attraction of the goal, without its component into a near obstacle, plus a repulsion from the obstacle and along
+ * its side. The tangential part carries the base past an obstacle directly before the goal. Source: Khatib 1986 (potential field), De Medio and
+ * Oriolo 1991 (vortex field).
  */
 function fieldAt(pose: Pose, goal: Pose, far: number, obstacles: readonly Obstacle[]): [number, number] {
   let x = (goal.x - pose.x) / far;
@@ -109,7 +109,7 @@ const twistDeclaration: ActionDeclaration = {
   camera: null,
 };
 
-/** base_twist_2d: the twists that the field asks for along the way it leads. */
+/** base_twist_2d: the field's twists along its path. */
 export const baseTwist: Controller = {
   declaration: twistDeclaration,
   begin(input) {
@@ -134,7 +134,7 @@ const waypointDeclaration: ActionDeclaration = {
   frame: "base frame at request time, x forward, y left, counter-clockwise positive",
 };
 
-/** waypoint_se2: the poses along the same way, seen from where the base stood when asked. */
+/** waypoint_se2: the poses along the same path, relative to the base's pose at the request. */
 export const waypoints: Controller = {
   declaration: waypointDeclaration,
   begin(input) {

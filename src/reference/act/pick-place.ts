@@ -1,17 +1,17 @@
-/** reference/pick-place: a block from where it lies to its mark, by what proprio says; no memory, the phase is read from the scene. */
+/** reference/pick-place: moves a block to its mark by proprio. It keeps no state; the phase is derived from the scene. */
 import { readProprio } from "./layout.ts";
 import type { ActInput, ActionDeclaration, Controller } from "./types.ts";
 
 const DT_MS = 50;
-/** Heights of the hand (m): over things, and at them. */
+/** Heights of the hand (m): above objects, and at them. */
 const ABOVE = 0.12;
 const AT = 0.02;
-/** How near counts as over, and as at (m). */
+/** The distances that count as above, and as at (m). */
 const OVER = 0.008;
 const REACHED = 0.006;
-/** The most that the hand is moved per step (m). */
+/** The maximum movement of the hand per step (m). */
 const MOST = 0.02;
-/** The gripper's opening around the block: above it nothing is held, at it the fingers press (share of the whole opening). */
+/** The gripper's opening around the block, as a share of the full opening: above it nothing is held, at it the fingers press. */
 const HELD = 0.58;
 
 type PlaceTarget = readonly [number, number, number];
@@ -23,7 +23,7 @@ interface Scene {
   readonly mark: PlaceTarget;
 }
 
-/** Where the hand is to go, and whether the gripper is to be open. */
+/** The hand's target, and whether to open the gripper. */
 interface Aim {
   readonly place: PlaceTarget;
   readonly open: boolean;
@@ -37,7 +37,7 @@ function aimAt({ hand, opening, block, mark }: Scene): Aim {
   const around = overBlock < 0.02 && Math.abs(hand[2] - block[2]) < 0.02;
   const held = around && opening < HELD;
   if (flat(block, mark) < 0.012 && block[2] < AT + 0.012) {
-    // It lies there: let go, and only then leave upwards.
+    // The block is at its mark: release it before moving up.
     const away: PlaceTarget = opening > 0.8 ? [hand[0], hand[1], ABOVE] : hand;
     return { place: away, open: true, phase: "letting go" };
   }
@@ -61,7 +61,7 @@ function aimAt({ hand, opening, block, mark }: Scene): Aim {
   };
 }
 
-/** The scene after one step towards an aim, as far as a chunk looks ahead: the hand moves, and takes a held block along. */
+/** The predicted scene after one step toward a target: the hand moves, and moves a held block. */
 function ahead(scene: Scene, aim: Aim): { scene: Scene; shift: PlaceTarget } {
   const way = aim.place.map((part, i) => part - scene.hand[i]!);
   const far = Math.hypot(...way);
@@ -91,7 +91,7 @@ const shiftDeclaration: ActionDeclaration = {
 
 const placeAt = (values: Float64Array, at: number): PlaceTarget => [values[at]!, values[at + 1]!, values[at + 2]!];
 
-/** ee_delta_6d_grip: shifts of the hand. The gripper's word is kept for the whole chunk, so that it is judged by what is measured. */
+/** ee_delta_6d_grip: shifts of the hand. The gripper command is constant over the chunk, so that it depends on measurements. */
 export const pickPlaceShifts: Controller = {
   declaration: shiftDeclaration,
   begin(input) {
@@ -116,14 +116,14 @@ export const pickPlaceShifts: Controller = {
   },
 };
 
-/** The 7-joint arm in the plane of its first turn: shoulder's height, upper arm, forearm, and hand to the middle of the grip (m). */
+/** The 7-joint arm in the plane of its first rotation: shoulder height, upper arm, forearm, and hand to the grip's center (m). */
 const SHOULDER = 0.34;
 const UPPER = 0.4;
 const FOREARM = 0.38;
 const HAND = 0.06 + 0.16;
 const JOINT_STEP = 0.08;
 
-/** The six joints that bring the grip to a place with the hand pointing straight down: in closed form. */
+/** Returns the six joint angles that bring the grip to a position with the hand pointing straight down, in closed form. */
 function jointsAt([x, y, z]: PlaceTarget): number[] {
   const out = Math.hypot(x, y);
   const up = z + HAND - SHOULDER;
@@ -135,7 +135,7 @@ function jointsAt([x, y, z]: PlaceTarget): number[] {
 
 const clamp = (value: number): number => Math.max(-1, Math.min(1, value));
 
-/** Where the grip is at these six joints: the way back, for rolls at zero. */
+/** The grip's position at these six joints, with rolls at zero. */
 function gripAt([turn, shoulder, , elbow, , wrist]: readonly number[]): PlaceTarget {
   const [a, b, c] = [shoulder!, shoulder! + elbow!, shoulder! + elbow! + wrist!];
   const out = UPPER * Math.sin(a) + FOREARM * Math.sin(b) + HAND * Math.sin(c);

@@ -1,4 +1,4 @@
-/** Act: which controller answers for which action space, and how its rows become a chunk. */
+/** Act: selects the controller of an action space, and builds a chunk from its rows. */
 import { UnsupportedObservation } from "../unsupported.ts";
 import { balancePole } from "./cartpole.ts";
 import { latentReach } from "./latent.ts";
@@ -11,7 +11,7 @@ import { visualReach } from "./servo.ts";
 import { swingUp } from "./swingup.ts";
 import type { ActInput, ActionSpace, ActOutput, Controller } from "./types.ts";
 
-/** The controller of every action space of the specification; a model that needs one of its own names it in its card. */
+/** The controller of every action space of the specification; a model with its own controller names it in its card. */
 export const CONTROLLERS: Readonly<Record<ActionSpace, Controller>> = {
   base_twist_2d: baseTwist,
   waypoint_se2: waypoints,
@@ -24,12 +24,12 @@ export const CONTROLLERS: Readonly<Record<ActionSpace, Controller>> = {
   latent_action: latentReach,
 };
 
-/** Controllers of models whose numbers are not those that the rest of their action space has here, by slug. */
+/** Controllers of models whose numbers differ from others in their action space, by slug. */
 export const OWN_CONTROLLERS: Readonly<Record<string, Controller>> = { "reference/push-t": pushT };
 
 /**
- * Plans a chunk of exactly `horizon` rows. The same input always gives the same chunk, and every number is finite. Throws
- * `UnsupportedObservation` for an unknown action space, a horizon outside 1 to 256, and whatever the controller can't read.
+ * Plans a chunk of exactly `horizon` rows. Equal inputs give equal chunks, and every number is finite. Throws `UnsupportedObservation` for an
+ * unknown action space, a horizon outside 1 to 256, and input that the controller cannot read.
  */
 export function plan(input: ActInput, model = ""): ActOutput {
   const { horizon } = input;
@@ -47,7 +47,7 @@ export function plan(input: ActInput, model = ""): ActOutput {
   return { steps, dim: declaration.dim, dtMs: motion.dtMs ?? declaration.dtMs, note: motion.note() };
 }
 
-/** A controller that does what the one of these does whose layout the proprio has; no two of them may know a layout of one length. */
+/** Combines controllers: the one with the proprio's layout is used. No two may have a layout of one length. */
 function byLayout(main: Controller, ...others: readonly Controller[]): Controller {
   const all = [main, ...others];
   const proprioLayouts = all.flatMap((controller) => controller.declaration.proprioLayouts);

@@ -1,4 +1,4 @@
-/** reference/push-t: a T towards its mark, by pushing where it is furthest off. */
+/** reference/push-t: moves a T to its mark by pushing where the error is largest. */
 import { readProprio } from "./layout.ts";
 import type { ActionDeclaration, Controller } from "./types.ts";
 
@@ -15,7 +15,7 @@ const CORNERS: readonly Point[] = [
   [-60, 30],
 ];
 const RADIUS = 15;
-/** How far before a push the pusher lines up, how deep it pushes per step, and how far round the T it keeps on its way (px). */
+/** The distance at which the pusher lines up before a push, the depth per step, and the clearance around the T on its path (px). */
 const BEFORE = 34;
 const DEPTH = 14;
 const CLEAR = 105;
@@ -46,7 +46,7 @@ const turn = ([x, y]: Point, angle: number): Point => [
 const plus = (a: Point, b: Point, by = 1): Point => [a[0] + by * b[0], a[1] + by * b[1]];
 const length = ([x, y]: Point): number => Math.hypot(x, y);
 
-/** Where on the outline a push does most: a middle of a side, whose inward push lessens the T's distance from its mark the most. */
+/** The most effective place for a push: the middle of a side whose inward push reduces the T's distance from its mark the most. */
 function bestPush(block: Point, angle: number): { at: Point; along: Point } {
   const wantedTurn = Math.atan2(Math.sin(GOAL.angle - angle), Math.cos(GOAL.angle - angle));
   const center: Point = plus(block, turn([0, 45], angle));
@@ -62,7 +62,7 @@ function bestPush(block: Point, angle: number): { at: Point; along: Point } {
       const at = plus(block, turn(local, angle));
       const arm: Point = [at[0] - center[0], at[1] - center[1]];
       const lever = arm[0] * inward[1] - arm[1] * inward[0];
-      // A push moves the middle along it and turns by its lever; both are weighed by what is still wanted.
+      // A push moves the middle along its direction and rotates by its lever; both are weighted by the remaining error.
       const gain = (wanted[0] * inward[0] + wanted[1] * inward[1]) / 60 + (lever / 45) * wantedTurn * 1.6;
       if (gain > best.gain) best = { at, along: inward, gain };
     }
@@ -97,7 +97,7 @@ function stepFrom(agent: Point, start: Point, at: Point, along: Point, middle: P
   if (offLine < 10 && before && length(toStart) < BEFORE + RADIUS + 20) return inside(plus(agent, along, DEPTH));
   const share = Math.min(1, STEP / Math.max(length(toStart), 1e-9));
   let next = plus(agent, toStart, share);
-  // The way to the start goes round the T, not through it.
+  // The path to the start goes around the T.
   const out: Point = [next[0] - middle[0], next[1] - middle[1]];
   const near = length(out);
   if (near < CLEAR && length(toStart) > 30) next = plus(middle, out, CLEAR / Math.max(near, 1e-9));

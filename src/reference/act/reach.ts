@@ -5,7 +5,7 @@ import { readProprio } from "./layout.ts";
 import type { ActionDeclaration, ActionSpace, Controller, Motion } from "./types.ts";
 
 const DT_MS = 50;
-/** The fastest joint turns by this much per step (1 rad/s); all arrive together. */
+/** The fastest joint moves by this much per step (1 rad/s); all arrive together. */
 const JOINT_STEP = 0.05;
 
 /** Joint targets for a body whose proprio is its joint angles followed by each hand's goal (m). */

@@ -1,18 +1,18 @@
-/** reference/visual-reach: the hand to a goal, or to a colored thing that it sees. */
+/** reference/visual-reach: moves the hand to a goal, or to a visible colored object. */
 import { ground } from "../ground.ts";
 import type { RgbFrame } from "../image.ts";
 import { UnsupportedObservation } from "../unsupported.ts";
 import { readProprio } from "./layout.ts";
 import type { ActInput, ActionDeclaration, Controller } from "./types.ts";
 
-/** The declared camera looks straight down: picture up is +x, picture left is +y, pixels are square, and the picture is this wide (m). */
+/** The declared camera looks straight down: image up is +x, image left is +y, pixels are square, and the image is this wide (m). */
 const VIEW_WIDTH_M = 0.64;
-/** A fixed camera's picture has its middle over this place of the base frame (m). */
+/** The center of a fixed camera's image in the base frame (m). */
 const VIEW_CENTER: readonly [number, number] = [0.5, 0];
-/** Where a thing on the table is reached: this high above the base (m). */
+/** The height of the target above the base for an object on the table (m). */
 const REACH_HEIGHT_M = 0.03;
 
-/** The camera name that is used when a request shows more than one. */
+/** The camera that is used if a request has several. */
 const CAMERA = "overhead";
 const DT_MS = 50;
 /** 0.4 m/s. */
@@ -35,13 +35,13 @@ const declaration: ActionDeclaration = {
   camera: `looks straight down, picture up is +x and picture left is +y, ${VIEW_WIDTH_M} m wide; with ee_x, ee_y, ee_z fixed with its middle over (${VIEW_CENTER.join(", ")}) m and things at ${REACH_HEIGHT_M} m, with no proprio riding over the hand`,
 };
 
-/** How far the hand must go, and how that is known. */
+/** The hand's displacement, and its source. */
 interface Errand {
   readonly way: readonly [number, number, number];
   readonly why: string;
 }
 
-/** One reading of the errand per layout length: a goal in proprio wins over the picture. */
+/** One reader per layout length: a goal in proprio takes precedence over the image. */
 const ERRANDS: Readonly<Record<number, (hand: Float64Array, input: ActInput) => Errand>> = {
   6: ([x, y, z, goalX, goalY, goalZ]) => ({ way: [goalX! - x!, goalY! - y!, goalZ! - z!], why: "the goal in proprio" }),
   3: ([x, y, z], input) => {
@@ -55,7 +55,7 @@ const ERRANDS: Readonly<Record<number, (hand: Float64Array, input: ActInput) => 
   },
 };
 
-/** Where the named thing is from the middle of the picture, in meters of the declared view. */
+/** The object's position relative to the image center, in meters of the declared view. */
 function lookFor(input: ActInput): { forward: number; left: number; label: string } {
   const frame = chooseFrame(input.frames);
   const { points, note } = ground(frame, input.instruction ?? "");
@@ -84,9 +84,9 @@ function chooseFrame(frames: readonly RgbFrame[]): RgbFrame {
 }
 
 /**
- * ee_delta_6d_grip: straight to the goal, the hand's turn unchanged and the gripper open. Proprio `ee_x, ee_y, ee_z` (base frame, m) with
- * `goal_x, goal_y, goal_z` needs no picture; with the hand alone the goal is the first colored thing of the instruction, seen by the
- * declared fixed camera; with no proprio the camera is taken to ride over the hand, which is brought above the thing at its own height.
+ * ee_delta_6d_grip: straight to the goal, with constant rotation and an open gripper. Proprio `ee_x, ee_y, ee_z` (base frame, m) with `goal_x,
+ * goal_y, goal_z` needs no image. With the hand alone, the goal is the first colored object of the instruction, seen by the declared fixed
+ * camera. Without proprio the camera is assumed above the hand, which is brought above the object at its own height.
  */
 export const visualReach: Controller = {
   declaration,

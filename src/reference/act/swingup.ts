@@ -1,4 +1,4 @@
-/** reference/energy-swingup: a pendulum, from anywhere to upright. */
+/** reference/energy-swingup: swings a pendulum upright from any state. */
 import { UnsupportedObservation } from "../unsupported.ts";
 import { readProprio } from "./layout.ts";
 import type { ActionDeclaration, Controller } from "./types.ts";
@@ -14,9 +14,9 @@ const MAX_SPEED = 8;
 const INERTIA = (MASS * LENGTH ** 2) / 3;
 const TOP_ENERGY = (MASS * GRAVITY * LENGTH) / 2;
 
-/** Torque per joule short and rad/s; energy is pumped along the speed (Åström and Furuta 2000). */
+/** Torque per missing joule and rad/s; energy is pumped along the speed (Åström and Furuta 2000). */
 const PUMP = 1.5;
-/** Proportional and derivative gains near the top, and how near that is (rad): there the torque can hold it. */
+/** Proportional and derivative gains near the top, and the angle (rad) within which the torque can hold it. */
 const STIFFNESS = 12;
 const DAMPING = 3;
 const CATCH = 0.35;
@@ -39,7 +39,7 @@ function torqueFor(angle: number, speed: number): number {
   const limit = (torque: number): number => Math.max(-MAX_TORQUE, Math.min(MAX_TORQUE, torque));
   if (Math.abs(angle) < CATCH) return limit(-STIFFNESS * angle - DAMPING * speed);
   const short = TOP_ENERGY - ((INERTIA * speed ** 2) / 2 + TOP_ENERGY * Math.cos(angle));
-  // A pendulum at rest has no direction to pump in: any will do, so it takes the positive one.
+  // A pendulum at rest has no direction to pump in, so the positive one is used.
   return limit(PUMP * short * (speed === 0 ? 1 : speed));
 }
 

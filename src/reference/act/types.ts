@@ -1,4 +1,4 @@
-/** What every controller takes and gives. */
+/** The types of controllers. */
 import type { RgbFrame } from "../image.ts";
 
 /** The specification's action spaces. */
@@ -24,11 +24,11 @@ export interface ActInput {
   /** The newest frame of each camera. */
   readonly frames: readonly RgbFrame[];
   readonly goal?: RgbFrame;
-  /** Honored without effect: there is no chance in these controllers, so every seed gives the same chunk. */
+  /** Accepted without effect: these controllers are deterministic, so every seed gives the same chunk. */
   readonly seed?: number;
 }
 
-/** An action chunk: `horizon` rows of `dim` finite numbers, row after row, `dtMs` milliseconds apart, and a sentence on how it was made. */
+/** An action chunk: `horizon` rows of `dim` finite numbers, row by row, `dtMs` milliseconds apart, with a sentence on its origin. */
 export interface ActOutput {
   readonly steps: Float64Array;
   readonly dim: number;
@@ -36,7 +36,7 @@ export interface ActOutput {
   readonly note: string;
 }
 
-/** What an action space's numbers mean here: dimension equality alone does not make two policies compatible. */
+/** The meaning of an action space's numbers: equal dimensions alone do not make two policies compatible. */
 export interface ActionDeclaration {
   readonly space: ActionSpace;
   readonly dim: number;
@@ -45,30 +45,30 @@ export interface ActionDeclaration {
   readonly fields: readonly string[];
   readonly units: string;
   readonly frame: string;
-  /** Whether values are scaled to -1..1; they never are here. */
+  /** Whether values are scaled to -1..1; here they never are. */
   readonly normalized: false;
-  /** Which row entries are grippers and their range from closed to open; null without a gripper. */
+  /** Which row entries are grippers, and their range from closed to open; null without a gripper. */
   readonly gripper: { readonly indices: readonly number[]; readonly closed: number; readonly open: number } | null;
-  /** Every proprio layout that is understood, by the names of its numbers; no two have one length. */
+  /** Every supported proprio layout, by the names of its numbers; no two have the same length. */
   readonly proprioLayouts: readonly (readonly string[])[];
-  /** How large the numbers of proprio usually are; about 1 when absent. */
+  /** The usual magnitude of proprio numbers; about 1 if absent. */
   readonly proprioScale?: number;
-  /** Lengths of the layouts that need a camera frame and an instruction naming a colored thing, and how that camera looks. */
+  /** Lengths of the layouts that need a camera frame and an instruction with a colored object, and that camera's geometry. */
   readonly visualLayouts: readonly number[];
   readonly camera: string | null;
 }
 
-/** The rows to come, one per call. */
+/** The future rows, one per call. */
 export interface Motion {
-  /** The next row; valid until the next call. */
+  /** Returns the next row, valid until the next call. */
   next(): ArrayLike<number>;
-  /** One sentence on how the rows were made and where they lead; asked after the last row. */
+  /** One sentence on how the rows were made and where they lead; read after the last row. */
   note(): string;
-  /** Milliseconds between rows, where this task has others than its controller declares. */
+  /** Milliseconds between rows, if this task differs from its controller's declaration. */
   readonly dtMs?: number;
 }
 
-/** A classical controller for one action space. `begin` throws `UnsupportedObservation` for what it can't read. */
+/** A classical controller for one action space. `begin` throws `UnsupportedObservation` for unsupported input. */
 export interface Controller {
   readonly declaration: ActionDeclaration;
   begin(input: ActInput): Motion;

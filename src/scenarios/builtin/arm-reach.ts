@@ -25,9 +25,9 @@ const arm: Reacher = {
   instruction: "bring the hand to the green goal",
 };
 
-/** The joints at rest: bent at the elbow, the hand pointing down over (0.5, 0). */
+/** The joints at rest: bent at the elbow, with the hand pointing down over (0.5, 0). */
 const REST = [0, 0.4, 0, 1.5, 0, 1.2, 0];
-/** Where the hand starts and where goals are (m): in front of the arm, within its reach. */
+/** The area of start positions and goals (m): in front of the arm, within its reach. */
 const REACHABLE = [
   [0.35, 0.65],
   [-0.25, 0.25],
@@ -37,7 +37,7 @@ const SUBSTEPS = 10;
 
 const joints = reaching(arm);
 
-/** The same arm, driven by shifts of its hand: place, turn, gripper. The gripper opens and closes nothing here. */
+/** The same arm, driven by shifts of its hand: position, rotation, gripper. The gripper has no effect here. */
 const shifts: ScenarioVariant = {
   ...joints,
   ...HAND_SHIFTS,
@@ -75,7 +75,7 @@ const shifts: ScenarioVariant = {
       isSolved: () => first < APART_M,
       observe: () => [...world.site("hand"), ...goal],
       step(action) {
-        // Shifts count from where the hand was sent, kept near to where it is: a hand that is held up doesn't save up its way.
+        // Shifts add to the commanded position, which stays near the measured one, so that a blocked hand accumulates no distance.
         const hand = world.site("hand");
         pose.place = [0, 1, 2].map((axis) =>
           clamp(pose.place[axis]! + action[axis]!, hand[axis]! - 0.08, hand[axis]! + 0.08),

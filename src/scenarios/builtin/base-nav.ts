@@ -5,7 +5,7 @@ import { type Camera, clamp, lengthOf, type Scenario, type ScenarioVariant, type
 
 const RADIUS = 0.2;
 const PILLARS = [0.15, 0.2, 0.25, 0.3, 0.35] as const;
-/** The least room between two pillars, and around start and goal (m). */
+/** The minimum distance between two pillars, and around start and goal (m). */
 const ROOM = 0.8;
 const CLEAR = 0.5;
 const NEAR_M = 0.1;
@@ -15,7 +15,7 @@ const SUBSTEPS = 20;
 const MAX_STEPS = 300;
 const SPEED = 1;
 const TURN = 3;
-/** What the tracker of the waypoint variant drives at most, m/s and rad/s. */
+/** The maximum speeds of the waypoint tracker, m/s and rad/s. */
 const TRACK_SPEED = 0.8;
 const TRACK_TURN = 2;
 
@@ -59,7 +59,7 @@ interface Spot {
 /** The angle in [-pi, pi). */
 const wrapped = (angle: number): number => angle - Math.floor((angle + Math.PI) / (2 * Math.PI)) * 2 * Math.PI;
 
-/** Which way the base looks: cosine and sine from the engine's own arithmetic. */
+/** The base's heading: cosine and sine from the engine's own arithmetic. */
 function heading(world: World): { cos: number; sin: number } {
   const turn = world.bodyTurn("base");
   return { cos: turn[0]!, sin: turn[3]! };
@@ -76,7 +76,7 @@ function driveTwist(world: World, speed: number, turn: number): void {
   }
 }
 
-/** Tracks a pose of the world for one control step. */
+/** Tracks a world pose for one control step. */
 function driveTo(world: World, x: number, y: number, yaw: number): void {
   for (let i = 0; i < SUBSTEPS; i++) {
     const [dx, dy] = [x - world.qpos[0]!, y - world.qpos[1]!];
@@ -89,7 +89,7 @@ function driveTo(world: World, x: number, y: number, yaw: number): void {
   }
 }
 
-/** Everything but what an action means. */
+/** The common part of both variants. */
 function playing(world: World, act: (action: Float64Array) => void): Task & { pose(): Spot } {
   let goal: Spot = { x: 0, y: 0, yaw: 0 };
   let pillars: [number, number, number][] = [];
@@ -146,13 +146,13 @@ const spot = (random: Random, low: number, high: number): Spot => ({
   yaw: between(random, -3, 3),
 });
 
-/** A place for each pillar, with room between them and around start and goal. */
+/** Places the pillars with space between them and around start and goal. */
 function scatter(random: Random, start: Spot, goal: Spot): [number, number, number][] {
   const placed: [number, number, number][] = [];
   for (const radius of PILLARS) {
     for (let tries = 0; ; tries++) {
       const [x, y] = [between(random, -1.5, 1.5), between(random, -2, 2)];
-      // Crowded worlds are eased rather than tried for ever.
+      // The distances shrink in crowded worlds, so that the search ends.
       const room = ROOM / (1 + Math.floor(tries / 50));
       const apart = placed.every(([px, py, pr]) => lengthOf(px - x, py - y) > pr + radius + room);
       const clear = [start, goal].every((place) => lengthOf(place.x - x, place.y - y) > radius + CLEAR);

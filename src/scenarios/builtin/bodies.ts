@@ -1,6 +1,6 @@
 /**
- * The bodies of the scenarios with joint targets. Lengths and limits are this project's own, plausible but no maker's, and the same that
- * the reference provider plans for: meters, radians, x forward, y left, z up; joint orders are the catalog's for each action space.
+ * The bodies of the scenarios with joint targets. Lengths and limits are plausible values of this project, the same that the reference provider
+ * plans for: meters, radians, x forward, y left, z up; joint orders are the catalog's for each action space.
  */
 import { chainBodies, type Hinge } from "./servo.ts";
 
@@ -23,7 +23,7 @@ const hinge = (
   stiffness,
 });
 
-/** Seven hinges, roll and pitch in turn, 1.3 m tall when straight up at zero. */
+/** Seven hinges, roll and pitch alternating, 1.3 m tall when upright at zero. */
 export const ARM_7: readonly Hinge[] = [
   hinge("j1", [0, 0, 0.18], "z", -2.9, 2.9, 400),
   hinge("j2", [0, 0, 0.16], "y", -2.0, 2.0, 400),
@@ -34,10 +34,10 @@ export const ARM_7: readonly Hinge[] = [
   hinge("j7", [0, 0, 0.06], "z", -3.0, 3.0, 80),
 ];
 
-/** Where the hand of the 7-joint arm is, on its last link (m). */
+/** The hand's position on the last link of the 7-joint arm (m). */
 export const ARM_7_HAND: Placement = [0, 0, 0.12];
 
-/** One six-joint arm of a pair whose bases stand 0.6 m apart. */
+/** One six-joint arm of a pair with bases 0.6 m apart. */
 const arm6 = (side: "left" | "right"): Hinge[] => {
   const sign = side === "left" ? 1 : -1;
   return [
@@ -53,7 +53,7 @@ const arm6 = (side: "left" | "right"): Hinge[] => {
 /** Both arms of the pair, left first. */
 export const LEFT_ARM_6 = arm6("left");
 export const RIGHT_ARM_6 = arm6("right");
-/** Where each hand of the pair is, on its last link (m). */
+/** The position of each hand of the pair on its last link (m). */
 export const ARM_6_HAND: Placement = [0.12, 0, 0];
 
 const TURN = { x: "roll", y: "pitch", z: "yaw" } as const;
@@ -62,11 +62,11 @@ const TURN = { x: "roll", y: "pitch", z: "yaw" } as const;
 export interface Humanoid {
   /** Legs, waist, left arm, right arm. */
   readonly hinges: readonly Hinge[];
-  /** Its bodies, as MJCF; `hand` makes what the last link of each arm carries. */
+  /** Its bodies, as MJCF; `hand` creates the content of each arm's last link. */
   bodies(hand: (side: "left" | "right") => string, look: { rgba: string; radius: number }): string;
 }
 
-/** A humanoid with these waist hinges, and these wrist hinges after the roll that every arm has. */
+/** A humanoid with these waist hinges, and these wrist hinges after each arm's roll. */
 export function humanoid(waistAxes: readonly Axis[], wristAxes: readonly Axis[]): Humanoid {
   const held = (part: Hinge): Hinge => ({ ...part, held: true });
   const leg = (side: "left" | "right"): Hinge[] => {

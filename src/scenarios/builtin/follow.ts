@@ -1,21 +1,21 @@
-/** Moving a hand by shifts: damped least squares over the engine's own Jacobian, as an arm's controller does it. */
+/** Moves a hand by shifts: damped least squares over the engine's Jacobian, as in an arm's controller. */
 import type { World } from "../engine.ts";
 import { clamp } from "../scenario.ts";
 import type { Hinge } from "./servo.ts";
 
-/** Damping (rad/m): calmer near straight arms, and slower. */
+/** Damping (rad/m): smoother near straight arms, and slower. */
 const DAMPING = 0.05;
-/** The share of the way to the resting posture that is taken where it doesn't move the hand. */
+/** The share of the distance to the resting posture, in directions that do not move the hand. */
 const POSTURE = 0.1;
 const ITERATIONS = 4;
-/** The most that a joint turns in one iteration (rad). */
+/** The maximum change of a joint per iteration (rad). */
 const JOINT_STEP = 0.15;
 
-/** The most that a hand is shifted and turned by one action, m and rad. */
+/** The maximum shift and rotation of a hand per action, m and rad. */
 const MOST_SHIFT = 0.05;
 const MOST_TURN = 0.1;
 
-/** What the numbers of an action are that shifts a hand. */
+/** The fields of an action that shifts a hand. */
 export const HAND_SHIFTS = {
   actionSpace: "ee_delta_6d_grip",
   fields: ["dx", "dy", "dz", "drx", "dry", "drz", "gripper"],
@@ -26,13 +26,13 @@ export const HAND_SHIFTS = {
   },
 } as const;
 
-/** A pose that a hand is to follow: a place (m) and a turn (nine numbers, row by row). */
+/** A target pose of a hand: position (m) and rotation (nine numbers, row by row). */
 export interface Pose {
   place: [number, number, number];
   turn: Float64Array;
 }
 
-/** Joint targets that bring a site to a pose, searched from where the joints are. The world's positions are left as they were. */
+/** Returns joint targets that bring a site to a pose, searched from the current joints. The world's positions do not change. */
 export function follow(
   world: World,
   site: string,
@@ -77,7 +77,7 @@ function stepTowards(
   return task.map((turn, i) => turn + lean[i]! - taken[i]!);
 }
 
-/** Six rows: how the site's place and turn follow each joint. */
+/** Six rows: the derivatives of the site's position and rotation by each joint. */
 function jacobianOf(world: World, site: string, dofs: readonly number[]): number[][] {
   const { mj, model, data } = world;
   const size = 3 * model.nv;
@@ -95,7 +95,7 @@ function jacobianOf(world: World, site: string, dofs: readonly number[]): number
   }
 }
 
-/** How far the site is from the goal: meters, and radians about each axis (from the antisymmetric part: small turns). */
+/** The site's distance from the goal: meters, and radians about each axis (from the antisymmetric part, for small rotations). */
 function errorOf(world: World, site: string, goal: Pose): number[] {
   const place = world.site(site);
   const turn = world.siteTurn(site);
@@ -146,7 +146,7 @@ function solve(matrix: readonly (readonly number[])[], values: readonly number[]
   return back;
 }
 
-/** `turn`, turned by small angles about the world's axes (rad): first order, made orthonormal again. */
+/** Rotates `turn` by small angles about the world's axes (rad): first order, then orthonormalized. */
 export function turned(turn: Float64Array, [x, y, z]: readonly [number, number, number]): Float64Array {
   const columns = [0, 1, 2].map((index) => {
     const [a, b, c] = [turn[index]!, turn[3 + index]!, turn[6 + index]!];

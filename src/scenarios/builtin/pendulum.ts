@@ -7,7 +7,7 @@ const TORQUE = 2;
 const SPEED = 8;
 const DT = 0.05;
 const STEPS = 200;
-/** The last steps of the episode that have to be upright, and how near to it (rad). */
+/** The last steps of the episode that must be upright, and the tolerance (rad). */
 const UPRIGHT_STEPS = 20;
 const UPRIGHT_RAD = 0.2;
 /** Gravity's torque over the inertia at the horizontal, 1/s²: m g l/2 over m l²/3. */
@@ -45,7 +45,7 @@ function wrapped(angle: number): number {
   return angle - turns * 2 * Math.PI;
 }
 
-/** A pendulum that hangs: swing it up and hold it there. */
+/** A hanging pendulum: swing it up and hold it. */
 export const pendulumSwingup: Scenario = {
   id: "pendulum-swingup",
   version: "1.1.0",
@@ -95,7 +95,7 @@ export const pendulumSwingup: Scenario = {
           },
           isSolved() {
             const [angle, speed] = [world.qpos[0]!, world.qvel[0]!];
-            // A free swing lingers at the top only with an energy (J per kg m²) close to that of standing there.
+            // A free swing stays near the top only with an energy (J per kg m²) close to that of the upright position.
             if (Math.abs(0.5 * speed * speed + TOP * (directionOf(world).cos - 1)) > 1) return false;
             while (steps < STEPS) swing(0);
             const isUpright = upright >= UPRIGHT_STEPS;

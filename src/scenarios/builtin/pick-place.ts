@@ -6,21 +6,21 @@ import { ARM_7 } from "./bodies.ts";
 import { follow, HAND_SHIFTS, type Pose, turned } from "./follow.ts";
 import { chainBodies, Servos, servos } from "./servo.ts";
 
-/** How near the block must lie to its mark (m), released. */
+/** The maximum distance of the released block from its mark (m). */
 const NEAR_M = 0.03;
 const DT_MS = 50;
 const SUBSTEPS = 25;
 const MAX_STEPS = 240;
-/** Half the block's side, and how far each finger opens (m). */
+/** Half the block's side, and the opening of each finger (m). */
 const HALF = 0.02;
 const OPENING = 0.04;
-/** Above this opening of a finger (m) nothing of the block's size is held. */
+/** Above this opening of a finger (m) no object of the block's size is held. */
 const RELEASED = HALF + 0.004;
 /** The middle between the fingertips, on the last link (m). */
 const GRASP = 0.16;
 const TABLE_Z = 0;
 
-/** The arm without its last roll, which is kept at zero: six joints and a gripper make the seven numbers of joint_pos_7. */
+/** The arm without its last roll, which remains zero: six joints and a gripper are the seven numbers of joint_pos_7. */
 const DRIVEN = ARM_7.slice(0, 6);
 const REST = [0, 0.55, 0, 1.45, 0, 1.14];
 
@@ -70,7 +70,7 @@ const MJCF = `
 
 type PlaceGoal = [number, number, number];
 
-/** Everything but what an action means. `aim` sets the servos for one action. */
+/** The common part of both variants. `aim` sets the servos for one action. */
 function playing(
   world: World,
   seen: (blockAndMark: number[], opening: number) => number[],
@@ -116,7 +116,7 @@ function playing(
     step(action) {
       aim(action);
       const opening = clamp(action[6]!, 0, 1) * OPENING;
-      // Closed means pressing: a little less than the block, so that the fingers hold it with their full force.
+      // Closed means pressing: slightly smaller than the block, so that the fingers hold it with full force.
       for (const at of grip) world.ctrl[at] = opening;
       world.step(SUBSTEPS);
       lifted = Math.max(lifted, blockAt()[2] - HALF);

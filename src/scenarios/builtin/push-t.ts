@@ -16,10 +16,10 @@ const DAMPING = 20;
 /** The published goal: the middle, turned by 45 degrees. */
 const GOAL = { x: 256, y: 256, cos: Math.SQRT1_2, sin: Math.SQRT1_2 };
 
-/** How far the center of gravity, about which the T turns, lies from its origin along the stem (px). */
+/** The distance of the T's center of gravity, its rotation center, from its origin along the stem (px). */
 const CENTER = 45;
 
-/** The T in its own frame (px): bar and stem, as the middle and the half sides. Its origin is the middle of the bar's outer side. */
+/** The T in its own frame (px): bar and stem, as center and half sides. Its origin is the middle of the bar's outer side. */
 const PARTS = [
   { x: 0, y: 15, halfX: 60, halfY: 15 },
   { x: 0, y: 75, halfX: 15, halfY: 45 },
@@ -32,7 +32,7 @@ const boxes = (extra: string, shift = 0): string =>
       `<geom type="box" pos="${meters(x)} ${meters(y - shift)} 0" size="${meters(halfX)} ${meters(halfY)} .1" ${extra}/>`,
   ).join("");
 
-// The pusher is so heavy that the T does not move it, and the T so damped that it stops where it is let go.
+// The pusher is too heavy to be moved by the T, and damping stops the T when released.
 const MJCF = `
 <mujoco model="push-t">
   <size memory="2M"/>
@@ -84,7 +84,7 @@ function cornersAt(x: number, y: number, cos: number, sin: number): Point[][] {
 const GOAL_PARTS = cornersAt(GOAL.x, GOAL.y, GOAL.cos, GOAL.sin);
 const AREA = PARTS.reduce((sum, { halfX, halfY }) => sum + 4 * halfX * halfY, 0);
 
-/** What of a convex shape lies within another, both counter-clockwise (Sutherland and Hodgman 1974), as an area. */
+/** The intersection area of two convex counter-clockwise shapes (Sutherland and Hodgman 1974). */
 function overlap(shape: readonly Point[], within: readonly Point[]): number {
   let left = shape;
   for (const [i, a] of within.entries()) {
@@ -115,7 +115,7 @@ function poseOf(world: World): { x: number; y: number; cos: number; sin: number 
   return { x: world.qpos[2]! * PIXELS + CENTER * sin, y: world.qpos[3]! * PIXELS - CENTER * cos, cos, sin };
 }
 
-/** The share of the goal that the T covers, 0 to 1. The parts of one T don't overlap, so the sum over pairs is exact. */
+/** The share of the goal that the T covers, 0 to 1. The parts of one T do not overlap, so the sum over pairs is exact. */
 export function coverageOf(world: World): number {
   const { x, y, cos, sin } = poseOf(world);
   const parts = cornersAt(x, y, cos, sin);
@@ -124,7 +124,7 @@ export function coverageOf(world: World): number {
   );
 }
 
-/** Moves the pusher towards a place (px) for one control step, by the published controller. */
+/** Moves the pusher toward a position (px) for one control step, by the published controller. */
 export function pushTowards(world: World, x: number, y: number): void {
   const dt = DT / SUBSTEPS;
   const targets = [x / PIXELS, y / PIXELS];
@@ -141,7 +141,7 @@ export function pushTowards(world: World, x: number, y: number): void {
 /** The angle in [0, 2 pi), as published. */
 const turnOf = (angle: number): number => angle - Math.floor(angle / (2 * Math.PI)) * 2 * Math.PI;
 
-/** A round pusher, a T, and the place where the T belongs. */
+/** A round pusher, a T, and the T's goal. */
 export const pushT: Scenario = {
   id: "push-t",
   version: "1.1.0",

@@ -1,28 +1,28 @@
-/** Reaching with joint targets: one or two hands to goals that some posture reaches. */
+/** Reaching by joint targets: one or two hands to reachable goals. */
 import { type Camera, distance, type Scenario, type ScenarioVariant } from "../scenario.ts";
 import { type Hinge, SERVO_DEFAULTS, Servos, servos } from "./servo.ts";
 
-/** How near a hand must come (m), and for how many steps it must stay. */
+/** The maximum distance of a hand (m), and the number of steps that it must stay. */
 const CLOSE_M = 0.015;
 const HOLD_STEPS = 5;
-/** A start with every hand nearer to its goal (m) needs no policy. Twice as far as success, because a hand at rest still sags. */
+/** A start with every hand nearer to its goal (m) needs no policy. It is twice the success distance, because a hand at rest still sags. */
 export const APART_M = 2 * CLOSE_M;
 const DT_MS = 50;
 const SUBSTEPS = 10;
 
-/** A hand: the chain that carries it, where it sits on the last link (m), and the names of its goal in proprio. */
+/** A hand: its chain, its position on the last link (m), and its goal's names in proprio. */
 export interface Hand {
   readonly name: string;
   readonly goal: string;
 }
 
-/** A body that reaches. */
+/** A body of a reaching scenario. */
 export interface Reacher {
   readonly actionSpace: string;
   /** In the order of an action. */
   readonly hinges: readonly Hinge[];
   readonly hands: readonly Hand[];
-  /** Numbers of an action that drive no hinge (grippers), by their place, with their names. */
+  /** Action numbers without a hinge (grippers), by index, with their names. */
   readonly grippers: readonly { readonly at: number; readonly name: string }[];
   /** The bodies, as MJCF. */
   readonly bodies: string;
@@ -32,7 +32,7 @@ export interface Reacher {
   readonly instruction: string;
 }
 
-/** A hand's picture and the place that is measured. */
+/** A hand's geometry and its measured site. */
 export const handAt = (name: string, place: readonly number[], rgba = ".9 .6 .2 1"): string => `
   <site name="${name}" pos="${place.join(" ")}" size=".01"/>
   <geom type="capsule" size=".025" fromto="0 0 0 ${place.join(" ")}" rgba="${rgba}" class="link"/>`;
@@ -62,7 +62,7 @@ const mjcfOf = (reacher: Reacher): string => `
 
 const XYZ = ["x", "y", "z"];
 
-/** The variant in which this body reaches. */
+/** This body's variant of the scenario. */
 export function reaching(reacher: Reacher): ScenarioVariant {
   const { hinges, hands, grippers } = reacher;
   const fields = withGrippers(
@@ -156,7 +156,7 @@ export function reaching(reacher: Reacher): ScenarioVariant {
   };
 }
 
-/** One entry per number of an action: of hinges in their order, with the grippers put in at their places. */
+/** One entry per action number: the hinges in order, with the grippers at their indexes. */
 function withGrippers<T>(
   { hinges, grippers }: Reacher,
   ofHinge: (hinge: Hinge, index: number) => T,
@@ -167,7 +167,7 @@ function withGrippers<T>(
   return all;
 }
 
-/** A scenario in which hands reach goals. */
+/** A scenario of reaching hands. */
 export const reachScenario = (
   facts: Pick<Scenario, "id" | "title" | "description" | "topic">,
   ...variants: Scenario["variants"]

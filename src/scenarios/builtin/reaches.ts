@@ -55,7 +55,7 @@ function upperBody(actionSpace: string, body: ReturnType<typeof humanoid>, palm:
   };
 }
 
-/** A humanoid whose pelvis is held: both hands to their goals. */
+/** A humanoid with a fixed pelvis: both hands to their goals. */
 export const humanoidReach: Scenario = reachScenario(
   {
     id: "humanoid-reach",

@@ -1,9 +1,9 @@
-/** Joints that follow targets: what every scenario with joint positions moves by. */
+/** Joints with position servos, for every scenario with joint targets. */
 import { between, type Random } from "../chance.ts";
 import type { World } from "../engine.ts";
 import { clamp } from "../scenario.ts";
 
-/** One hinge of a body: its place in the body before it (m), its axis, its limits (rad), its servo's stiffness (N m/rad). */
+/** One hinge of a body: its position in the parent body (m), its axis, its limits (rad), its servo's stiffness (N m/rad). */
 export interface Hinge {
   readonly name: string;
   readonly offset: readonly [number, number, number];
@@ -11,18 +11,18 @@ export interface Hinge {
   readonly lower: number;
   readonly upper: number;
   readonly stiffness: number;
-  /** Held joints keep their angle; they are not driven away from where an episode put them. */
+  /** Held joints keep the angle of the episode's start. */
   readonly held?: true;
 }
 
 const AXIS = { x: "1 0 0", y: "0 1 0", z: "0 0 1" } as const;
 
-/** A number as MJCF has it. */
+/** A number in MJCF's format. */
 const text = (value: number): string => `${Math.round(value * 1e6) / 1e6}`;
 
 /**
- * A serial chain as nested bodies, each a hinge and a capsule to the next; `tip` is what the last body carries (its hand).
- * Bodies are named like their hinges. Gravity is compensated, as in the arms that this stands for.
+ * A serial chain as nested bodies, each a hinge and a capsule to the next; `tip` is the content of the last body (its hand). Bodies are named
+ * like their hinges. Gravity is compensated, as in the modeled arms.
  */
 export function chainBodies(hinges: readonly Hinge[], tip: string, look: { rgba: string; radius: number }): string {
   const [hinge, ...rest] = hinges;
@@ -48,7 +48,7 @@ export const servos = (hinges: readonly Hinge[]): string =>
     )
     .join("\n    ");
 
-/** Defaults of the worlds with servos. Links touch nothing: these scenarios judge where a hand goes, not what it hits on the way. */
+/** Defaults of the worlds with servos. Links have no contacts: these scenarios measure where a hand goes, not collisions on the way. */
 export const SERVO_DEFAULTS = `
   <default>
     <default class="servo"><joint armature="0.1" damping="1"/></default>
@@ -74,7 +74,7 @@ export class Servos {
     return this.#at.map((at) => this.#world.qpos[at]!);
   }
 
-  /** Puts the joints at these angles, at rest, with their servos there. */
+  /** Sets the joints to these angles, at rest, with their servos there. */
   place(angles: readonly number[]): void {
     for (const [i, at] of this.#at.entries()) this.#world.qpos[at] = angles[i]!;
     this.aim(angles);
@@ -85,7 +85,7 @@ export class Servos {
     for (const [i, ctrl] of this.#ctrl.entries()) this.#world.ctrl[ctrl] = targets[i]!;
   }
 
-  /** Angles within the middle of each joint's range; held joints near zero, or where `held` has them. */
+  /** Angles within the middle of each joint's range; held joints near zero, or at `held`. */
   posture(random: Random, held?: readonly number[]): number[] {
     return this.#hinges.map((hinge, i) => {
       const { lower, upper } = hinge;

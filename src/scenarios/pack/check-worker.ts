@@ -1,4 +1,4 @@
-/** The thread behind `checkPack`: a pack's model compiled, and its rules tried in it. */
+/** The worker thread of `checkPack`: compiles a pack's model and tries its rules. */
 import { parentPort, workerData } from "node:worker_threads";
 import { seeded } from "../chance.ts";
 import { World } from "../engine.ts";
@@ -8,7 +8,7 @@ import { namesOf, playing } from "./task.ts";
 
 const { rules, mjcf, assets } = workerData as PackSource;
 
-/** What went wrong; undefined where nothing did. */
+/** The error; undefined without one. */
 function faultOf(run: () => unknown): string | undefined {
   try {
     run();

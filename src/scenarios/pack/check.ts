@@ -1,16 +1,16 @@
-/** A pack tried before anyone is evaluated in it, in a thread of its own: a model that ends the engine ends nothing else. */
+/** Checks a pack in its own thread before an evaluation uses it, so that a model that crashes the engine crashes nothing else. */
 import { Worker } from "node:worker_threads";
 import { inTime } from "../../clock.ts";
 import type { PackFacts, PackSource } from "./source.ts";
 
-/** Everything that is wrong with a pack; where nothing is, what the engine found in it. */
+/** Returns all faults of a pack, or what the engine found in it. */
 export type Checked =
   | { readonly faults: readonly string[]; readonly facts?: undefined }
   | { readonly faults: readonly []; readonly facts: PackFacts };
 
 const CHECK_MS = 60_000;
 
-/** Compiles a pack's model, looks for everything in it that the rules name, and carries out one step. */
+/** Compiles a pack's model, looks up every name in the rules, and runs one step. */
 export async function checkPack(source: PackSource): Promise<Checked> {
   const thread = new Worker(new URL("./check-worker.ts", import.meta.url), { workerData: source });
   const { promise, resolve } = Promise.withResolvers<Checked>();

@@ -1,7 +1,7 @@
 /** The schema of `scenario.json`. A file is checked completely, so that every fault is reported at once. */
 import type { Camera } from "../scenario.ts";
 
-/** What an observation is made of: a term, and for some of them its argument. */
+/** A part of an observation: a term, for some terms with an argument. */
 export type ObsTerm =
   | readonly ["qpos" | "qpos_rel" | "qvel" | "command" | "last_action"]
   | readonly ["site" | "gravity" | "sensor", string]
@@ -15,14 +15,14 @@ export interface PackRules {
   readonly description: string;
   readonly source?: string;
   readonly instruction?: string;
-  /** The MJCF's file name, and those of what it includes by name. */
+  /** The MJCF's file name, and the names of included files. */
   readonly mjcf: string;
   readonly assets?: readonly string[];
   readonly action_space: string;
   readonly action_dim: number;
   readonly action_fields?: readonly string[];
   readonly units?: string;
-  /** Steps of the engine per control step; its own timestep is the MJCF's. */
+  /** Engine steps per control step; the engine's timestep is the MJCF's. */
   readonly substeps: number;
   readonly max_steps: number;
   /** `joint_target`: controls at the first state's joint positions plus scale times the action. `control`: controls at scale times the action. */
@@ -36,7 +36,7 @@ export interface PackRules {
   readonly reset?: { readonly qpos_noise?: number; readonly qvel_noise?: number };
   /** The policy's instruction, drawn once per episode. */
   readonly command?: readonly (readonly [number, number])[];
-  /** Lasting to `max_steps` is success where nothing else is named. */
+  /** Reaching `max_steps` is success unless another condition is declared. */
   readonly success?: {
     readonly site_near?: { readonly site: string; readonly place: readonly number[]; readonly within_m: number };
   };
@@ -44,7 +44,7 @@ export interface PackRules {
   readonly cameras?: readonly Camera[];
 }
 
-/** Tells what is wrong with a value at a path; nothing where nothing is. */
+/** Reports the faults of a value at a path. */
 type Check = (value: unknown, path: string) => string[];
 
 const shown = (value: unknown): string => {
@@ -78,7 +78,7 @@ const list =
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** An object with these fields and no others; a name that ends in `?` may be absent. */
+/** An object with exactly these fields; a name that ends in `?` is optional. */
 const object = (fields: Readonly<Record<string, Check>>): Check => {
   const known = Object.keys(fields).map((name) => name.replace("?", ""));
   return (value, path) => {
@@ -165,13 +165,13 @@ const FILE = object({
   "cameras?": list(object({ name, width: whole(1, 1024), height: whole(1, 1024) }), { most: 8 }),
 });
 
-/** Everything that is wrong with what `scenario.json` says; where nothing is, it is a `PackRules`. */
+/** Returns all faults of a `scenario.json`; without any it is a `PackRules`. */
 export function faultsOf(said: unknown): string[] {
   const faults = FILE(said, "");
   return faults.length > 0 ? faults : faultsBetween(said as PackRules);
 }
 
-/** What is wrong between fields that are right each by itself. */
+/** Faults between fields that are valid individually. */
 function faultsBetween({ action_dim: dim, action_fields, action, assets = [], mjcf }: PackRules): string[] {
   const { low = -1, high = 1 } = action;
   const faults: string[] = [];

@@ -1,17 +1,17 @@
-/** A scenario pack as it was read once: all that is compiled, digested and sent to the threads that run it. */
+/** A scenario pack as read once: the content that is compiled, digested and sent to the threads. */
 import { type Dirent, readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { ScenarioError } from "../failure.ts";
 import { faultsOf, type PackRules } from "./schema.ts";
 
-/** What a pack consists of. It can be sent to a thread. */
+/** A pack's content. It can be sent to a thread. */
 export interface PackSource {
   readonly rules: PackRules;
   readonly mjcf: string;
   readonly assets: ReadonlyMap<string, Uint8Array>;
 }
 
-/** What the engine found in a pack's model. */
+/** The engine's facts about a pack's model. */
 export interface PackFacts {
   /** Seconds of one step of the engine. */
   readonly timestep: number;
@@ -19,10 +19,10 @@ export interface PackFacts {
   readonly proprioNames: readonly string[];
 }
 
-/** Bytes that the files of a pack may have in all. */
+/** The maximum total size of a pack's files, in bytes. */
 const MOST_BYTES = 64 << 20;
 
-/** The names of the packs in a folder, in order. Throws a `ScenarioError` that names the setting. */
+/** Returns the names of the packs in a folder, in order. Throws a `ScenarioError` that names the setting. */
 export const packNames = (folder: string): string[] =>
   entriesOf(folder)
     .filter((entry) => entry.isDirectory() && !entry.name.startsWith("."))
@@ -38,7 +38,7 @@ function entriesOf(folder: string): Dirent[] {
   }
 }
 
-/** Reads a pack, or tells everything that is wrong with its files. */
+/** Reads a pack, or reports all faults of its files. */
 export function readSource(folder: string): PackSource | readonly string[] {
   const said = read(() => JSON.parse(readFileSync(join(folder, "scenario.json"), "utf8")) as unknown, "scenario.json");
   if ("fault" in said) return [said.fault];

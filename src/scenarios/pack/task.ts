@@ -1,17 +1,17 @@
-/** What happens in a pack's world: its rules carried out. No code of a pack is ever run. */
+/** Executes a pack's rules in its world. A pack contains no code. */
 import { between, type Random } from "../chance.ts";
 import type { World } from "../engine.ts";
 import { distance, type Task } from "../scenario.ts";
 import type { ObsTerm, PackRules } from "./schema.ts";
 
-/** What an episode knows beside the world. */
+/** An episode's state beside the world. */
 interface Now {
   readonly home: Float64Array;
   command: number[];
   last: Float64Array;
 }
 
-/** What an observation can be made of. */
+/** The observation terms. */
 const TERMS: Readonly<
   Record<ObsTerm[0], (world: World, now: Now, argument: string | number | undefined) => readonly number[]>
 > = {
@@ -20,7 +20,7 @@ const TERMS: Readonly<
   qvel: (world) => Array.from(world.qvel),
   site: (world, _, name) => world.site(`${name}`),
   gravity: (world, _, name) => {
-    // Which way is down, as the site sees it.
+    // The down direction in the site's frame.
     const turn = world.siteTurn(`${name}`);
     return [-turn[6]!, -turn[7]!, -turn[8]!];
   },
@@ -42,7 +42,7 @@ const startOf = (rules: PackRules, world: World): Now => ({
   last: new Float64Array(rules.action_dim),
 });
 
-/** One name per number of an observation, such as `qpos.0` and `site.tip.2`. Throws `ScenarioError` for what the model does not have. */
+/** Returns one name per observed number, such as `qpos.0` and `site.tip.2`. Throws `ScenarioError` for names that are not in the model. */
 export function namesOf(rules: PackRules, world: World): string[] {
   const now = startOf(rules, world);
   return rules.obs.flatMap((term) => {
@@ -52,7 +52,7 @@ export function namesOf(rules: PackRules, world: World): string[] {
   });
 }
 
-/** Carries out a pack's rules in its world. */
+/** Executes a pack's rules in its world. */
 export function playing(rules: PackRules, world: World): Task {
   const { action, success, fail } = rules;
   const now = startOf(rules, world);
