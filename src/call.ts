@@ -6,6 +6,7 @@ import type {
   DescMethodUnary,
   DescService,
   Message,
+  MessageInitShape,
   MessageShape,
 } from "@bufbuild/protobuf";
 import type { SafetyBounds } from "../gen/limber/v1/action_pb.ts";
@@ -216,10 +217,13 @@ export function shared<T extends object>(message: T): T {
 /** Whether a message is marked as shared. */
 export const isShared = (message: object): boolean => sharedMessages.has(message);
 
-/** A service as plain functions, one per RPC with its name in the schema. The compiler checks completeness. */
+/**
+ * A service as plain functions, one per RPC with its name in the schema. The compiler checks completeness. The gate makes the message of what a
+ * unary function returns: fields that are undefined are not set.
+ */
 export type Implementation<S extends DescService> = {
   [M in keyof S["method"]]: S["method"][M] extends DescMethodUnary<infer I, infer O>
-    ? (request: MessageShape<I>, call: Call) => Promise<MessageShape<O>>
+    ? (request: MessageShape<I>, call: Call) => Promise<MessageInitShape<O>>
     : S["method"][M] extends DescMethodServerStreaming<infer I, infer O>
       ? (request: MessageShape<I>, call: Call) => AsyncIterable<MessageShape<O>>
       : S["method"][M] extends DescMethodBiDiStreaming<infer I, infer O>

@@ -16,19 +16,8 @@ import {
 } from "../../gen/limber/v1/account_pb.ts";
 import {
   type AccountService,
-  AddCreditsResponseSchema,
-  CreateOrgResponseSchema,
-  DeleteOrgResponseSchema,
   DownloadOrgExportResponseSchema,
-  ExportOrgResponseSchema,
-  GetOrgExportResponseSchema,
-  GetSettingsResponseSchema,
-  GetUsageMarginResponseSchema,
-  ListUsageResponseSchema,
-  SetCommitmentResponseSchema,
-  SetHardwareKeysResponseSchema,
   type UpdateSettingsRequest,
-  UpdateSettingsResponseSchema,
 } from "../../gen/limber/v1/account_service_pb.ts";
 import { fromUsd, secondOf, toUsd } from "../billing/price.ts";
 import { byCall, type Implementation, keyOf, type OrgSettings, type Reach } from "../call.ts";
@@ -93,7 +82,7 @@ export function accountService(deps: AccountDeps): Implementation<typeof Account
         status: OrgStatus.ACTIVE,
         ...(signedUp && { key: keyMessage(signedUp.key, { secret: signedUp.secret }) }),
       });
-      return create(CreateOrgResponseSchema, { org });
+      return { org };
     },
 
     async addCredits({ orgId, amountUsd, reason, idempotencyKey }, call) {
@@ -107,7 +96,7 @@ export function accountService(deps: AccountDeps): Implementation<typeof Account
         else call.replayed?.();
         return granted;
       });
-      return create(AddCreditsResponseSchema, { orgId, entryId, balanceUsd: toUsd(balanceMicro) });
+      return { orgId, entryId, balanceUsd: toUsd(balanceMicro) };
     },
   };
 }
@@ -132,14 +121,14 @@ function settingsCalls({
         return settled;
       });
       changed(orgId);
-      return create(SetHardwareKeysResponseSchema, { settings: settingsMessage(settings) });
+      return { settings: settingsMessage(settings) };
     },
 
     async getSettings({ orgId }, call) {
       await assertReachable(sql, orgId, call);
       // A workspace key sees the settings that apply to its calls.
       const settings = await orgSettings(sql, orgId, confinedTo(call));
-      return create(GetSettingsResponseSchema, { settings: settingsMessage(settings) });
+      return { settings: settingsMessage(settings) };
     },
 
     async updateSettings(request, call) {
@@ -157,7 +146,7 @@ function settingsCalls({
         return settled;
       });
       changed(orgId);
-      return create(UpdateSettingsResponseSchema, { settings: settingsMessage(settings) });
+      return { settings: settingsMessage(settings) };
     },
   };
 }
@@ -242,11 +231,11 @@ function usageCalls({
         ),
         usageTotals(sql, orgId, filter),
       ]);
-      return create(ListUsageResponseSchema, {
+      return {
         ...page,
         data: records.map(usageMessage),
         totals: { requests: totals.requests, costUsd: toUsd(totals.costMicro) },
-      });
+      };
     },
 
     async getUsageMargin({ orgId, limit = DEFAULT_LINES, since = nowSeconds() - DEFAULT_SPAN_S, until }, call) {
@@ -264,7 +253,7 @@ function usageCalls({
         unchargedIdleUsd: toUsd(totals.idleMicro),
         unmeteredRequests: totals.unmetered,
       };
-      return create(GetUsageMarginResponseSchema, {
+      return {
         object: "margin_report",
         organisations: organisations.map(marginMessage),
         models: models.map(marginMessage),
@@ -277,7 +266,7 @@ function usageCalls({
           ...sums,
         }),
         ...sums,
-      });
+      };
     },
   };
 }
@@ -337,14 +326,14 @@ function commitmentCalls({
         await audit(tx, { ...byCall(call), orgId, action: "commitment.set", subject: orgId, details });
         return record;
       });
-      return create(SetCommitmentResponseSchema, {
+      return {
         orgId,
         minMonthlyUsd,
         usedUsd: toUsd(promised?.usedMicro ?? 0),
         periodStart: promised?.periodStart ?? 0,
         periodEnd: promised?.periodEnd ?? 0,
         ...shareOf(promised),
-      });
+      };
     },
   };
 }
@@ -414,7 +403,7 @@ function leavingCalls({ sql, settled }: Pick<KeyParts, "sql" | "settled">): Leav
         return contents.balanceMicro;
       });
       const org = create(OrgSchema, { id: orgId, status: OrgStatus.DELETED });
-      return create(DeleteOrgResponseSchema, { org, forfeitedUsd: toUsd(forfeitedMicro) });
+      return { org, forfeitedUsd: toUsd(forfeitedMicro) };
     },
 
     async exportOrg({ orgId }, call) {
@@ -435,12 +424,12 @@ function leavingCalls({ sql, settled }: Pick<KeyParts, "sql" | "settled">): Leav
         await audit(tx, { ...by, orgId, action: "org.exported", subject: made });
         return made;
       });
-      return create(ExportOrgResponseSchema, { export: await shown(sql, await exportOf(orgId, id)) });
+      return { export: await shown(sql, await exportOf(orgId, id)) };
     },
 
     async getOrgExport({ orgId, jobId }, call) {
       await assertReachable(sql, orgId, call);
-      return create(GetOrgExportResponseSchema, { export: await shown(sql, await exportOf(orgId, jobId)) });
+      return { export: await shown(sql, await exportOf(orgId, jobId)) };
     },
 
     async *downloadOrgExport({ orgId, jobId, file }, call) {

@@ -1,15 +1,7 @@
 /** Armed robots: users arm them, and an agent runs them for a limited time. */
-import { create, equals, toJson } from "@bufbuild/protobuf";
+import { equals, toJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
-import {
-  type ArmingService,
-  ArmRobotResponseSchema,
-  CancelRunResponseSchema,
-  DisarmRobotResponseSchema,
-  GetRunResponseSchema,
-  ListArmingsResponseSchema,
-  RunPolicyResponseSchema,
-} from "../../gen/limber/v1/arming_service_pb.ts";
+import type { ArmingService } from "../../gen/limber/v1/arming_service_pb.ts";
 import { byCall, type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
 import { now, steadyNow } from "../clock.ts";
 import { assertBounds } from "../contracts/act.ts";
@@ -114,7 +106,7 @@ export function armingService({ sql, stops, robots }: ArmingDeps): Implementatio
         await audit(tx, { ...byCall(call), orgId: key.orgId, action: "robot.armed", subject: made.id, details });
         return made;
       });
-      return create(ArmRobotResponseSchema, { arming: armingMessage(arming) });
+      return { arming: armingMessage(arming) };
     },
 
     async disarmRobot({ armingId }, call) {
@@ -130,7 +122,7 @@ export function armingService({ sql, stops, robots }: ArmingDeps): Implementatio
         return ended;
       });
       const arming = ended ?? (await store.findArming(sql, armingId)) ?? found;
-      return create(DisarmRobotResponseSchema, { arming: armingMessage(arming) });
+      return { arming: armingMessage(arming) };
     },
 
     async listArmings({ ended = false, limit = DEFAULT_PAGE, cursor }, call) {
@@ -142,7 +134,7 @@ export function armingService({ sql, stops, robots }: ArmingDeps): Implementatio
         (most) => store.listArmings(sql, key.orgId, { ...which, limit: most, before: cursor, ended }),
         ({ id }) => id,
       );
-      return create(ListArmingsResponseSchema, { ...page, data: records.map(armingMessage) });
+      return { ...page, data: records.map(armingMessage) };
     },
 
     async runPolicy({ robotId, model, instruction, maxSeconds, waitS = DEFAULT_WAIT_S }, call) {
@@ -162,23 +154,23 @@ export function armingService({ sql, stops, robots }: ArmingDeps): Implementatio
         await audit(tx, { ...byCall(call), orgId: key.orgId, action: "robot.run", subject: run.id, details });
         return run;
       });
-      return create(RunPolicyResponseSchema, { run: runMessage(await awaited(run, waitS * 1000, call)) });
+      return { run: runMessage(await awaited(run, waitS * 1000, call)) };
     },
 
     async getRun({ runId }, call) {
-      return create(GetRunResponseSchema, { run: runMessage(await reached(runId, call)) });
+      return { run: runMessage(await reached(runId, call)) };
     },
 
     async cancelRun({ runId }, call) {
       const run = await reached(runId, call);
-      if (run.ended !== undefined) return create(CancelRunResponseSchema, { run: runMessage(run) });
+      if (run.ended !== undefined) return { run: runMessage(run) };
       const ended = await tx(sql, async (tx) => {
         const ended = await store.endRun(tx, runId, "cancelled");
         const act = { action: "robot.run_cancelled", subject: runId, details: { robot_id: run.robotId } };
         await audit(tx, { ...byCall(call), orgId: run.orgId, ...act });
         return ended;
       });
-      return create(CancelRunResponseSchema, { run: runMessage(ended ?? run) });
+      return { run: runMessage(ended ?? run) };
     },
 
     attendRobot: (speaker, call) => robots.attend(speaker, call),

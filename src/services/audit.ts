@@ -2,11 +2,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { create } from "@bufbuild/protobuf";
 import { AuditFaultSchema, AuditRecordSchema } from "../../gen/limber/v1/audit_pb.ts";
-import {
-  type AuditService,
-  ListAuditResponseSchema,
-  VerifyAuditResponseSchema,
-} from "../../gen/limber/v1/audit_service_pb.ts";
+import type { AuditService } from "../../gen/limber/v1/audit_service_pb.ts";
 import type { Call, Implementation } from "../call.ts";
 import { violation } from "../contracts/contract.ts";
 import { type AuditRecord, listAudit, verifyAuditChain } from "../store/account/audit.ts";
@@ -29,14 +25,14 @@ export function auditService({ sql }: { sql: Sql }): Implementation<typeof Audit
         (most) => listAudit(sql, orgId, { limit: most, before, action, actor, subject, requestId }),
         ({ seq }) => String(seq),
       );
-      return create(ListAuditResponseSchema, { ...page, data: records.map(messageOf) });
+      return { ...page, data: records.map(messageOf) };
     },
 
     async verifyAudit({ orgId: named }, call) {
       const orgId = await orgOf(sql, named, call);
       const faults = await verifyAuditChain(sql, orgId);
       const shown = faults.slice(0, MOST_FAULTS).map((fault) => create(AuditFaultSchema, fault));
-      return create(VerifyAuditResponseSchema, { orgId, intact: faults.length === 0, faults: shown });
+      return { orgId, intact: faults.length === 0, faults: shown };
     },
   };
 }

@@ -5,18 +5,7 @@ import { create, getOption } from "@bufbuild/protobuf";
 import { field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import PDFDocument from "pdfkit";
 import { BalanceSchema } from "../../gen/limber/v1/account_pb.ts";
-import {
-  type BillingService,
-  GetBalanceResponseSchema,
-  GetBillingResponseSchema,
-  GetInvoiceResponseSchema,
-  GetReceiptResponseSchema,
-  ListPaymentsResponseSchema,
-  ReconcilePaymentResponseSchema,
-  TakeProcessorMessageResponseSchema,
-  TopUpRequestSchema,
-  TopUpResponseSchema,
-} from "../../gen/limber/v1/billing_service_pb.ts";
+import { type BillingService, TopUpRequestSchema } from "../../gen/limber/v1/billing_service_pb.ts";
 import { type Payment, PaymentKind, PaymentSchema, PaymentStatus } from "../../gen/limber/v1/payment_pb.ts";
 import type { Processor } from "../billing/payments.ts";
 import { toUsd } from "../billing/price.ts";
@@ -80,13 +69,13 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
 
     async getBilling() {
       const { minUsd, maxUsd } = LIMITS;
-      return create(GetBillingResponseSchema, {
+      return {
         enabled: processor !== undefined,
         currency: "usd",
         minUsd,
         maxUsd,
         ...(processor && { processor: processor.name }),
-      });
+      };
     },
 
     async getBalance(_request, call) {
@@ -98,7 +87,7 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
         commitmentOf(sql, orgId, now()),
         ownKeySpending(sql, orgId),
       ]);
-      return create(GetBalanceResponseSchema, {
+      return {
         balance: create(BalanceSchema, {
           orgId,
           currency: "usd",
@@ -111,7 +100,7 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
           byokUsd: toUsd(ownMicro),
           ...(promised && { commitment: commitmentMessage(promised) }),
         }),
-      });
+      };
     },
 
     async getReceipt({ paymentId }, call) {
@@ -136,7 +125,7 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
         note: "Amounts are US dollars.",
         at: completedAt * 1000,
       });
-      return create(GetReceiptResponseSchema, { filename: `receipt-${payment.id}.pdf`, contentType: PDF, content });
+      return { filename: `receipt-${payment.id}.pdf`, contentType: PDF, content };
     },
 
     async getInvoice({ month }, call) {
@@ -174,13 +163,13 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
         note: "Amounts are US dollars and were charged to prepaid credit: nothing is due.",
         at: now(),
       });
-      return create(GetInvoiceResponseSchema, {
+      return {
         filename: `invoice-${month}.pdf`,
         contentType: PDF,
         content,
         totalUsd: toUsd(totalMicro),
         open: isOpen,
-      });
+      };
     },
 
     async topUp(request, call) {
@@ -196,14 +185,14 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
         idempotencyKey: request.idempotencyKey,
         known: () => call.replayed?.(),
       });
-      return create(TopUpResponseSchema, {
+      return {
         paymentId: payment.id,
         checkoutUrl: payment.checkoutUrl ?? "",
         amountUsd: toUsd(payment.amountMicro),
         feeUsd: 0,
         status: STATUS[payment.status],
         expiresAt: payment.expiresAt,
-      });
+      };
     },
 
     async listPayments({ limit = DEFAULT_PAGE, cursor: before }, call) {
@@ -213,7 +202,7 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
         (most) => listMovements(sql, orgId, { limit: most, before }),
         ({ id }) => id,
       );
-      return create(ListPaymentsResponseSchema, { ...page, data: records.map(movementMessage) });
+      return { ...page, data: records.map(movementMessage) };
     },
 
     async reconcilePayment({ paymentId }, call) {
@@ -222,14 +211,14 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
       if (!known) throw refuse(Reason.NOT_FOUND, "payment not found");
       await reconcile(atProcessor(), known, byCall(call));
       const payment = await findPayment(sql, orgId, paymentId);
-      return create(ReconcilePaymentResponseSchema, { payment: paymentMessage(payment ?? known) });
+      return { payment: paymentMessage(payment ?? known) };
     },
 
     async takeProcessorMessage({ payload, signature }, { requestId }) {
       const deps = atProcessor();
       const words = deps.processor.read(payload, signature);
       await believe(deps, words, { actor: "system", requestId });
-      return create(TakeProcessorMessageResponseSchema, { received: true });
+      return { received: true };
     },
   };
 }

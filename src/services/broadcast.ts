@@ -8,15 +8,10 @@ import {
   type BroadcastTarget,
   BroadcastTargetSchema,
 } from "../../gen/limber/v1/broadcast_pb.ts";
-import {
-  type BroadcastService,
-  type CreateBroadcastRequest,
-  CreateBroadcastResponseSchema,
-  DeleteBroadcastResponseSchema,
-  GetBroadcastResponseSchema,
-  ListBroadcastsResponseSchema,
-  type UpdateBroadcastRequest,
-  UpdateBroadcastResponseSchema,
+import type {
+  BroadcastService,
+  CreateBroadcastRequest,
+  UpdateBroadcastRequest,
 } from "../../gen/limber/v1/broadcast_service_pb.ts";
 import { Contract } from "../../gen/limber/v1/contract_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
@@ -75,18 +70,18 @@ export function broadcastService(deps: BroadcastDeps): Implementation<typeof Bro
         return target;
       });
       await broadcaster.load();
-      return create(CreateBroadcastResponseSchema, { target: messageOf(target) });
+      return { target: messageOf(target) };
     },
 
     async listBroadcasts(request, call) {
       const all = await store.listTargets(sql, keyOf(call).orgId);
       const targets = all.filter(({ filter }) => isNear(call, filter.workspaceId));
       const { records, ...page } = await pageIn(targets, request, ({ id }) => id);
-      return create(ListBroadcastsResponseSchema, { ...page, data: records.map(messageOf) });
+      return { ...page, data: records.map(messageOf) };
     },
 
     async getBroadcast({ targetId }, call) {
-      return create(GetBroadcastResponseSchema, { target: messageOf(await targetOf(sql, call, targetId)) });
+      return { target: messageOf(await targetOf(sql, call, targetId)) };
     },
 
     async updateBroadcast(request, call) {
@@ -108,7 +103,7 @@ export function broadcastService(deps: BroadcastDeps): Implementation<typeof Bro
         return target;
       });
       await broadcaster.load();
-      return create(UpdateBroadcastResponseSchema, { target: messageOf(target) });
+      return { target: messageOf(target) };
     },
 
     async deleteBroadcast({ targetId }, call) {
@@ -118,7 +113,7 @@ export function broadcastService(deps: BroadcastDeps): Implementation<typeof Bro
         await noted(tx, call, "broadcast.deleted", targetId);
       });
       await broadcaster.load();
-      return create(DeleteBroadcastResponseSchema, { object: "broadcast_target", id: targetId, deleted: true });
+      return { object: "broadcast_target", id: targetId, deleted: true };
     },
   };
 }

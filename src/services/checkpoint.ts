@@ -2,13 +2,7 @@
 import { create, toJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
 import { type MakerKey, MakerKeySchema } from "../../gen/limber/v1/checkpoint_pb.ts";
-import {
-  AddMakerKeyResponseSchema,
-  type CheckpointService,
-  DeleteMakerKeyResponseSchema,
-  ListMakerKeysResponseSchema,
-  StateCheckpointResponseSchema,
-} from "../../gen/limber/v1/checkpoint_service_pb.ts";
+import type { CheckpointService } from "../../gen/limber/v1/checkpoint_service_pb.ts";
 import { InputContractSchema } from "../../gen/limber/v1/input_contract_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { violation } from "../contracts/contract.ts";
@@ -44,13 +38,13 @@ export function checkpointService({
         return added;
       });
       await refresh();
-      return create(AddMakerKeyResponseSchema, { key: messageOf(added) });
+      return { key: messageOf(added) };
     },
 
     async listMakerKeys({ owner }, call) {
       await assertOwn(sql, owner, call);
       const keys = await makerKeys(sql, owner);
-      return create(ListMakerKeysResponseSchema, { object: "list", data: keys.map(messageOf) });
+      return { object: "list", data: keys.map(messageOf) };
     },
 
     async deleteMakerKey({ owner, makerKeyId }, call) {
@@ -63,7 +57,7 @@ export function checkpointService({
         await audit(tx, { ...byCall(call), orgId, action: "maker_key.deleted", subject: makerKeyId, details });
       });
       await refresh();
-      return create(DeleteMakerKeyResponseSchema, { object: "maker_key", makerKeyId, deleted: true });
+      return { object: "maker_key", makerKeyId, deleted: true };
     },
 
     async stateCheckpoint({ servedBy: provider, model, digest, input, bounds }) {
@@ -75,7 +69,7 @@ export function checkpointService({
         input: toJson(InputContractSchema, input) as object, // a message is an object
         bounds: bounds ? (toJson(SafetyBoundsSchema, bounds) as object) : null,
       });
-      return create(StateCheckpointResponseSchema, { statement });
+      return { statement };
     },
   };
 }

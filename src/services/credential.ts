@@ -6,13 +6,7 @@ import {
   CredentialSchema,
   type NewCredential,
 } from "../../gen/limber/v1/credential_pb.ts";
-import {
-  type CredentialService,
-  DeleteCredentialResponseSchema,
-  ListCredentialsResponseSchema,
-  PutCredentialResponseSchema,
-  VerifyCredentialResponseSchema,
-} from "../../gen/limber/v1/credential_service_pb.ts";
+import type { CredentialService } from "../../gen/limber/v1/credential_service_pb.ts";
 import { type ByokMode, byCall, type Implementation, keyOf } from "../call.ts";
 import { nowSeconds } from "../clock.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
@@ -62,7 +56,7 @@ export function credentialService({ sql, vault, book }: CredentialDeps): Impleme
         return made;
       });
       book.forget(orgId);
-      return create(PutCredentialResponseSchema, { credential: messageOf(stored) });
+      return { credential: messageOf(stored) };
     },
 
     async listCredentials({ limit = DEFAULT_PAGE, cursor }, call) {
@@ -74,7 +68,7 @@ export function credentialService({ sql, vault, book }: CredentialDeps): Impleme
         async (most) => after.slice(0, most),
         ({ provider }) => cursorOfName(provider),
       );
-      return create(ListCredentialsResponseSchema, { ...page, data: records.map(messageOf) });
+      return { ...page, data: records.map(messageOf) };
     },
 
     async deleteCredential({ provider }, call) {
@@ -86,7 +80,7 @@ export function credentialService({ sql, vault, book }: CredentialDeps): Impleme
       });
       book.forget(orgId);
       if (!isDeleted) throw notFound(provider, await listCredentials(sql, orgId));
-      return create(DeleteCredentialResponseSchema, { object: "credential", provider, deleted: true });
+      return { object: "credential", provider, deleted: true };
     },
 
     async verifyCredential({ provider }, call) {
@@ -102,7 +96,7 @@ export function credentialService({ sql, vault, book }: CredentialDeps): Impleme
       });
       const checkedAt = nowSeconds();
       const reason = fault === undefined ? {} : { reason: fault };
-      return create(VerifyCredentialResponseSchema, { provider, ok: fault === undefined, checkedAt, ...reason });
+      return { provider, ok: fault === undefined, checkedAt, ...reason };
     },
   };
 }

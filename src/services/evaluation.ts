@@ -25,6 +25,7 @@ import {
   PreviewedRequestSchema,
   PreviewRoutesRequestSchema,
   type PreviewRoutesResponse,
+  PreviewRoutesResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import { ImageFormat } from "../../gen/limber/v1/observation_pb.ts";
 import { type DroppedOffering, DropReason, type PlanStep } from "../../gen/limber/v1/plan_pb.ts";
@@ -374,7 +375,7 @@ async function modelOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, vari
   // The episodes call the model with the key's own authority.
   assertMayCall(keyOf(call), InferenceService.method.act);
   const { policyEndpoint: model, horizon } = asked;
-  const previewed = (units: number, offerings: string[] = []): Promise<PreviewRoutesResponse> => {
+  const previewed = async (units: number, offerings: string[] = []): Promise<PreviewRoutesResponse> => {
     const request = create(PreviewedRequestSchema, {
       model,
       actionSpace: variant.actionSpace,
@@ -390,7 +391,8 @@ async function modelOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, vari
       horizon: units,
       provider: { offerings },
     });
-    return deps.preview(create(PreviewRoutesRequestSchema, { contract: Contract.ACT, request }), call);
+    const wanted = create(PreviewRoutesRequestSchema, { contract: Contract.ACT, request });
+    return create(PreviewRoutesResponseSchema, await deps.preview(wanted, call));
   };
   let units = horizon ?? DEFAULT_HORIZON;
   let found = await previewed(units);

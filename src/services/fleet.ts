@@ -1,14 +1,7 @@
 /** The robots that an organization registered, and the models that can drive them. */
 import { create, fromJson, toJson } from "@bufbuild/protobuf";
 import { type Robot, type RobotConfig, RobotConfigSchema, RobotSchema } from "../../gen/limber/v1/fleet_pb.ts";
-import {
-  CheckRobotResponseSchema,
-  DeleteRobotResponseSchema,
-  type FleetService,
-  GetRobotResponseSchema,
-  ListRobotsResponseSchema,
-  PutRobotResponseSchema,
-} from "../../gen/limber/v1/fleet_service_pb.ts";
+import type { FleetService } from "../../gen/limber/v1/fleet_service_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { now } from "../clock.ts";
 import { assertBounds } from "../contracts/act.ts";
@@ -50,12 +43,12 @@ export function fleetService({ sql, inference }: FleetDeps): Implementation<type
         if (changed) await audit(tx, { ...byCall(call), orgId, action: "robot.saved", subject: id });
         return robot;
       });
-      return create(PutRobotResponseSchema, { robot: messageOf(name.orgId, saved) });
+      return { robot: messageOf(name.orgId, saved) };
     },
 
     async getRobot({ robotId, workspaceId }, call) {
       const name = nameOf(robotId, workspaceId, call);
-      return create(GetRobotResponseSchema, { robot: messageOf(name.orgId, await robotOf(name)) });
+      return { robot: messageOf(name.orgId, await robotOf(name)) };
     },
 
     async listRobots({ workspaceId: asked, limit = DEFAULT_PAGE, cursor }, call) {
@@ -68,7 +61,7 @@ export function fleetService({ sql, inference }: FleetDeps): Implementation<type
         // Robot names contain no control characters.
         (last) => cursorOfName(`${last.id}\n${last.workspaceId ?? ""}`),
       );
-      return create(ListRobotsResponseSchema, { ...page, data: records.map((robot) => messageOf(orgId, robot)) });
+      return { ...page, data: records.map((robot) => messageOf(orgId, robot)) };
     },
 
     async deleteRobot({ robotId, workspaceId }, call) {
@@ -80,20 +73,20 @@ export function fleetService({ sql, inference }: FleetDeps): Implementation<type
         return isGone;
       });
       if (!isGone) throw unknown();
-      return create(DeleteRobotResponseSchema, { object: "robot", id: robotId, deleted: true });
+      return { object: "robot", id: robotId, deleted: true };
     },
 
     async checkRobot({ robotId, workspaceId, model, limit = DEFAULT_CHECKED }, call) {
       const robot = await robotOf(nameOf(robotId, workspaceId, call));
       const { considered, canDrive, cannotDrive } = checkRobot(inference, configOf(robot), model, call);
-      return create(CheckRobotResponseSchema, {
+      return {
         object: "robot_check",
         robotId,
         considered,
         fit: canDrive.length,
         canDrive: canDrive.slice(0, limit),
         cannotDrive: cannotDrive.slice(0, limit),
-      });
+      };
     },
   };
 }

@@ -2,18 +2,7 @@
 import { create, type DescMethod, type DescService, getOption } from "@bufbuild/protobuf";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { rpc } from "../../gen/limber/edge/v1/options_pb.ts";
-import {
-  AcceptInviteResponseSchema,
-  GetMemberResponseSchema,
-  type GetPermissionsResponse,
-  GetPermissionsResponseSchema,
-  type IdentityService,
-  InviteMemberResponseSchema,
-  ListMembersResponseSchema,
-  RemoveMemberResponseSchema,
-  TransferOwnershipResponseSchema,
-  UpdateMemberResponseSchema,
-} from "../../gen/limber/v1/identity_service_pb.ts";
+import type { IdentityService } from "../../gen/limber/v1/identity_service_pb.ts";
 import {
   type Member,
   MemberSchema,
@@ -95,7 +84,7 @@ export function identityService({
         return { member, isMailed: mail !== undefined && (await mailInvite(tx, member, signInUrl, mail)) };
       });
       const invited = { ...memberMessage(member), invite, signInUrl, ...(isMailed && { inviteMailed: true }) };
-      return create(InviteMemberResponseSchema, { member: invited });
+      return { member: invited };
     },
 
     async acceptInvite({ invite, keyName }, call) {
@@ -111,10 +100,10 @@ export function identityService({
         await audit(tx, act);
         return { member, made };
       });
-      return create(AcceptInviteResponseSchema, {
+      return {
         member: memberMessage(member),
         key: keyMessage(made.key, { secret: made.secret }),
-      });
+      };
     },
 
     async listMembers({ orgId, limit = DEFAULT_PAGE, cursor: after }, call) {
@@ -124,12 +113,12 @@ export function identityService({
         (most) => listMembers(sql, orgId, { limit: most, after }),
         ({ id }) => id,
       );
-      return create(ListMembersResponseSchema, { ...page, data: records.map(memberMessage) });
+      return { ...page, data: records.map(memberMessage) };
     },
 
     async getMember({ orgId, userId }, call) {
       await assertReachable(sql, orgId, call);
-      return create(GetMemberResponseSchema, { member: memberMessage(await known(sql, orgId, userId)) });
+      return { member: memberMessage(await known(sql, orgId, userId)) };
     },
 
     async updateMember({ orgId, userId, role, workspaceIds }, call) {
@@ -151,7 +140,7 @@ export function identityService({
         return settled;
       });
       changed(userId);
-      return create(UpdateMemberResponseSchema, { member: memberMessage(member) });
+      return { member: memberMessage(member) };
     },
 
     async removeMember({ orgId, userId }, call) {
@@ -167,7 +156,7 @@ export function identityService({
         await audit(tx, actOn(member, "member.removed", call, { email: member.email, role: member.role }));
       });
       changed(userId);
-      return create(RemoveMemberResponseSchema, { userId, removed: true });
+      return { userId, removed: true };
     },
 
     async transferOwnership({ orgId, userId }, call) {
@@ -189,10 +178,10 @@ export function identityService({
         return { owner, previous };
       });
       changed(orgId);
-      return create(TransferOwnershipResponseSchema, {
+      return {
         owner: memberMessage(owner),
         ...(previous && { previous: memberMessage(previous) }),
-      });
+      };
     },
 
     async getPermissions() {
@@ -252,14 +241,14 @@ function memberMessage(member: MemberRecord): Member {
 // The matrix of roles and permissions with the calls that need each, derived from the schema and the gate's table.
 
 /** The matrix over the RPCs of `services`. */
-function matrixOf(services: readonly DescService[]): GetPermissionsResponse {
+function matrixOf(services: readonly DescService[]) {
   // Read each option once: every read decodes it from bytes.
   const byPermission = Map.groupBy(
     services.flatMap((service) => service.methods),
     (method) => getOption(method, rpc).permission,
   );
   const ids = PERMISSIONS.map(({ id }) => id);
-  return create(GetPermissionsResponseSchema, {
+  return {
     object: "permission_matrix",
     roles: ROLES.map((role) =>
       create(RoleSchema, {
@@ -281,7 +270,7 @@ function matrixOf(services: readonly DescService[]): GetPermissionsResponse {
         return [role.id, create(RolePermissionsSchema, { permissions })];
       }),
     ),
-  });
+  };
 }
 
 /** An RPC as REST callers know it; RPCs without a REST form use their own name. */

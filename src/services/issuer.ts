@@ -2,17 +2,11 @@
 import { create } from "@bufbuild/protobuf";
 import * as oidc from "openid-client";
 import {
-  DeleteDomainResponseSchema,
-  DeleteIssuerResponseSchema,
   type EmailDomain,
   EmailDomainSchema,
   type Issuer,
   IssuerSchema,
   type IssuerService,
-  ListDomainsResponseSchema,
-  ListIssuersResponseSchema,
-  PutIssuerResponseSchema,
-  VerifyDomainResponseSchema,
 } from "../../gen/limber/v1/issuer_service_pb.ts";
 import { byCall, type Implementation } from "../call.ts";
 import { now } from "../clock.ts";
@@ -143,13 +137,13 @@ export function issuerService({
         return record;
       });
       changed(orgId);
-      return create(PutIssuerResponseSchema, { issuer: messageOf(made) });
+      return { issuer: messageOf(made) };
     },
 
     async listIssuers(request, call) {
       await assertReachable(sql, request.orgId, call);
       const { records, ...page } = await pageIn(await listIssuers(sql, request.orgId), request, ({ name }) => name);
-      return create(ListIssuersResponseSchema, { ...page, data: records.map(messageOf) });
+      return { ...page, data: records.map(messageOf) };
     },
 
     async deleteIssuer({ orgId, name }, call) {
@@ -160,7 +154,7 @@ export function issuerService({
         await audit(tx, { ...byCall(call), orgId, action: "issuer.deleted", subject: id, details: { name } });
       });
       changed(orgId);
-      return create(DeleteIssuerResponseSchema, { name, deleted: true });
+      return { name, deleted: true };
     },
 
     async verifyDomain({ orgId, domain }, call) {
@@ -179,13 +173,13 @@ export function issuerService({
         await audit(tx, { ...byCall(call), orgId, action: "domain.verified", subject: domain });
         return (await listDomains(tx, orgId)).find((each) => each.domain === domain)!;
       });
-      return create(VerifyDomainResponseSchema, { domain: domainMessage(made) });
+      return { domain: domainMessage(made) };
     },
 
     async listDomains(request, call) {
       await assertReachable(sql, request.orgId, call);
       const { records, ...page } = await pageIn(await listDomains(sql, request.orgId), request, ({ domain }) => domain);
-      return create(ListDomainsResponseSchema, { ...page, data: records.map(domainMessage) });
+      return { ...page, data: records.map(domainMessage) };
     },
 
     async deleteDomain({ orgId, domain }, call) {
@@ -195,7 +189,7 @@ export function issuerService({
         await audit(tx, { ...byCall(call), orgId, action: "domain.deleted", subject: domain });
       });
       changed(orgId);
-      return create(DeleteDomainResponseSchema, { domain, deleted: true });
+      return { domain, deleted: true };
     },
   };
 }

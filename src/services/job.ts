@@ -13,14 +13,7 @@ import {
   JobSchema,
   JobStatus,
 } from "../../gen/limber/v1/job_pb.ts";
-import {
-  CancelBatchResponseSchema,
-  CreateBatchResponseSchema,
-  GetBatchResponseSchema,
-  type JobService,
-  ListBatchResultsResponseSchema,
-  ListJobsResponseSchema,
-} from "../../gen/limber/v1/job_service_pb.ts";
+import { type JobService, ListBatchResultsResponseSchema } from "../../gen/limber/v1/job_service_pb.ts";
 import { toUsd } from "../billing/price.ts";
 import { byCall, type Implementation, type KeyPrincipal, keyOf, lineOf } from "../call.ts";
 import { violation, wordOfContract } from "../contracts/contract.ts";
@@ -90,7 +83,7 @@ export function jobService({ sql, seals }: JobDeps): Implementation<typeof JobSe
           known: () => call.replayed?.(),
         }),
       );
-      return create(CreateBatchResponseSchema, { batch: await shown(await batchOf(key, id)) });
+      return { batch: await shown(await batchOf(key, id)) };
     },
 
     async getBatch({ jobId, items }, call) {
@@ -98,7 +91,7 @@ export function jobService({ sql, seals }: JobDeps): Implementation<typeof JobSe
       const seal = await seals.of(job);
       const batch = await shownBatch(sql, job, seal);
       if (items) batch.items = (await deps.outlineOf(sql, jobId)).map((item) => outlined(seal.item(item)));
-      return create(GetBatchResponseSchema, { batch });
+      return { batch };
     },
 
     async cancelBatch({ jobId }, call) {
@@ -114,7 +107,7 @@ export function jobService({ sql, seals }: JobDeps): Implementation<typeof JobSe
         }
         await audit(tx, { ...byCall(call), orgId, action: "batch.cancelled", subject: jobId });
       });
-      return create(CancelBatchResponseSchema, { batch: await shown(await batchOf(key, jobId)) });
+      return { batch: await shown(await batchOf(key, jobId)) };
     },
 
     async *listBatchResults({ jobId }, call) {
@@ -139,7 +132,7 @@ export function jobService({ sql, seals }: JobDeps): Implementation<typeof JobSe
         (most) => store.listJobs(sql, whose, { kind: only, limit: most, cursor }),
         ({ id }) => id,
       );
-      return create(ListJobsResponseSchema, { ...page, data: records.map(listed) });
+      return { ...page, data: records.map(listed) };
     },
   };
 }

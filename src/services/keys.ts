@@ -14,18 +14,11 @@ import {
   SettingsSchema,
   SpendingSchema,
 } from "../../gen/limber/v1/account_pb.ts";
-import {
-  type AccountService,
-  type CreateKeyRequest,
-  CreateKeyResponseSchema,
-  DeleteKeyResponseSchema,
-  GetKeyResponseSchema,
-  GetOrgKeyResponseSchema,
-  ListKeysResponseSchema,
-  type NewKeyBudget,
-  RotateKeyResponseSchema,
-  type UpdateKeyRequest,
-  UpdateKeyResponseSchema,
+import type {
+  AccountService,
+  CreateKeyRequest,
+  NewKeyBudget,
+  UpdateKeyRequest,
 } from "../../gen/limber/v1/account_service_pb.ts";
 import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
 import { ByokMode } from "../../gen/limber/v1/credential_pb.ts";
@@ -150,7 +143,7 @@ export function keyCalls({
           throw refuse(Reason.NOT_FOUND, unknown, {}, { param: "workspace_id" });
         return makeKey(tx, wanted, call);
       });
-      return create(CreateKeyResponseSchema, { key: (await briefly([key], { secret }))[0]! });
+      return { key: (await briefly([key], { secret }))[0]! };
     },
 
     async listKeys({ orgId, limit = DEFAULT_PAGE, cursor: after, workspaceId: asked }, call) {
@@ -167,7 +160,7 @@ export function keyCalls({
         (most) => listKeys(sql, orgId, { limit: most, after, workspaceId, ...only }),
         ({ id }) => id,
       );
-      return create(ListKeysResponseSchema, { ...page, data: await briefly(records) });
+      return { ...page, data: await briefly(records) };
     },
 
     async getOrgKey({ orgId, keyId }, call) {
@@ -176,7 +169,7 @@ export function keyCalls({
       if (key?.orgId !== orgId || key.revoked || key.kind !== "api" || !isNear(key, call, "keys.read"))
         throw noSuchKey();
       await settled(orgId);
-      return create(GetOrgKeyResponseSchema, { key: await shown(keyId) });
+      return { key: await shown(keyId) };
     },
 
     async updateKey(request, call) {
@@ -193,7 +186,7 @@ export function keyCalls({
       changed(key.id);
       // Return credit leased under the old budget before the new one applies.
       await settled(key.orgId);
-      return create(UpdateKeyResponseSchema, { key: (await briefly([key]))[0]! });
+      return { key: (await briefly([key]))[0]! };
     },
 
     async deleteKey(request, call) {
@@ -206,7 +199,7 @@ export function keyCalls({
         return { ...key, disabled: true };
       });
       changed(key.id);
-      return create(DeleteKeyResponseSchema, { key: (await briefly([key]))[0]! });
+      return { key: (await briefly([key]))[0]! };
     },
 
     async rotateKey(request, call) {
@@ -218,13 +211,13 @@ export function keyCalls({
         return rotated;
       });
       changed(key.id);
-      return create(RotateKeyResponseSchema, { key: (await briefly([key], { secret }))[0]! });
+      return { key: (await briefly([key], { secret }))[0]! };
     },
 
     async getKey(_request, call) {
       const { keyId, orgId } = keyOf(call);
       await settled(orgId);
-      return create(GetKeyResponseSchema, { key: await shown(keyId) });
+      return { key: await shown(keyId) };
     },
   };
 }

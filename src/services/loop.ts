@@ -8,7 +8,6 @@ import {
   type RunningLoop,
 } from "../../gen/limber/v1/loop_pb.ts";
 import {
-  ListLoopsResponseSchema,
   type LoopService,
   LoopsChangeSchema,
   LoopsSnapshotSchema,
@@ -72,7 +71,7 @@ export function loopService({ sql, live, caughtUp }: LoopDeps): Implementation<t
               .slice(0, most),
           ({ id }) => id,
         );
-        return create(ListLoopsResponseSchema, { ...page, data: records, replicas, silentReplicas: silent });
+        return { ...page, data: records, replicas, silentReplicas: silent };
       } finally {
         watch.close();
       }

@@ -1,13 +1,4 @@
-/** Mail settings, and test mail. */
-import { create } from "@bufbuild/protobuf";
-import {
-  GetMailPreferencesResponseSchema,
-  GetMailResponseSchema,
-  type MailService,
-  SendTestMailResponseSchema,
-  UnsubscribeFromMailResponseSchema,
-  UpdateMailPreferencesResponseSchema,
-} from "../../gen/limber/v1/mail_service_pb.ts";
+import type { MailService } from "../../gen/limber/v1/mail_service_pb.ts";
 import { byCall, type Call, type Implementation } from "../call.ts";
 import { violation } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
@@ -36,11 +27,11 @@ const NAMES: readonly string[] = Object.keys(MAIL_AUDIENCES).map((each) => EVENT
 export function mailService({ sql, mailer, from, home, vault }: MailDeps): Implementation<typeof MailService> {
   return {
     async getMail() {
-      return create(GetMailResponseSchema, {
+      return {
         enabled: mailer !== undefined,
         ...(from !== undefined && { from }),
         events: mailer === undefined ? [] : [...NAMES],
-      });
+      };
     },
 
     async sendTestMail({ to: asked }, call) {
@@ -63,12 +54,12 @@ export function mailService({ sql, mailer, from, home, vault }: MailDeps): Imple
           { cause },
         );
       }
-      return create(SendTestMailResponseSchema, { to });
+      return { to };
     },
 
     async getMailPreferences(_request, call) {
       const muted = await mutedOf(sql, personOf(call).memberId);
-      return create(GetMailPreferencesResponseSchema, { muted, events: [...NAMES] });
+      return { muted, events: [...NAMES] };
     },
 
     async updateMailPreferences({ muted: asked }, call) {
@@ -78,7 +69,7 @@ export function mailService({ sql, mailer, from, home, vault }: MailDeps): Imple
       await tx(sql, async (tx) => {
         if (await mute(tx, person, muted)) await audit(tx, { ...byCall(call), orgId: person.orgId, ...act });
       });
-      return create(UpdateMailPreferencesResponseSchema, { muted, events: [...NAMES] });
+      return { muted, events: [...NAMES] };
     },
 
     async unsubscribeFromMail({ token }, { requestId }) {
@@ -88,7 +79,7 @@ export function mailService({ sql, mailer, from, home, vault }: MailDeps): Imple
         const act = { actor: memberId, action: "mail.unsubscribed", subject: memberId, requestId };
         if (await mute(tx, { orgId, memberId }, ["*"])) await audit(tx, { ...act, orgId });
       });
-      return create(UnsubscribeFromMailResponseSchema, { unsubscribed: true });
+      return { unsubscribed: true };
     },
   };
 }

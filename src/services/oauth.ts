@@ -1,15 +1,7 @@
 /** OAuth 2.1 with PKCE: applications, consent, and the exchange of codes for keys. */
 import { hash, timingSafeEqual } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
-import {
-  type AuthorizeRequest,
-  AuthorizeResponseSchema,
-  ConsentScopeSchema,
-  DescribeConsentResponseSchema,
-  ExchangeTokenResponseSchema,
-  type OauthService,
-  RevokeTokenResponseSchema,
-} from "../../gen/limber/v1/oauth_service_pb.ts";
+import { type AuthorizeRequest, ConsentScopeSchema, type OauthService } from "../../gen/limber/v1/oauth_service_pb.ts";
 import { fromUsd, toUsd } from "../billing/price.ts";
 import { CODE_PREFIX } from "../brand.ts";
 import { byCall, type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
@@ -106,13 +98,13 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
         const act = { action: "oauth.consented", subject: client.id, details: { scope } };
         await audit(tx, { ...byCall(call), orgId: key.orgId, ...act });
       });
-      return create(AuthorizeResponseSchema, {
+      return {
         code,
         redirectUrl: withCode(request.redirectUri, { code, state: request.state, iss: own ?? call.browser?.origin }),
         expiresIn: CODE_S,
         scope,
         ...(request.state !== undefined && { state: request.state }),
-      });
+      };
     },
 
     async exchangeToken({ grantType, code, codeVerifier, clientId, clientSecret, redirectUri, resource }, call) {
@@ -150,7 +142,7 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
         throw outcome.refusal;
       }
       const { key, secret, scope } = outcome;
-      return create(ExchangeTokenResponseSchema, {
+      return {
         accessToken: secret,
         tokenType: "bearer",
         keyId: key.id,
@@ -160,7 +152,7 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
           expiresAt: key.expiresAt,
           expiresIn: Math.max(0, key.expiresAt - nowSeconds()),
         }),
-      });
+      };
     },
 
     async revokeToken({ token, clientId, clientSecret }, call) {
@@ -173,7 +165,7 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
         return key.orgId;
       });
       if (orgId !== undefined) changed(orgId);
-      return create(RevokeTokenResponseSchema, {});
+      return {};
     },
 
     async describeConsent(request, call) {
@@ -183,7 +175,7 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
       const consenting = await findKey(sql, key.keyId);
       if (!consenting) throw refuse(Reason.INVALID_API_KEY, "invalid API key");
       const { models = [], robotId, workspaceId, budget, expiresAt } = narrowed({ models: [] }, consenting);
-      return create(DescribeConsentResponseSchema, {
+      return {
         clientId: client.id,
         clientName: client.name,
         registeredItself: client.orgId === undefined,
@@ -197,7 +189,7 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
         ...(robotId !== undefined && { robotId }),
         ...(budget && { budgetUsd: toUsd(budget.limitMicro) }),
         ...(expiresAt !== undefined && { expiresAt }),
-      });
+      };
     },
   };
 }

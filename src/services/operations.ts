@@ -2,13 +2,7 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import {
   BreakerState,
-  DeprecateModelResponseSchema,
-  ForceCircuitResponseSchema,
-  GetHealthResponseSchema,
-  GetPlatformResponseSchema,
-  GetReadinessResponseSchema,
-  type GetStatusResponse,
-  GetStatusResponseSchema,
+  type GetStatusResponseSchema,
   HealthDetailSchema,
   HealthTier,
   type OfferingStatusRecord,
@@ -96,19 +90,19 @@ export function operationsService({
         warnings: [...warnings()],
         upstreams: supply.endpoints(),
       });
-      return create(GetHealthResponseSchema, {
+      return {
         status: "ok",
         // Placeholder offerings don't count as supply.
         inference: supply.live.length > 0 ? "real" : "simulated",
         version: API_VERSION,
         ...(principal.kind === "admin" && { detail }),
-      });
+      };
     },
 
     async getReadiness() {
       const refusal = unready();
       if (refusal !== undefined) throw refusal;
-      return create(GetReadinessResponseSchema, { status: "ready" });
+      return { status: "ready" };
     },
 
     async getStatus() {
@@ -122,13 +116,13 @@ export function operationsService({
 
     async getPlatform() {
       const regions = new Set(supply.live.map(({ region }) => region).filter((region) => region !== ""));
-      return create(GetPlatformResponseSchema, {
+      return {
         replicas: await replicas(),
         uptimeS: Math.round(steadyNow() - startedAt) / 1000,
         features: featuresOf(setup),
         limits: LIMITS,
         regions: [...regions].sort(),
-      });
+      };
     },
 
     async deprecateModel({ owner, name, sunsetAt }, call) {
@@ -145,7 +139,7 @@ export function operationsService({
         const { deprecatedAt, users, suppliers } = announced;
         const act = { ...byCall(call), action: "model.deprecated", subject: model, details: { sunset_at: sunsetAt } };
         for (const orgId of [...new Set([...users, ...suppliers])].sort()) await audit(tx, { ...act, orgId });
-        return create(DeprecateModelResponseSchema, { model, deprecatedAt, sunsetAt, told: users.length });
+        return { model, deprecatedAt, sunsetAt, told: users.length };
       });
     },
 
@@ -161,7 +155,7 @@ export function operationsService({
           details: { state: FORCED[state] ?? "free", reason },
         });
       });
-      return create(ForceCircuitResponseSchema, { offeringId, state });
+      return { offeringId, state };
     },
   };
 }
@@ -214,10 +208,7 @@ const HEALTHY = 0.95;
 const DEGRADED = 0.8;
 
 /** The status of all providers by name, without placeholders. */
-function statusOf(
-  figures: Iterable<OfferingHealth>,
-  rest: MessageInitShape<typeof GetStatusResponseSchema>,
-): GetStatusResponse {
+function statusOf(figures: Iterable<OfferingHealth>, rest: MessageInitShape<typeof GetStatusResponseSchema>) {
   const byProvider = new Map<string, OfferingStatusRecord[]>();
   for (const figure of figures) {
     const { provider, simulated } = figure.offering;
@@ -227,7 +218,7 @@ function statusOf(
     else byProvider.set(provider, [recordOf(figure)]);
   }
   const providers = [...byProvider].map(providerOf).sort((a, b) => (a.provider < b.provider ? -1 : 1));
-  return create(GetStatusResponseSchema, { ...rest, status: worst(providers.map(({ status }) => status)), providers });
+  return { ...rest, status: worst(providers.map(({ status }) => status)), providers };
 }
 
 function providerOf([provider, offerings]: [string, OfferingStatusRecord[]]): ProviderStatus {

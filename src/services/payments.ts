@@ -4,12 +4,8 @@ import { create } from "@bufbuild/protobuf";
 import {
   type AutoTopUp,
   AutoTopUpSchema,
-  DeletePaymentMethodResponseSchema,
-  GetAutoTopUpResponseSchema,
   type SetUpPaymentMethodRequest,
-  SetUpPaymentMethodResponseSchema,
   type UpdateAutoTopUpRequest,
-  UpdateAutoTopUpResponseSchema,
 } from "../../gen/limber/v1/auto_topup_pb.ts";
 import type { BillingService } from "../../gen/limber/v1/billing_service_pb.ts";
 import {
@@ -342,7 +338,7 @@ export function autoTopUpCalls({
 }: AutoTopUpDeps): Pick<Implementation<typeof BillingService>, AutoTopUpCalls> {
   return {
     async getAutoTopUp(_request, call) {
-      return create(GetAutoTopUpResponseSchema, { autoTopup: messageOf(await findAutoTopUp(sql, keyOf(call).orgId)) });
+      return { autoTopup: messageOf(await findAutoTopUp(sql, keyOf(call).orgId)) };
     },
 
     async updateAutoTopUp(request, call) {
@@ -369,7 +365,7 @@ export function autoTopUpCalls({
         await audit(tx, { ...byCall(call), orgId, action: "auto_topup.changed", subject: orgId, details });
         return findAutoTopUp(tx, orgId);
       });
-      return create(UpdateAutoTopUpResponseSchema, { autoTopup: messageOf(rule) });
+      return { autoTopup: messageOf(rule) };
     },
 
     async setUpPaymentMethod(request: SetUpPaymentMethodRequest, call) {
@@ -383,7 +379,7 @@ export function autoTopUpCalls({
         await noteSetUp(tx, orgId, { sessionId: page.sessionId, expiresAt });
         await audit(tx, { ...byCall(call), orgId, action: "payment_method.requested", subject: orgId });
       });
-      return create(SetUpPaymentMethodResponseSchema, { setupUrl: page.url, expiresAt });
+      return { setupUrl: page.url, expiresAt };
     },
 
     async deletePaymentMethod(_request, call) {
@@ -397,7 +393,7 @@ export function autoTopUpCalls({
           await audit(tx, { ...byCall(call), orgId, action: "payment_method.deleted", subject: orgId });
         return findAutoTopUp(tx, orgId);
       });
-      return create(DeletePaymentMethodResponseSchema, { autoTopup: messageOf(rule) });
+      return { autoTopup: messageOf(rule) };
     },
   };
 }

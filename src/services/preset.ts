@@ -1,13 +1,7 @@
 /** Presets: named request configurations of an organization. */
 import { create, toJson } from "@bufbuild/protobuf";
 import { type Preset, type PresetConfig, PresetConfigSchema, PresetSchema } from "../../gen/limber/v1/preset_pb.ts";
-import {
-  DeletePresetResponseSchema,
-  GetPresetResponseSchema,
-  ListPresetsResponseSchema,
-  type PresetService,
-  PutPresetResponseSchema,
-} from "../../gen/limber/v1/preset_service_pb.ts";
+import type { PresetService } from "../../gen/limber/v1/preset_service_pb.ts";
 import { byCall, type Implementation, keyOf } from "../call.ts";
 import { chainOf, knownActionSpace, refuseConflicts, seedOf } from "../contracts/contract.ts";
 import { refuseLargeMetadata } from "../inference/call.ts";
@@ -38,7 +32,7 @@ export function presetService({ sql, book }: PresetDeps): Implementation<typeof 
       });
       book.forget(orgId);
       const preset = create(PresetSchema, { ...saved, config: sound });
-      return create(PutPresetResponseSchema, { preset });
+      return { preset };
     },
 
     async listPresets({ limit = DEFAULT_PAGE, cursor }, call) {
@@ -46,7 +40,7 @@ export function presetService({ sql, book }: PresetDeps): Implementation<typeof 
       const presets = await book.of(keyOf(call).orgId);
       const after = [...presets.keys()].filter((name) => name > last).sort();
       const { records: names, ...page } = await readPage(limit, async (most) => after.slice(0, most), cursorOfName);
-      return create(ListPresetsResponseSchema, { ...page, data: names.map((name) => presets.get(name)![0]!) });
+      return { ...page, data: names.map((name) => presets.get(name)![0]!) };
     },
 
     async getPreset({ name, version }, call) {
@@ -54,7 +48,7 @@ export function presetService({ sql, book }: PresetDeps): Implementation<typeof 
       const versions: readonly Preset[] = presets.get(name) ?? [];
       const preset = version === undefined ? versions[0] : versions.find((each) => each.version === version);
       if (!preset) throw presetNotFound(version === undefined ? name : `${name}@${version}`, "name", presets);
-      return create(GetPresetResponseSchema, { preset });
+      return { preset };
     },
 
     async deletePreset({ name }, call) {
@@ -66,7 +60,7 @@ export function presetService({ sql, book }: PresetDeps): Implementation<typeof 
       });
       book.forget(orgId);
       if (!isDeleted) throw presetNotFound(name, "name", await book.of(orgId));
-      return create(DeletePresetResponseSchema, { object: "preset", name, deleted: true });
+      return { object: "preset", name, deleted: true };
     },
   };
 }

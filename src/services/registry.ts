@@ -7,17 +7,7 @@ import {
   ModelOfferingSchema,
   ModelOfferingsSchema,
 } from "../../gen/limber/v1/registry_pb.ts";
-import {
-  GetModelResponseSchema,
-  GetTaxonomyResponseSchema,
-  ListLiteratureResponseSchema,
-  type ListModelsRequest,
-  ListModelsResponseSchema,
-  ListProvidersResponseSchema,
-  ListRuntimesResponseSchema,
-  ListScenariosResponseSchema,
-  type RegistryService,
-} from "../../gen/limber/v1/registry_service_pb.ts";
+import type { ListModelsRequest, RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
 import { OfferingStatus } from "../../gen/limber/v1/supply_pb.ts";
 import { toUsd, usdFromNano } from "../billing/price.ts";
 import type { Implementation } from "../call.ts";
@@ -49,7 +39,7 @@ export function registryService({ registry, supply, upstream }: RegistryDeps): I
     async listModels(request) {
       const entries = await matching(registry.view, request);
       const page = pageOf(entries, request, DEFAULT_MODELS);
-      return create(ListModelsResponseSchema, { ...page, data: page.data.map(({ model }) => model) });
+      return { ...page, data: page.data.map(({ model }) => model) };
     },
 
     async getModel({ owner, name }) {
@@ -58,12 +48,12 @@ export function registryService({ registry, supply, upstream }: RegistryDeps): I
       if (!entry) throw unknownModel(view, `${owner}/${name}`);
       const offerings = create(ModelOfferingsSchema, { offerings: offeringsOf(supply, entry.model.id) });
       const shared = sharedInput(liveRows(supply, entry.model.id).map((row) => supply.snapshot.offerings[row]!));
-      return create(GetModelResponseSchema, { model: { ...entry.model, offerings, ...shared } });
+      return { model: { ...entry.model, offerings, ...shared } };
     },
 
     async getTaxonomy() {
       const { view } = registry;
-      return create(GetTaxonomyResponseSchema, { facets: await view.facets(), actionSpaces: [...view.actionSpaces()] });
+      return { facets: await view.facets(), actionSpaces: [...view.actionSpaces()] };
     },
 
     async listScenarios(request) {
@@ -71,17 +61,17 @@ export function registryService({ registry, supply, upstream }: RegistryDeps): I
       const found = (await registry.view.scenarios())
         .filter((scenario) => !target || scenario.target === target)
         .filter((scenario) => runnable === undefined || scenario.runnable === runnable);
-      return create(ListScenariosResponseSchema, pageOf(found, request, DEFAULT_OTHERS));
+      return pageOf(found, request, DEFAULT_OTHERS);
     },
 
     async listLiterature(request) {
       const { kind } = request;
       const found = (await registry.view.literature()).filter((piece) => !kind || piece.kind === kind);
-      return create(ListLiteratureResponseSchema, pageOf(found, request, DEFAULT_OTHERS));
+      return pageOf(found, request, DEFAULT_OTHERS);
     },
 
     async listProviders(request) {
-      return create(ListProvidersResponseSchema, pageOf(await registry.view.providers(), request, DEFAULT_OTHERS));
+      return pageOf(await registry.view.providers(), request, DEFAULT_OTHERS);
     },
 
     async listRoutes({ contract }) {
@@ -89,7 +79,7 @@ export function registryService({ registry, supply, upstream }: RegistryDeps): I
     },
 
     async listRuntimes() {
-      return create(ListRuntimesResponseSchema, { object: "list", data: runtimes });
+      return { object: "list", data: runtimes };
     },
   };
 }

@@ -1,17 +1,10 @@
 /** External runners: an organization's own programs that run evaluations with a benchmark's harness. */
 import { createHash } from "node:crypto";
-import { create, getOption } from "@bufbuild/protobuf";
+import { getOption } from "@bufbuild/protobuf";
 import { rpc } from "../../gen/limber/edge/v1/options_pb.ts";
 import type { Evaluation, EvaluationError } from "../../gen/limber/v1/evaluation_pb.ts";
 import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
-import {
-  ClaimEvaluationResponseSchema,
-  FinishEvaluationResponseSchema,
-  RenewClaimResponseSchema,
-  type ReportEpisodeRequest,
-  ReportEpisodeResponseSchema,
-  type RunnerService,
-} from "../../gen/limber/v1/runner_service_pb.ts";
+import type { ReportEpisodeRequest, RunnerService } from "../../gen/limber/v1/runner_service_pb.ts";
 import { type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
 import { violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
@@ -71,7 +64,7 @@ export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerSer
     async claimEvaluation({ harness, scenarios: able, leaseS = DEFAULT_LEASE_S }, call) {
       const { orgId, workspaceId, keyId } = keyOf(call);
       const hold = await takeOutside(sql, { orgId, workspaceId, keyId, name: harness, scenarios: able, leaseS });
-      if (!hold) return create(ClaimEvaluationResponseSchema, {});
+      if (!hold) return {};
       const { until } = await claimed(renew(sql, hold));
       const job = await jobOf(call, hold.id);
       const { seed, horizon = 0, replanSteps = 0, policyTimeoutMs } = job.request as EvaluationRequest;
@@ -79,15 +72,15 @@ export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerSer
       const open = items.filter(({ response }) => !response).map(({ index }) => index);
       const evaluation = shownEvaluation(job, items, await seals.of(job));
       const rules = { seed, horizon, replanSteps, policyTimeoutMs };
-      return create(ClaimEvaluationResponseSchema, {
+      return {
         claim: { epoch: hold.epoch, leaseUntil: until, leaseS, evaluation, openEpisodes: open, ...rules },
-      });
+      };
     },
 
     async renewClaim({ jobId, epoch }, call) {
       const job = await jobOf(call, jobId);
       const renewed = await claimed(renew(sql, holdOf(job, epoch, call)));
-      return create(RenewClaimResponseSchema, { leaseUntil: renewed.until, stop: shallStop(renewed) });
+      return { leaseUntil: renewed.until, stop: shallStop(renewed) };
     },
 
     async reportEpisode(report, call) {
@@ -103,11 +96,11 @@ export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerSer
       if (known?.response) refuseAnother(seal.item(known).response as EpisodeFacts, facts);
       else await keep(deps, { job, seal, hold, index }, facts);
       const { progress } = await shown(await jobOf(call, job.id));
-      return create(ReportEpisodeResponseSchema, {
+      return {
         leaseUntil: renewed.until,
         stop: shallStop(renewed),
         ...(progress && { progress }),
-      });
+      };
     },
 
     async finishEvaluation({ jobId, epoch, error }, call) {
@@ -125,7 +118,7 @@ export function runnerService(deps: RunnerDeps): Implementation<typeof RunnerSer
       const status = statusOf(renewed, missing, episodes, error);
       const result = resultOf(job, status, episodes, error);
       await claimed(endEvaluation(sql, { ...hold, orgId: job.orgId }, status, result, seal));
-      return create(FinishEvaluationResponseSchema, { evaluation: await shown(await jobOf(call, jobId)) });
+      return { evaluation: await shown(await jobOf(call, jobId)) };
     },
   };
 }

@@ -9,32 +9,7 @@ import {
   type User,
   UserSchema,
 } from "../../gen/limber/scim/v2/resource_pb.ts";
-import {
-  CreateGroupResponseSchema,
-  CreateUserResponseSchema,
-  DeleteGroupResponseSchema,
-  DeleteUserResponseSchema,
-  GetGroupResponseSchema,
-  GetResourceTypeResponseSchema,
-  GetSchemaResponseSchema,
-  GetServiceProviderConfigResponseSchema,
-  GetUserResponseSchema,
-  ListGroupsResponseSchema,
-  ListResourceTypesResponseSchema,
-  ListSchemasResponseSchema,
-  ListUsersResponseSchema,
-  MapGroupResponseSchema,
-  PatchGroupResponseSchema,
-  PatchUserResponseSchema,
-  ReplaceGroupResponseSchema,
-  ReplaceUserResponseSchema,
-  type ScimService,
-  SearchGroupsResponseSchema,
-  type SearchRequest,
-  type SearchResponse,
-  SearchResponseSchema,
-  SearchUsersResponseSchema,
-} from "../../gen/limber/scim/v2/scim_service_pb.ts";
+import type { ScimService, SearchRequest } from "../../gen/limber/scim/v2/scim_service_pb.ts";
 import { type Call, type Implementation, keyOf } from "../call.ts";
 import { Reason, Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
@@ -98,27 +73,27 @@ export function scimService(deps: ScimDeps): Implementation<typeof ScimService> 
     search: (request, call) => searchAll(deps.sql, request, call),
 
     async getServiceProviderConfig() {
-      return create(GetServiceProviderConfigResponseSchema, { config: PROVIDER_CONFIG });
+      return { config: PROVIDER_CONFIG };
     },
 
     async listResourceTypes() {
-      return create(ListResourceTypesResponseSchema, { ...wholeList(RESOURCE_TYPES), resources: [...RESOURCE_TYPES] });
+      return { ...wholeList(RESOURCE_TYPES), resources: [...RESOURCE_TYPES] };
     },
 
     async getResourceType({ name }) {
       const resourceType = RESOURCE_TYPES.find((each) => each.name === name);
       if (!resourceType) throw refuse(Reason.NOT_FOUND, "resource type not found");
-      return create(GetResourceTypeResponseSchema, { resourceType });
+      return { resourceType };
     },
 
     async listSchemas() {
-      return create(ListSchemasResponseSchema, { ...wholeList(SCHEMAS), resources: [...SCHEMAS] });
+      return { ...wholeList(SCHEMAS), resources: [...SCHEMAS] };
     },
 
     async getSchema({ id }) {
       const schema = SCHEMAS.find((each) => each.id.toLowerCase() === id.toLowerCase());
       if (!schema) throw refuse(Reason.NOT_FOUND, "schema not found");
-      return create(GetSchemaResponseSchema, { schema });
+      return { schema };
     },
   };
 }
@@ -144,13 +119,13 @@ function userCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof ScimS
     async listUsers(request, call) {
       const query = queryFor(KINDS.user, keyOf(call).orgId, request);
       const page = pageOf(query, await listUsers(sql, query), (each) => shownUser(each, request));
-      return create(ListUsersResponseSchema, page);
+      return page;
     },
 
     async searchUsers(request, call) {
       const query = queryFor(KINDS.user, keyOf(call).orgId, request);
       const page = pageOf(query, await listUsers(sql, query), (each) => shownUser(each, request));
-      return create(SearchUsersResponseSchema, page);
+      return page;
     },
 
     async createUser(request, call) {
@@ -169,19 +144,19 @@ function userCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof ScimS
         );
         return known(tx, orgId, id);
       });
-      return create(CreateUserResponseSchema, { user: shownUser(made, request) });
+      return { user: shownUser(made, request) };
     },
 
     async getUser(request, call) {
       const user = await known(sql, keyOf(call).orgId, request.userId);
-      return create(GetUserResponseSchema, { user: shownUser(user, request) });
+      return { user: shownUser(user, request) };
     },
 
     async replaceUser(request, call) {
       const { userId, user, ifMatch } = request;
       const replaced = await changing(sql, userId, ifMatch, call, async () => user ?? create(UserSchema));
       changed(userId);
-      return create(ReplaceUserResponseSchema, { user: shownUser(replaced, request) });
+      return { user: shownUser(replaced, request) };
     },
 
     async patchUser(request, call) {
@@ -190,7 +165,7 @@ function userCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof ScimS
       const become = async (before: ScimResource): Promise<User> => userOf(await patched(KINDS.user, before, changes));
       const after = await changing(sql, userId, ifMatch, call, become, true);
       changed(userId);
-      return create(PatchUserResponseSchema, { user: shownUser(after, request) });
+      return { user: shownUser(after, request) };
     },
 
     async deleteUser({ userId, ifMatch }, call) {
@@ -207,7 +182,7 @@ function userCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof ScimS
         await audit(tx, actOn(member, "member.removed", call, { user_name: member.userName }));
       });
       changed(userId);
-      return create(DeleteUserResponseSchema, {});
+      return {};
     },
   };
 }
@@ -348,13 +323,13 @@ function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof Scim
     async listGroups(request, call) {
       const query = queryFor(KINDS.group, keyOf(call).orgId, request);
       const page = pageOf(query, await listGroups(sql, query), (each) => shownGroup(each, request));
-      return create(ListGroupsResponseSchema, page);
+      return page;
     },
 
     async searchGroups(request, call) {
       const query = queryFor(KINDS.group, keyOf(call).orgId, request);
       const page = pageOf(query, await listGroups(sql, query), (each) => shownGroup(each, request));
-      return create(SearchGroupsResponseSchema, page);
+      return page;
     },
 
     async createGroup(request, call) {
@@ -364,7 +339,7 @@ function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof Scim
         const group = await addGroup(tx, orgId, { displayName: nameOf(sent.displayName), externalId: sent.externalId });
         return become(tx, orgId, group, sent, "group.created", call);
       });
-      return create(CreateGroupResponseSchema, { group: shownGroup(made, request) });
+      return { group: shownGroup(made, request) };
     },
 
     async getGroup(request, call) {
@@ -372,7 +347,7 @@ function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof Scim
       const record = await findGroupRecord(sql, orgId, request.group);
       const group = record && (await findGroup(sql, orgId, record.id));
       if (!group) throw noSuchGroup();
-      return create(GetGroupResponseSchema, { group: shownGroup(group, request) });
+      return { group: shownGroup(group, request) };
     },
 
     async replaceGroup(request, call) {
@@ -385,7 +360,7 @@ function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof Scim
         const displayName = sent.displayName === undefined ? record.displayName : nameOf(sent.displayName);
         return become(tx, orgId, record, { ...sent, displayName }, "group.pushed", call);
       });
-      return create(ReplaceGroupResponseSchema, { group: shownGroup(after, request) });
+      return { group: shownGroup(after, request) };
     },
 
     async patchGroup(request, call) {
@@ -401,7 +376,7 @@ function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof Scim
         const bare = { ...record, externalId: undefined };
         return become(tx, orgId, bare, { ...sent, displayName: nameOf(sent.displayName) }, "group.changed", call);
       });
-      return create(PatchGroupResponseSchema, { group: shownGroup(after, request) });
+      return { group: shownGroup(after, request) };
     },
 
     async deleteGroup({ group, ifMatch }, call) {
@@ -415,7 +390,7 @@ function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof Scim
         const details = { display_name: record.displayName, role: record.role };
         await audit(tx, actOn({ id: record.id, orgId }, "group.removed", call, details));
       });
-      return create(DeleteGroupResponseSchema, {});
+      return {};
     },
 
     async mapGroup({ group, role: given }, call) {
@@ -432,11 +407,11 @@ function groupCalls({ sql, changed }: ScimDeps): Pick<Implementation<typeof Scim
         await audit(tx, actOn({ id: record.id, orgId }, "group.mapped", call, details));
         return record;
       });
-      return create(MapGroupResponseSchema, {
+      return {
         id: mapped.id,
         displayName: mapped.displayName,
         ...(role !== undefined && { role }),
-      });
+      };
     },
   };
 }
@@ -548,7 +523,7 @@ const LISTS: readonly (readonly [Kind, (sql: Sql, query: ScimQuery) => Promise<S
 ];
 
 /** One page of all results of a search. Refuses with `invalid_filter` if no resource type supports the filter. */
-async function searchAll(sql: Sql, request: SearchRequest, call: Call): Promise<SearchResponse> {
+async function searchAll(sql: Sql, request: SearchRequest, call: Call) {
   const { orgId } = keyOf(call);
   const asked = LISTS.map(([kind, list]) => ({ kind, list, query: queryOf(kind, orgId, request) }));
   const refused = asked.find(({ query }) => query instanceof Refusal);
@@ -567,13 +542,13 @@ async function searchAll(sql: Sql, request: SearchRequest, call: Call): Promise<
     limit -= page.resources.length;
     for (const each of page.resources) resources.push(shownOf(kind, each, request) as JsonObject);
   }
-  return create(SearchResponseSchema, {
+  return {
     schemas: [LIST_SCHEMA],
     totalResults: total,
     startIndex: start + 1,
     itemsPerPage: resources.length,
     resources: resources.map((each) => fromJson(FoundSchema, each, { ignoreUnknownFields: true })),
-  });
+  };
 }
 
 /** A resource type without a filtered or sorted attribute has no results. */

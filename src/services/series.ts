@@ -8,11 +8,7 @@ import {
   SeriesPointSchema,
   SeriesSchema,
 } from "../../gen/limber/v1/series_pb.ts";
-import {
-  type QuerySeriesRequest,
-  QuerySeriesResponseSchema,
-  type SeriesService,
-} from "../../gen/limber/v1/series_service_pb.ts";
+import type { QuerySeriesRequest, SeriesService } from "../../gen/limber/v1/series_service_pb.ts";
 import { toUsd } from "../billing/price.ts";
 import { type Implementation, keyOf } from "../call.ts";
 import { nowSeconds } from "../clock.ts";
@@ -58,12 +54,12 @@ export function seriesService({ sql, caughtUp }: SeriesDeps): Implementation<typ
       await caughtUp();
       const filters = { model, provider, keyId, workspaceId, robotId, contract };
       const rows = await readSeries(sql, orgId, { ...span, by: BY[by], limit, ...filters });
-      return create(QuerySeriesResponseSchema, {
+      return {
         object: "series",
         ...span,
         series: seriesOf(rows),
         total: figuresOf(rows),
-      });
+      };
     },
   };
 }

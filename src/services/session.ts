@@ -1,19 +1,11 @@
 /** Browser sessions of signed-in users. */
 import { create } from "@bufbuild/protobuf";
 import {
-  BeginSignInResponseSchema,
-  CreateSessionResponseSchema,
-  CreateSignInLinkResponseSchema,
-  DeleteSessionResponseSchema,
-  EndSessionsResponseSchema,
-  FinishSignInResponseSchema,
-  GetSessionResponseSchema,
   type Session,
   SessionOrganisationSchema,
   SessionSchema,
   type SessionService,
   SessionWorkspaceSchema,
-  UpdateSessionResponseSchema,
 } from "../../gen/limber/v1/session_service_pb.ts";
 import { INVITE_PREFIX, SESSION_COOKIE, SIGN_IN_COOKIE } from "../brand.ts";
 import { type BrowserHead, byCall, type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
@@ -97,7 +89,7 @@ export function sessionService({
         const member = await memberOf(tx, token, call);
         return signIn(tx, { member, method: "link", browser }, call);
       });
-      return create(CreateSessionResponseSchema, { session: await shown(sql, session) });
+      return { session: await shown(sql, session) };
     },
 
     async beginSignIn({ email, returnTo = "/" }, call) {
@@ -112,7 +104,7 @@ export function sessionService({
       const { url, state } = await clients.begin(issuer, { home, email, returnTo, endsMs });
       const sealed = vault.seal(JSON.stringify(state), SIGN_IN_COOKIE).toString("base64url");
       browser.keep(SIGN_IN_COOKIE, sealed, SIGN_IN_MS / 1000);
-      return create(BeginSignInResponseSchema, { authorizationUrl: url });
+      return { authorizationUrl: url };
     },
 
     async finishSignIn({ issuerId, query }, call) {
@@ -131,15 +123,15 @@ export function sessionService({
         const member = await memberFor(tx, now, claims, call);
         return signIn(tx, { member, method: "oidc", issuerId, browser }, call);
       });
-      return create(FinishSignInResponseSchema, { session: await shown(sql, session), returnTo: kept.returnTo });
+      return { session: await shown(sql, session), returnTo: kept.returnTo };
     },
 
     async getSession(_request, call) {
       const key = keyOf(call);
       const session = key.session && (await findSession(sql, key.session.id));
-      return create(GetSessionResponseSchema, {
+      return {
         session: session ? await shown(sql, session) : await shownKey(sql, key),
-      });
+      };
     },
 
     async updateSession({ orgId, workspaceId }, call) {
@@ -163,7 +155,7 @@ export function sessionService({
       });
       changed(moved.id);
       changed(own.id);
-      return create(UpdateSessionResponseSchema, { session: await shown(sql, moved) });
+      return { session: await shown(sql, moved) };
     },
 
     async deleteSession(_request, call) {
@@ -176,7 +168,7 @@ export function sessionService({
       });
       for (const { id } of ended) changed(id);
       browser.keep(SESSION_COOKIE, "", 0);
-      return create(DeleteSessionResponseSchema, { ended: ended.length });
+      return { ended: ended.length };
     },
 
     async createSignInLink({ orgId, userId }, call) {
@@ -192,7 +184,7 @@ export function sessionService({
         return token;
       });
       const expiresAt = Math.floor(endsMs / 1000);
-      return create(CreateSignInLinkResponseSchema, { url: signInLink(home, token), token, expiresAt });
+      return { url: signInLink(home, token), token, expiresAt };
     },
 
     async endSessions({ orgId, userId }, call) {
@@ -204,7 +196,7 @@ export function sessionService({
         return ended;
       });
       changed(userId);
-      return create(EndSessionsResponseSchema, { ended: ended.length });
+      return { ended: ended.length };
     },
   };
 }

@@ -16,25 +16,9 @@ import {
   WireProfileSchema,
 } from "../../gen/limber/v1/supply_pb.ts";
 import {
-  DeclareModelResponseSchema,
-  DeleteOfferingResponseSchema,
-  GetOfferingResponseSchema,
-  GetOwnProviderResponseSchema,
-  GetReportResponseSchema,
-  ListHardwareResponseSchema,
-  ListOfferingsResponseSchema,
-  ListOwnProvidersResponseSchema,
-  PauseOfferingResponseSchema,
-  RegisterProviderResponseSchema,
-  ResumeOfferingResponseSchema,
-  ReviewProviderResponseSchema,
-  SetModelOwnerResponseSchema,
   type SupplyService,
   type UpdateOfferingRequest,
   UpdateOfferingRequestSchema,
-  UpdateOfferingResponseSchema,
-  UpdateProviderResponseSchema,
-  VerifyOfferingResponseSchema,
 } from "../../gen/limber/v1/supply_service_pb.ts";
 import { HARDWARE, hardwareOf, nanoFromUsd, secondOf, usdFromNano } from "../billing/price.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
@@ -111,7 +95,7 @@ export function supplyService(deps: SupplyDeps): Implementation<typeof SupplySer
       });
       // The model is known on this replica at once, before the notification.
       await deps.refresh();
-      return create(DeclareModelResponseSchema, { offering: offeringMessage(offering) });
+      return { offering: offeringMessage(offering) };
     },
 
     async verifyOffering({ offeringId }, call) {
@@ -130,11 +114,11 @@ export function supplyService(deps: SupplyDeps): Implementation<typeof SupplySer
       const verified = await recorded(call, known, () => verify(deps, known, { ...byCall(call), owner: true }));
       if (!verified) throw refuse(Reason.OFFERING_NOT_VERIFIABLE, "the offering was removed while it was being probed");
       const { offering, report } = verified;
-      return create(VerifyOfferingResponseSchema, { offering: offeringMessage(offering), report });
+      return { offering: offeringMessage(offering), report };
     },
 
     async listHardware() {
-      return create(ListHardwareResponseSchema, { object: "list", data: HARDWARE.map(({ name }) => name) });
+      return { object: "list", data: HARDWARE.map(({ name }) => name) };
     },
   };
 }
@@ -165,7 +149,7 @@ function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
         await audit(tx, { ...byCall(call), orgId, action: "provider.registered", subject: made.id, details: { name } });
         return made;
       });
-      return create(RegisterProviderResponseSchema, { provider: providerMessage(provider) });
+      return { provider: providerMessage(provider) };
     },
 
     async listOwnProviders({ limit = DEFAULT_PAGE, cursor }, call) {
@@ -177,12 +161,12 @@ function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
         ({ name }) => cursorOfName(name),
       );
       const data = records.map((provider) => providerMessage(provider, true));
-      return create(ListOwnProvidersResponseSchema, { ...page, data });
+      return { ...page, data };
     },
 
     async getOwnProvider({ provider: name }, call) {
       const provider = await ownProvider(sql, name, call);
-      return create(GetOwnProviderResponseSchema, { provider: providerMessage(provider, true) });
+      return { provider: providerMessage(provider, true) };
     },
 
     async updateProvider({ provider: name, displayName, contactEmail, regions, dataCollection, homepage }, call) {
@@ -202,7 +186,7 @@ function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
         return changed;
       });
       await refresh();
-      return create(UpdateProviderResponseSchema, { provider: providerMessage(provider, true) });
+      return { provider: providerMessage(provider, true) };
     },
 
     async reviewProvider({ provider: name, standing, note }, call) {
@@ -219,7 +203,7 @@ function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
         return reviewed;
       });
       await refresh();
-      return create(ReviewProviderResponseSchema, { provider: providerMessage(provider, true) });
+      return { provider: providerMessage(provider, true) };
     },
 
     async setModelOwner({ owner, whose }, call) {
@@ -239,7 +223,7 @@ function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
             });
       });
       await refresh();
-      return create(SetModelOwnerResponseSchema, { owner, ...(orgId !== undefined && { orgId }) });
+      return { owner, ...(orgId !== undefined && { orgId }) };
     },
   };
 }
@@ -296,15 +280,15 @@ function offeringRpcs(deps: SupplyDeps): OfferingRpcs {
         ({ id }) => id,
       );
       const data = records.map((record) => offeringMessage(record, { terms: isOwn(record, call) }));
-      return create(ListOfferingsResponseSchema, { ...page, data });
+      return { ...page, data };
     },
 
     async getOffering({ offeringId }, call) {
       const record = await findOffering(sql, offeringId);
       if (!record || !(isOwn(record, call) || isPublic(record))) throw notFound();
-      return create(GetOfferingResponseSchema, {
+      return {
         offering: offeringMessage(record, { terms: isOwn(record, call) }),
-      });
+      };
     },
 
     async getReport({ offeringId, running = false }, call) {
@@ -315,7 +299,7 @@ function offeringRpcs(deps: SupplyDeps): OfferingRpcs {
       const report = fromJson(ProbeReportSchema, kept as Parameters<typeof fromJson>[1], {
         ignoreUnknownFields: true,
       });
-      return create(GetReportResponseSchema, { report });
+      return { report };
     },
 
     async updateOffering(request, call) {
@@ -334,22 +318,22 @@ function offeringRpcs(deps: SupplyDeps): OfferingRpcs {
         return changed;
       });
       await deps.refresh();
-      return create(UpdateOfferingResponseSchema, { offering: offeringMessage(changed, { terms: true }) });
+      return { offering: offeringMessage(changed, { terms: true }) };
     },
 
     async pauseOffering({ offeringId }, call) {
-      return create(PauseOfferingResponseSchema, { offering: await moved(offeringId, call, PAUSE) });
+      return { offering: await moved(offeringId, call, PAUSE) };
     },
 
     async resumeOffering({ offeringId }, call) {
-      return create(ResumeOfferingResponseSchema, { offering: await moved(offeringId, call, RESUME) });
+      return { offering: await moved(offeringId, call, RESUME) };
     },
 
     async deleteOffering({ offeringId, force = false }, call) {
       const known = await findOffering(sql, offeringId);
       if (!known || !isOwn(known, call) || known.status === "removed") throw notFound();
       const gone = await withdraw(deps, known, { force, by: byCall(call), signal: call.signal });
-      return create(DeleteOfferingResponseSchema, { offering: offeringMessage(gone, { terms: true }) });
+      return { offering: offeringMessage(gone, { terms: true }) };
     },
   };
 }

@@ -6,18 +6,7 @@ import {
   WebhookSchema,
   WebhookStatus,
 } from "../../gen/limber/v1/webhook_pb.ts";
-import {
-  CreateWebhookResponseSchema,
-  DeleteWebhookResponseSchema,
-  GetWebhookResponseSchema,
-  ListWebhookDeliveriesResponseSchema,
-  ListWebhooksResponseSchema,
-  RedeliverWebhookResponseSchema,
-  RotateWebhookSecretResponseSchema,
-  TestWebhookResponseSchema,
-  UpdateWebhookResponseSchema,
-  type WebhookService,
-} from "../../gen/limber/v1/webhook_service_pb.ts";
+import type { WebhookService } from "../../gen/limber/v1/webhook_service_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { now } from "../clock.ts";
 import { violation } from "../contracts/contract.ts";
@@ -77,7 +66,7 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookDeps): Imple
         await noted(tx, call, "webhook.created", id);
         return hook;
       });
-      return create(CreateWebhookResponseSchema, { webhook: { ...messageOf(hook), secret } });
+      return { webhook: { ...messageOf(hook), secret } };
     },
 
     async listWebhooks(request, call) {
@@ -88,14 +77,14 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookDeps): Imple
         sql,
         hooks.map(({ id }) => id),
       );
-      return create(ListWebhooksResponseSchema, {
+      return {
         ...page,
         data: hooks.map((hook) => messageOf(hook, last.get(hook.id))),
-      });
+      };
     },
 
     async getWebhook({ hookId }, call) {
-      return create(GetWebhookResponseSchema, { webhook: await shown(await hookOf(sql, call, hookId)) });
+      return { webhook: await shown(await hookOf(sql, call, hookId)) };
     },
 
     async updateWebhook({ hookId, url, events, description, enabled }, call) {
@@ -115,7 +104,7 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookDeps): Imple
         await noted(tx, call, "webhook.changed", hookId);
         return hook;
       });
-      return create(UpdateWebhookResponseSchema, { webhook: await shown(hook) });
+      return { webhook: await shown(hook) };
     },
 
     async rotateWebhookSecret({ hookId }, call) {
@@ -128,7 +117,7 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookDeps): Imple
         await noted(tx, call, "webhook.secret_rotated", hookId);
         return hook;
       });
-      return create(RotateWebhookSecretResponseSchema, { webhook: { ...(await shown(hook)), secret } });
+      return { webhook: { ...(await shown(hook)), secret } };
     },
 
     async deleteWebhook({ hookId }, call) {
@@ -137,7 +126,7 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookDeps): Imple
         if (!(await store.deleteWebhook(tx, keyOf(call).orgId, hookId))) throw unknown();
         await noted(tx, call, "webhook.deleted", hookId);
       });
-      return create(DeleteWebhookResponseSchema, { object: "webhook", id: hookId, deleted: true });
+      return { object: "webhook", id: hookId, deleted: true };
     },
 
     async testWebhook({ hookId }, call) {
@@ -148,7 +137,7 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookDeps): Imple
         await noted(tx, call, "webhook.tested", hookId);
         return pinged;
       });
-      return create(TestWebhookResponseSchema, { delivery: deliveryOf(delivery) });
+      return { delivery: deliveryOf(delivery) };
     },
 
     async listWebhookDeliveries({ hookId, limit = DEFAULT_PAGE, cursor }, call) {
@@ -158,7 +147,7 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookDeps): Imple
         (most) => store.listDeliveries(sql, hookId, { limit: most, cursor }),
         ({ id }) => id,
       );
-      return create(ListWebhookDeliveriesResponseSchema, { ...page, data: records.map(deliveryOf) });
+      return { ...page, data: records.map(deliveryOf) };
     },
 
     async redeliverWebhook({ hookId, deliveryId }, call) {
@@ -170,7 +159,7 @@ export function webhookService({ sql, vault, allowPrivate }: WebhookDeps): Imple
         return again;
       });
       if (!delivery) throw refuse(Reason.NOT_FOUND, "delivery not found", {}, { param: "delivery_id" });
-      return create(RedeliverWebhookResponseSchema, { delivery: deliveryOf(delivery) });
+      return { delivery: deliveryOf(delivery) };
     },
   };
 }

@@ -1,15 +1,7 @@
 /** Workspaces: parts of an organization, each with its own budget and settings. */
 import { create } from "@bufbuild/protobuf";
 import { type Workspace, WorkspaceSchema } from "../../gen/limber/v1/workspace_pb.ts";
-import {
-  CreateWorkspaceResponseSchema,
-  DeleteWorkspaceResponseSchema,
-  GetWorkspaceResponseSchema,
-  ListWorkspacesResponseSchema,
-  UpdateWorkspaceResponseSchema,
-  type WorkspaceService,
-  type WorkspaceSettings,
-} from "../../gen/limber/v1/workspace_service_pb.ts";
+import type { WorkspaceService, WorkspaceSettings } from "../../gen/limber/v1/workspace_service_pb.ts";
 import { byCall, type Call, type Implementation } from "../call.ts";
 import { now } from "../clock.ts";
 import { violation } from "../contracts/contract.ts";
@@ -60,7 +52,7 @@ export function workspaceService({ sql, settled, changed }: WorkspaceDeps): Impl
         await record(tx, call, orgId, "workspace.created", id, { name, slug: wanted.slug });
         return messageOf(tx, await found(tx, orgId, id));
       });
-      return create(CreateWorkspaceResponseSchema, { workspace });
+      return { workspace };
     },
 
     async listWorkspaces({ orgId, limit = DEFAULT_PAGE, cursor: after }, call) {
@@ -72,16 +64,16 @@ export function workspaceService({ sql, settled, changed }: WorkspaceDeps): Impl
         ({ id }) => id,
       );
       const data = await Promise.all(records.map((workspace) => messageOf(sql, workspace)));
-      return create(ListWorkspacesResponseSchema, { ...page, data });
+      return { ...page, data };
     },
 
     async getWorkspace({ orgId, workspaceId }, call) {
       await assertReachable(sql, orgId, call);
       if ((confinedTo(call) ?? workspaceId) !== workspaceId) throw noSuchWorkspace();
       await settled(orgId);
-      return create(GetWorkspaceResponseSchema, {
+      return {
         workspace: await messageOf(sql, await found(sql, orgId, workspaceId)),
-      });
+      };
     },
 
     async updateWorkspace({ orgId, workspaceId, name, slug, budget, settings, clear }, call) {
@@ -116,7 +108,7 @@ export function workspaceService({ sql, settled, changed }: WorkspaceDeps): Impl
       // Return credit leased under the old budget before the new one applies.
       await settled(orgId);
       const workspace = await messageOf(sql, await found(sql, orgId, workspaceId));
-      return create(UpdateWorkspaceResponseSchema, { workspace });
+      return { workspace };
     },
 
     async deleteWorkspace({ orgId, workspaceId, force = false }, call) {
@@ -133,11 +125,11 @@ export function workspaceService({ sql, settled, changed }: WorkspaceDeps): Impl
         return revoked;
       });
       changed(orgId);
-      return create(DeleteWorkspaceResponseSchema, {
+      return {
         id: workspaceId,
         deleted: true,
         revokedKeys: revokedKeys.map(({ id }) => id),
-      });
+      };
     },
   };
 }

@@ -1,5 +1,13 @@
 /** The gate that every call passes on any transport: authentication, authorization, rate limits, validation, idempotency. */
-import { type DescMessage, type DescMethod, type DescService, getOption, type Message } from "@bufbuild/protobuf";
+import {
+  create,
+  type DescMessage,
+  type DescMethod,
+  type DescService,
+  getOption,
+  type Message,
+  type MessageInitShape,
+} from "@bufbuild/protobuf";
 import { http } from "../../../gen/google/api/annotations_pb.ts";
 import { rpc, WorkspaceReach } from "../../../gen/limber/edge/v1/options_pb.ts";
 import { EvaluationService } from "../../../gen/limber/v1/evaluation_service_pb.ts";
@@ -146,9 +154,9 @@ export function createGate(deps: GateDeps): Gate {
       try {
         const key = rule.rule.idempotent ? idempotencyKeyOf(request, context) : undefined;
         if (key === undefined || principal.kind !== "key")
-          return await answerOf(rule, request, callOf(admission, context, undefined));
+          return await answerOf(method, rule, request, callOf(admission, context, undefined));
         return await serveIdempotent(deps.idempotency, { method, principal, key, request }, context, (turn) =>
-          answerOf(rule, request, callOf(admission, context, turn)),
+          answerOf(method, rule, request, callOf(admission, context, turn)),
         );
       } catch (thrown) {
         throw refusalOfOutage(thrown, "begun");
@@ -230,8 +238,13 @@ function noteAsked(trail: CallTrail, request: Message, { traceparent }: CallCont
   if (traceparent !== undefined) trail.traceparent = traceparent;
 }
 
-const answerOf = (rule: MethodRule, request: Message, call: Call): Promise<Message> =>
-  rule.serve(request, call) as Promise<Message>;
+// Sound: the compiler checked the function's result where the service was built.
+const answerOf = async (
+  { output }: DescMethod,
+  { serve }: MethodRule,
+  request: Message,
+  call: Call,
+): Promise<Message> => create(output, (await serve(request, call)) as MessageInitShape<DescMessage>);
 
 const streamOf = (answer: unknown): AsyncIterable<Message> => answer as AsyncIterable<Message>;
 

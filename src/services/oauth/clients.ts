@@ -1,15 +1,7 @@
 /** OAuth applications: registration, redirect addresses (RFC 8252, RFC 9207), and the server's metadata documents. */
 import { create } from "@bufbuild/protobuf";
 import { type OauthClient, OauthClientSchema } from "../../../gen/limber/v1/oauth_pb.ts";
-import {
-  CreateOauthClientResponseSchema,
-  DeleteOauthClientResponseSchema,
-  GetResourceMetadataResponseSchema,
-  GetServerMetadataResponseSchema,
-  ListOauthClientsResponseSchema,
-  type OauthService,
-  RegisterOauthClientResponseSchema,
-} from "../../../gen/limber/v1/oauth_service_pb.ts";
+import type { OauthService } from "../../../gen/limber/v1/oauth_service_pb.ts";
 import { BRAND, CLIENT_SECRET_PREFIX } from "../../brand.ts";
 import { byCall, type Implementation, keyOf } from "../../call.ts";
 import { violation } from "../../contracts/contract.ts";
@@ -76,9 +68,9 @@ export function clientCalls({
         await audit(tx, { ...byCall(call), orgId, action: "oauth_client.created", subject: made.id, details });
         return made;
       });
-      return create(CreateOauthClientResponseSchema, {
+      return {
         client: { ...clientMessage(client), ...(secret !== undefined && { clientSecret: secret }) },
-      });
+      };
     },
 
     async listOauthClients({ limit = DEFAULT_PAGE, cursor: after }, call) {
@@ -88,7 +80,7 @@ export function clientCalls({
         (most) => listClients(sql, orgId, { limit: most, after }),
         ({ id }) => id,
       );
-      return create(ListOauthClientsResponseSchema, { ...page, data: records.map(clientMessage) });
+      return { ...page, data: records.map(clientMessage) };
     },
 
     async deleteOauthClient({ clientId }, call) {
@@ -101,7 +93,7 @@ export function clientCalls({
         await audit(tx, { ...byCall(call), orgId, ...act });
       });
       changed(orgId);
-      return create(DeleteOauthClientResponseSchema, { clientId, deleted: true });
+      return { clientId, deleted: true };
     },
 
     async registerOauthClient(request) {
@@ -128,7 +120,7 @@ export function clientCalls({
       const secretHash = secret === undefined ? undefined : hashSecret(secret);
       const facts = { orgId: undefined, name, redirectUris, scopes, authMethod, secretHash };
       const client = await tx(sql, (tx) => addClient(tx, facts));
-      return create(RegisterOauthClientResponseSchema, {
+      return {
         clientId: client.id,
         clientIdIssuedAt: client.created,
         clientName: name,
@@ -138,7 +130,7 @@ export function clientCalls({
         responseTypes: ["code"],
         scope: (scopes.length > 0 ? scopes : DEFAULT_SCOPES).join(" "),
         ...(secret !== undefined && { clientSecret: secret, clientSecretExpiresAt: 0 }),
-      });
+      };
     },
   };
 }
@@ -163,20 +155,20 @@ export function metadataCalls(
   return {
     async getResourceMetadata({ issuer = "" }) {
       const home = own ?? issuer;
-      return create(GetResourceMetadataResponseSchema, {
+      return {
         resource: home,
         authorizationServers: [home],
         scopesSupported: [...SCOPES],
         bearerMethodsSupported: ["header"],
         resourceName: BRAND,
         resourceDocumentation: `${home}/docs`,
-      });
+      };
     },
 
     async getServerMetadata({ issuer: reached = "" }) {
       const issuer = own ?? reached;
       const at = (path: string): string => `${issuer}/v1/oauth/${path}`;
-      return create(GetServerMetadataResponseSchema, {
+      return {
         issuer,
         authorizationEndpoint: `${issuer}/oauth/authorize`,
         registrationEndpoint: at("register"),
@@ -190,7 +182,7 @@ export function metadataCalls(
         tokenEndpointAuthMethodsSupported: [...AUTH_METHODS],
         revocationEndpointAuthMethodsSupported: [...AUTH_METHODS],
         serviceDocumentation: `${issuer}/docs`,
-      });
+      };
     },
   };
 }

@@ -12,16 +12,7 @@ import {
   type Statement,
   StatementSchema,
 } from "../../../gen/limber/v1/earning_pb.ts";
-import {
-  GetOfferingStatsResponseSchema,
-  GetProviderBalanceResponseSchema,
-  ListEarningsResponseSchema,
-  ListPayoutsResponseSchema,
-  ListStatementsResponseSchema,
-  RecordPayoutResponseSchema,
-  SetShareResponseSchema,
-  type SupplyService,
-} from "../../../gen/limber/v1/supply_service_pb.ts";
+import type { SupplyService } from "../../../gen/limber/v1/supply_service_pb.ts";
 import { fromUsd, toUsd } from "../../billing/price.ts";
 import { byCall, type Call, type Implementation } from "../../call.ts";
 import { nowSeconds } from "../../clock.ts";
@@ -82,13 +73,13 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
         circuitMoves(sql, offeringId, { since: new Date(`${since}T00:00:00Z`), limit: MOST_MOVES }),
       ]);
       const { model, provider } = known;
-      return create(GetOfferingStatsResponseSchema, {
+      return {
         offeringId,
         model,
         provider,
         days: daysOf(served, attempts, troubles),
         breaker: moves.map(({ at, move }) => ({ at, move: MOVES[move] })),
-      });
+      };
     },
 
     async listEarnings({ provider, limit = DEFAULT_PAGE, cursor, model, offeringId, since, until }, call) {
@@ -98,7 +89,7 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
         (most) => listEarnings(sql, { providers, model, offeringId, since, until, limit: most, cursor }),
         ({ place }) => place,
       );
-      return create(ListEarningsResponseSchema, { ...page, data: records.map(earningMessage) });
+      return { ...page, data: records.map(earningMessage) };
     },
 
     async listStatements({ provider, limit = DEFAULT_PAGE, cursor }, call) {
@@ -108,7 +99,7 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
         (most) => listStatements(sql, { providers, limit: most, cursor }),
         ({ place }) => place,
       );
-      return create(ListStatementsResponseSchema, { ...page, data: records.map(statementMessage) });
+      return { ...page, data: records.map(statementMessage) };
     },
 
     async getProviderBalance({ provider: name }, call) {
@@ -125,7 +116,7 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
         paidUsd: toUsd(paidMicro),
         owedUsd: toUsd(earnedMicro - paidMicro),
       });
-      return create(GetProviderBalanceResponseSchema, { balance });
+      return { balance };
     },
 
     async listPayouts({ provider: name, limit = DEFAULT_PAGE, cursor: before }, call) {
@@ -135,7 +126,7 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
         (most) => listPayouts(sql, provider, { limit: most, before }),
         ({ id }) => id,
       );
-      return create(ListPayoutsResponseSchema, { ...page, data: records.map(payoutMessage) });
+      return { ...page, data: records.map(payoutMessage) };
     },
 
     async recordPayout({ provider: name, amountUsd, reference }, call) {
@@ -155,7 +146,7 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
         }
         return recorded;
       });
-      return create(RecordPayoutResponseSchema, { payout: payoutMessage(recorded.payout) });
+      return { payout: payoutMessage(recorded.payout) };
     },
 
     async setShare({ provider: name, percent }, call) {
@@ -169,7 +160,7 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
         await recordShare(tx, concerned, inForce, call);
         return inForce;
       });
-      return create(SetShareResponseSchema, { ...(name !== undefined && { provider: name }), percent: inForce / 100 });
+      return { ...(name !== undefined && { provider: name }), percent: inForce / 100 };
     },
   };
 }

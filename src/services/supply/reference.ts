@@ -61,15 +61,11 @@ export async function bringReference(deps: SupplyDeps, endpoint: string): Promis
       continue;
     }
     const { offering } = await service.declareModel(declarationOf(model, runtime, address), call);
-    const { report } = await service.verifyOffering(
-      create(VerifyOfferingRequestSchema, { offeringId: offering!.id }),
-      call,
-    );
-    kept.add(offering!.id);
-    const faults =
-      report?.checks
-        .filter(({ passed, required }) => !passed && required)
-        .map((check) => `${check.name}: ${check.detail}`) ?? [];
+    const offeringId = offering!.id!;
+    const { report } = await service.verifyOffering(create(VerifyOfferingRequestSchema, { offeringId }), call);
+    kept.add(offeringId);
+    const failures = report?.checks?.filter(({ passed, required }) => !passed && required) ?? [];
+    const faults = failures.map(({ name, detail }) => `${name}: ${detail}`);
     if (faults.length > 0) failed.push(`${model.slug} over ${runtime} did not pass (${faults.join("; ")})`);
   }
   for (const { id } of known)
