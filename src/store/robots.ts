@@ -2,7 +2,7 @@
 import { Reason, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { notify } from "./database/notifications.ts";
-import { type Queryable, type Sql, type Tx, unixSeconds } from "./database/tx.ts";
+import { allRecords, firstRecord, type Queryable, type Sql, type Tx, unixSeconds } from "./database/tx.ts";
 
 /** A robot. */
 export interface RobotRecord {
@@ -30,25 +30,8 @@ const MOST_ROBOTS = 5_000;
 /** The most bound keys that a record lists. */
 const MOST_KEYS = 100;
 
-interface RobotRow {
-  id: string;
-  workspaceId: string;
-  config: object;
-  keyIds: string[] | null;
-  created: Date;
-  updated: Date;
-}
-
-const robotOf = ({ workspaceId, keyIds, created, updated, ...row }: RobotRow): RobotRecord => ({
-  ...row,
-  workspaceId: workspaceId === "" ? undefined : workspaceId,
-  keyIds: keyIds ?? [],
-  created: unixSeconds(created),
-  updated: unixSeconds(updated),
-});
-
 const shown = (sql: Queryable) => sql`
-  id, workspace_id, config, created, updated, array(
+  id, nullif(workspace_id, '') as workspace_id, config, created, updated, array(
     select key.id from key
     where key.org_id = robot.org_id and key.robot_id = robot.id and key.revoked_at is null
       and coalesce(key.workspace_id, '') = robot.workspace_id
@@ -80,9 +63,8 @@ export async function findRobot(
   sql: Queryable,
   { orgId, workspaceId = "", id }: RobotName,
 ): Promise<RobotRecord | undefined> {
-  const [row] = await sql<RobotRow[]>`
-    select ${shown(sql)} from robot where org_id = ${orgId} and workspace_id = ${workspaceId} and id = ${id}`;
-  return row && robotOf(row);
+  return firstRecord<RobotRecord>(sql`
+    select ${shown(sql)} from robot where org_id = ${orgId} and workspace_id = ${workspaceId} and id = ${id}`);
 }
 
 /** Lists robots by name, of one workspace or of the entire organization, after a name and its workspace. */
@@ -92,12 +74,11 @@ export async function listRobots(
   { workspaceId, after, limit }: { workspaceId: string | undefined; after: readonly [string, string]; limit: number },
 ): Promise<RobotRecord[]> {
   const [id, workspace] = after;
-  const rows = await sql<RobotRow[]>`
+  return allRecords<RobotRecord>(sql`
     select ${shown(sql)} from robot where org_id = ${orgId}
       ${workspaceId === undefined ? sql`` : sql`and workspace_id = ${workspaceId}`}
       and (id collate "C", workspace_id collate "C") > (${id}, ${workspace})
-    order by id collate "C", workspace_id collate "C" limit ${limit}`;
-  return rows.map(robotOf);
+    order by id collate "C", workspace_id collate "C" limit ${limit}`);
 }
 
 /** Deletes a robot; reports whether there was one. */
@@ -293,53 +274,23 @@ export interface RunCounts {
 /** A run without a heartbeat for this long is lost: the process that carried it is gone. */
 const LOST_MS = 10_000;
 
-interface ArmingRow {
-  id: string;
-  orgId: string;
-  workspaceId: string | null;
-  robotId: string;
-  keyId: string | null;
-  clientId: string | null;
-  agentWorkspaceId: string | null;
-  models: string[];
-  bounds: object | null;
-  maxSeconds: number;
-  created: Date;
-  createdBy: string;
-  sessionId: string | null;
-  ends: Date;
-  ended: Date | null;
-  endedWhy: string | null;
-  stands: boolean;
-}
-
-interface RunRow extends Omit<RunRecord, "created" | "started" | "ended" | "why" | "costMicro"> {
-  created: Date;
-  started: Date | null;
-  ended: Date | null;
-  why: string | null;
-  costMicro: number | string;
-}
-
 /** Stores an arming. */
 export async function addArming(tx: Tx, arming: NewArming): Promise<ArmingRecord> {
   const { orgId, workspaceId, robotId, keyId, clientId, agentWorkspaceId, models, bounds, maxSeconds } = arming;
   const { createdBy, sessionId, createdMs, endsMs } = arming;
-  const [row] = await tx<ArmingRow[]>`
+  return (await firstRecord<ArmingRecord>(tx`
     insert into robot_arming (id, org_id, workspace_id, robot_id, key_id, client_id, agent_workspace_id, models, bounds, max_seconds, created,
       created_by, session_id, ends)
     values (${newId("arm")}, ${orgId}, ${workspaceId ?? null}, ${robotId}, ${keyId ?? null}, ${clientId ?? null}, ${agentWorkspaceId ?? null},
       ${[...models]}, ${bounds === undefined ? null : JSON.stringify(bounds)}::text::jsonb, ${maxSeconds}, ${new Date(createdMs)}, ${createdBy},
       ${sessionId ?? null}, ${new Date(endsMs)})
-    returning *, ended is null and ends > now() as stands`;
-  return armingOf(row!);
+    returning *, ended is null and ends > now() as stands`))!;
 }
 
 /** Finds an arming. */
 export async function findArming(sql: Queryable, id: string): Promise<ArmingRecord | undefined> {
-  const [row] = await sql<ArmingRow[]>`
-    select *, ended is null and ends > now() as stands from robot_arming where id = ${id}`;
-  return row && armingOf(row);
+  return firstRecord<ArmingRecord>(sql`
+    select *, ended is null and ends > now() as stands from robot_arming where id = ${id}`);
 }
 
 /** The active armings of an agent's key and a robot, newest first. */
@@ -347,12 +298,11 @@ export async function standingArmings(
   sql: Queryable,
   { orgId, robotId, keyId }: { orgId: string; robotId: string; keyId: string },
 ): Promise<ArmingRecord[]> {
-  const rows = await sql<ArmingRow[]>`
+  return allRecords<ArmingRecord>(sql`
     select *, true as stands from robot_arming
     where org_id = ${orgId} and robot_id = ${robotId} and ended is null and ends > now()
       and (key_id = ${keyId} or client_id = (select client_id from key where id = ${keyId}))
-    order by id desc`;
-  return rows.map(armingOf);
+    order by id desc`);
 }
 
 /** A page of an organization's armings. */
@@ -373,7 +323,7 @@ export async function listArmings(
   orgId: string,
   { workspaceId, forKey, limit, before, ended }: ArmingPage,
 ): Promise<ArmingRecord[]> {
-  const rows = await sql<ArmingRow[]>`
+  return allRecords<ArmingRecord>(sql`
     select *, ended is null and ends > now() as stands from robot_arming
     where org_id = ${orgId} ${before === undefined ? sql`` : sql`and id < ${before}`}
       ${workspaceId === undefined ? sql`` : sql`and workspace_id = ${workspaceId}`}
@@ -383,23 +333,22 @@ export async function listArmings(
           : sql`and (key_id = ${forKey} or client_id = (select client_id from key where id = ${forKey}))`
       }
       ${ended ? sql`` : sql`and ended is null and ends > now()`}
-    order by id desc limit ${limit}`;
-  return rows.map(armingOf);
+    order by id desc limit ${limit}`);
 }
 
 /** Ends an arming and its run; undefined if it had ended. */
 export async function endArming(tx: Tx, id: string, why: string): Promise<ArmingRecord | undefined> {
-  const [row] = await tx<ArmingRow[]>`
-    update robot_arming set ended = now(), ended_why = ${why} where id = ${id} and ended is null returning *, false as stands`;
+  const row = await firstRecord<ArmingRecord>(tx`
+    update robot_arming set ended = now(), ended_why = ${why} where id = ${id} and ended is null returning *, false as stands`);
   if (!row) return undefined;
   await tx`update robot_run set ended = now(), why = ${why} where arming_id = ${id} and ended is null`;
-  return armingOf(row);
+  return row;
 }
 
 /** Ends every arming that an emergency stop covers, and their runs; returns the armings. A released robot must be armed again. */
 export async function endArmingsUnder(tx: Tx, stop: StopRecord): Promise<ArmingRecord[]> {
   const { orgId, workspaceId, scope, subject } = stop;
-  const rows = await tx<ArmingRow[]>`
+  const rows = await allRecords<ArmingRecord>(tx`
     update robot_arming as a set ended = now(), ended_why = 'stopped'
     where a.org_id = ${orgId} and a.ended is null and a.ends > now()
       and (${workspaceId}::text is null or a.workspace_id = ${workspaceId} or a.agent_workspace_id = ${workspaceId})
@@ -410,11 +359,11 @@ export async function endArmingsUnder(tx: Tx, stop: StopRecord): Promise<ArmingR
         when 'session' then exists (select from robot_run as r where r.arming_id = a.id and r.id = ${subject})
         when 'workspace' then a.workspace_id = ${subject} or a.agent_workspace_id = ${subject}
         else true end
-    returning a.*, false as stands`;
+    returning a.*, false as stands`);
   const ids = rows.map(({ id }) => id);
   if (ids.length > 0)
     await tx`update robot_run set ended = now(), why = 'stopped' where arming_id = any(${ids}) and ended is null`;
-  return rows.map(armingOf);
+  return rows;
 }
 
 /** Requests a run; undefined if another run moves the robot. */
@@ -438,12 +387,11 @@ export async function askRun(
   await tx`
     update robot_run set ended = now(), why = 'lost'
     where org_id = ${orgId} and robot_id = ${robotId} and ended is null and seen < now() - ${LOST_MS} * interval '1 millisecond'`;
-  const [row] = await tx<RunRow[]>`
+  return firstRecord<RunRecord>(tx`
     insert into robot_run (id, org_id, arming_id, robot_id, key_id, model, instruction, max_seconds, created, seen)
     values (${newId("run")}, ${orgId}, ${arming.id}, ${robotId}, ${keyId}, ${model}, ${instruction}, ${maxSeconds}, now(), now())
     on conflict (org_id, robot_id) where ended is null do nothing
-    returning *`;
-  return row && runOf(row);
+    returning *`);
 }
 
 /** Finds a run. A lost one is ended first. */
@@ -451,8 +399,7 @@ export async function findRun(sql: Queryable, id: string): Promise<RunRecord | u
   await sql`
     update robot_run set ended = now(), why = 'lost'
     where id = ${id} and ended is null and seen < now() - ${LOST_MS} * interval '1 millisecond'`;
-  const [row] = await sql<RunRow[]>`select * from robot_run where id = ${id}`;
-  return row && runOf(row);
+  return firstRecord<RunRecord>(sql`select * from robot_run where id = ${id}`);
 }
 
 /**
@@ -463,16 +410,16 @@ export async function takeRun(
   sql: Queryable,
   { orgId, robotId, workspaceId }: { orgId: string; robotId: string; workspaceId: string | undefined },
 ): Promise<{ run: RunRecord; arming: ArmingRecord } | undefined> {
-  const [row] = await sql<RunRow[]>`
+  const row = await firstRecord<RunRecord>(sql`
     update robot_run as r set started = now(), seen = now() from robot_arming as a, key as k
     where r.org_id = ${orgId} and r.robot_id = ${robotId} and r.started is null and r.ended is null and a.id = r.arming_id
       and k.id = r.key_id and a.ended is null and a.ends > now()
       and (a.workspace_id is null or a.workspace_id = ${workspaceId ?? null})
       and (k.workspace_id is null or k.workspace_id = ${workspaceId ?? null} or ${workspaceId ?? null}::text is null)
-    returning r.*`;
+    returning r.*`);
   if (!row) return undefined;
   const arming = await findArming(sql, row.armingId);
-  return arming && { run: runOf(row), arming };
+  return arming && { run: row, arming };
 }
 
 /** Records a heartbeat and the progress of a run; false if it has ended. */
@@ -496,41 +443,5 @@ export async function endRun(
   if (counts)
     await sql`
       update robot_run set chunks = ${counts.chunks}, holds = ${counts.holds}, cost_micro = ${counts.costMicro} where id = ${id}`;
-  const [row] = await sql<RunRow[]>`select * from robot_run where id = ${id}`;
-  return row && runOf(row);
+  return firstRecord<RunRecord>(sql`select * from robot_run where id = ${id}`);
 }
-
-const armingOf = ({
-  workspaceId,
-  keyId,
-  clientId,
-  agentWorkspaceId,
-  bounds,
-  sessionId,
-  created,
-  ends,
-  ended,
-  endedWhy,
-  ...rest
-}: ArmingRow): ArmingRecord => ({
-  ...rest,
-  workspaceId: workspaceId ?? undefined,
-  keyId: keyId ?? undefined,
-  clientId: clientId ?? undefined,
-  agentWorkspaceId: agentWorkspaceId ?? undefined,
-  bounds: bounds ?? undefined,
-  sessionId: sessionId ?? undefined,
-  created: unixSeconds(created),
-  ends: unixSeconds(ends),
-  ended: ended === null ? undefined : unixSeconds(ended),
-  endedWhy: endedWhy ?? undefined,
-});
-
-const runOf = ({ created, started, ended, why, costMicro, ...rest }: RunRow): RunRecord => ({
-  ...rest,
-  created: unixSeconds(created),
-  started: started === null ? undefined : unixSeconds(started),
-  ended: ended === null ? undefined : unixSeconds(ended),
-  why: why ?? undefined,
-  costMicro: Number(costMicro),
-});

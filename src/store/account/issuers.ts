@@ -2,7 +2,7 @@
 import { now } from "../../clock.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
-import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
+import { allRecords, firstRecord, type Queryable, type Sql, type Tx } from "../database/tx.ts";
 import type { MemberRecord, MemberStatus } from "./members.ts";
 
 /** An issuer. */
@@ -27,21 +27,6 @@ export interface IssuerRecord {
   updated: number;
 }
 
-interface IssuerRow extends Omit<IssuerRecord, "sealed" | "joinRole" | "created" | "updated"> {
-  sealed: Buffer | null;
-  joinRole: string | null;
-  created: Date;
-  updated: Date;
-}
-
-const issuerOf = ({ sealed, joinRole, created, updated, ...row }: IssuerRow): IssuerRecord => ({
-  ...row,
-  sealed: sealed ?? undefined,
-  joinRole: joinRole ?? undefined,
-  created: unixSeconds(created),
-  updated: unixSeconds(updated),
-});
-
 const columns = (sql: Queryable) => sql`
   id, org_id, name, issuer, client_id, sealed, join_role, emails_verified, created, updated, version,
   array(select domain from email_domain where issuer_id = issuer.id order by domain) as domains`;
@@ -55,9 +40,9 @@ export async function nextIssuer(
   orgId: string,
   name: string,
 ): Promise<{ id: string; known: IssuerRecord | undefined }> {
-  const [row] = await tx<IssuerRow[]>`
-    select ${columns(tx)} from issuer where org_id = ${orgId} and name = ${name} for update`;
-  return row ? { id: row.id, known: issuerOf(row) } : { id: newId("iss"), known: undefined };
+  const row = await firstRecord<IssuerRecord>(tx`
+    select ${columns(tx)} from issuer where org_id = ${orgId} and name = ${name} for update`);
+  return row ? { id: row.id, known: row } : { id: newId("iss"), known: undefined };
 }
 
 /** Stores an issuer and its domains, which belong to the organization. Domains that are not listed are removed from the issuer. */
@@ -82,16 +67,14 @@ export async function putIssuer(
     on conflict (org_id, name) do update set ${tx(facts)}, version = issuer.version + 1`;
   await tx`update email_domain set issuer_id = null where issuer_id = ${id} and domain <> all(${domains})`;
   await tx`update email_domain set issuer_id = ${id} where org_id = ${orgId} and domain = any(${domains})`;
-  const [row] = await tx<IssuerRow[]>`select ${columns(tx)} from issuer where id = ${id}`;
-  return issuerOf(row!);
+  return (await firstRecord<IssuerRecord>(tx`select ${columns(tx)} from issuer where id = ${id}`))!;
 }
 
 /** An issuer of an active organization. */
 export async function findIssuer(sql: Queryable, id: string): Promise<IssuerRecord | undefined> {
-  const [row] = await sql<IssuerRow[]>`
+  return firstRecord<IssuerRecord>(sql`
     select ${columns(sql)} from issuer
-    where id = ${id} and exists (select from org where org.id = issuer.org_id and org.status = 'active')`;
-  return row && issuerOf(row);
+    where id = ${id} and exists (select from org where org.id = issuer.org_id and org.status = 'active')`);
 }
 
 /** The issuer of an e-mail domain, of an active organization. */
@@ -103,8 +86,7 @@ export async function issuerOfDomain(sql: Queryable, domain: string): Promise<Is
 
 /** The issuers of an organization, by name. */
 export async function listIssuers(sql: Queryable, orgId: string): Promise<IssuerRecord[]> {
-  const rows = await sql<IssuerRow[]>`select ${columns(sql)} from issuer where org_id = ${orgId} order by name`;
-  return rows.map(issuerOf);
+  return allRecords<IssuerRecord>(sql`select ${columns(sql)} from issuer where org_id = ${orgId} order by name`);
 }
 
 /** Deletes an issuer and the sessions that it started. Returns its id; undefined if there is none. */
@@ -126,14 +108,9 @@ export interface DomainRecord {
 
 /** The e-mail domains of an organization. */
 export async function listDomains(sql: Queryable, orgId: string): Promise<DomainRecord[]> {
-  const rows = await sql<{ domain: string; orgId: string; issuer: string | null; verified: Date }[]>`
+  return allRecords<DomainRecord>(sql`
     select d.domain, d.org_id, issuer.name as issuer, d.verified
-    from email_domain as d left join issuer on issuer.id = d.issuer_id where d.org_id = ${orgId} order by d.domain`;
-  return rows.map(({ issuer, verified, ...row }) => ({
-    ...row,
-    issuer: issuer ?? undefined,
-    verified: unixSeconds(verified),
-  }));
+    from email_domain as d left join issuer on issuer.id = d.issuer_id where d.org_id = ${orgId} order by d.domain`);
 }
 
 /** Assigns a domain to an organization. Returns false if it belongs to another one. */
@@ -328,23 +305,11 @@ export interface GroupRecord {
   role: string | undefined;
 }
 
-interface GroupRow extends Omit<GroupRecord, "externalId" | "role"> {
-  externalId: string | null;
-  role: string | null;
-}
-
-const groupOf = (row: GroupRow): GroupRecord => ({
-  ...row,
-  externalId: row.externalId ?? undefined,
-  role: row.role ?? undefined,
-});
-
 /** Finds a group by its id, or by its display name in any case. */
 export async function findGroupRecord(sql: Queryable, orgId: string, name: string): Promise<GroupRecord | undefined> {
-  const [row] = await sql<GroupRow[]>`
+  return firstRecord<GroupRecord>(sql`
     select id, display_name, external_id, role from scim_group
-    where org_id = ${orgId} and (id = ${name} or lower(display_name) = lower(${name})) order by id = ${name} desc limit 1`;
-  return row && groupOf(row);
+    where org_id = ${orgId} and (id = ${name} or lower(display_name) = lower(${name})) order by id = ${name} desc limit 1`);
 }
 
 const sameGroup = () =>

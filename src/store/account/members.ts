@@ -2,7 +2,7 @@
 import { now } from "../../clock.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
-import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
+import { allRecords, firstRecord, type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
 import type { BudgetInterval } from "./keys.ts";
 import type { StoredSettings } from "./settings.ts";
 
@@ -26,18 +26,6 @@ export interface MemberRecord {
   /** Unix seconds. */
   created: number;
 }
-
-/** A row of the table. */
-interface MemberRow extends Omit<MemberRecord, "inviteEnds" | "created"> {
-  inviteEnds: Date | null;
-  created: Date;
-}
-
-const memberOf = (row: MemberRow): MemberRecord => ({
-  ...row,
-  inviteEnds: row.inviteEnds === null ? undefined : unixSeconds(row.inviteEnds),
-  created: unixSeconds(row.created),
-});
 
 const columns = (sql: Queryable) =>
   sql`id, org_id, user_name, email, role, given_role, workspace_ids, status, invite_ends, created`;
@@ -67,31 +55,29 @@ export async function addMember(tx: Tx, member: NewMember): Promise<MemberRecord
     inviteHash: invite ? Buffer.from(invite.hash) : null,
     inviteEnds: invite ? new Date(invite.endsMs) : null,
   };
-  const [waiting] = await tx<MemberRow[]>`
+  const waiting = await firstRecord<MemberRecord>(tx`
     update member set ${tx(fields)}, updated = ${new Date(now())}
-    where org_id = ${orgId} and lower(user_name) = lower(${email}) and status = 'invited' returning ${columns(tx)}`;
-  if (waiting) return memberOf(waiting);
+    where org_id = ${orgId} and lower(user_name) = lower(${email}) and status = 'invited' returning ${columns(tx)}`);
+  if (waiting) return waiting;
   const row = { id: newId("usr"), orgId, userName: email, created: new Date(now()), ...fields };
-  const [made] = await tx<MemberRow[]>`
-    insert into member ${tx(row)} on conflict (org_id, lower(user_name)) do nothing returning ${columns(tx)}`;
+  const made = await firstRecord<MemberRecord>(tx`
+    insert into member ${tx(row)} on conflict (org_id, lower(user_name)) do nothing returning ${columns(tx)}`);
   if (!made) throw refuse(Reason.ALREADY_EXISTS, "a member with this `email` already exists", {}, { param: "email" });
-  return memberOf(made);
+  return made;
 }
 
 /** Activates the invited member, once; undefined if the invite is invalid, used or expired. */
 export async function acceptInvite(tx: Tx, hash: Uint8Array): Promise<MemberRecord | undefined> {
-  const [row] = await tx<MemberRow[]>`
+  return firstRecord<MemberRecord>(tx`
     update member set status = 'active', invite_hash = null, invite_ends = null, updated = ${new Date(now())}
     where invite_hash = ${Buffer.from(hash)} and status = 'invited' and invite_ends > ${new Date(now())}
       and (select status from org where org.id = org_id) = 'active'
-    returning ${columns(tx)}`;
-  return row && memberOf(row);
+    returning ${columns(tx)}`);
 }
 
 /** Finds a member of an organization by id. */
 export async function findMember(sql: Queryable, orgId: string, id: string): Promise<MemberRecord | undefined> {
-  const [row] = await sql<MemberRow[]>`select ${columns(sql)} from member where org_id = ${orgId} and id = ${id}`;
-  return row && memberOf(row);
+  return firstRecord<MemberRecord>(sql`select ${columns(sql)} from member where org_id = ${orgId} and id = ${id}`);
 }
 
 /** Finds a member by the user name from the identity provider, which is the e-mail address by default. */
@@ -100,16 +86,14 @@ export async function findMemberByName(
   orgId: string,
   userName: string,
 ): Promise<MemberRecord | undefined> {
-  const [row] = await sql<MemberRow[]>`
-    select ${columns(sql)} from member where org_id = ${orgId} and lower(user_name) = lower(${userName})`;
-  return row && memberOf(row);
+  return firstRecord<MemberRecord>(sql`
+    select ${columns(sql)} from member where org_id = ${orgId} and lower(user_name) = lower(${userName})`);
 }
 
 /** Finds members of an organization by id. */
 export async function findMembers(sql: Queryable, orgId: string, ids: readonly string[]): Promise<MemberRecord[]> {
-  const rows = await sql<MemberRow[]>`
-    select ${columns(sql)} from member where org_id = ${orgId} and id = any(${[...ids]}) order by id`;
-  return rows.map(memberOf);
+  return allRecords<MemberRecord>(sql`
+    select ${columns(sql)} from member where org_id = ${orgId} and id = any(${[...ids]}) order by id`);
 }
 
 /** The members of an organization, oldest first, from the one after `after`. */
@@ -118,9 +102,8 @@ export async function listMembers(
   orgId: string,
   { limit, after = "" }: { limit: number; after?: string | undefined },
 ): Promise<MemberRecord[]> {
-  const rows = await sql<MemberRow[]>`
-    select ${columns(sql)} from member where org_id = ${orgId} and id > ${after} order by id limit ${limit}`;
-  return rows.map(memberOf);
+  return allRecords<MemberRecord>(sql`
+    select ${columns(sql)} from member where org_id = ${orgId} and id > ${after} order by id limit ${limit}`);
 }
 
 /** Serializes changes of an organization's owners and roles. Must be called first in the transaction. */
@@ -158,8 +141,9 @@ export async function changeMember(tx: Tx, id: string, change: MemberChange): Pr
     ...(workspaceIds !== undefined && { workspaceIds: [...workspaceIds] }),
     ...(status !== undefined && { status }),
   };
-  const [row] = await tx<MemberRow[]>`update member set ${tx(changed)} where id = ${id} returning ${columns(tx)}`;
-  return memberOf(row!);
+  return (await firstRecord<MemberRecord>(
+    tx`update member set ${tx(changed)} where id = ${id} returning ${columns(tx)}`,
+  ))!;
 }
 
 /** Removes a member, whose keys stop working. */

@@ -3,7 +3,7 @@ import { SESSION_PREFIX, SIGN_IN_PREFIX } from "../../brand.ts";
 import { now } from "../../clock.ts";
 import { newId } from "../../ids.ts";
 import { secretBytes } from "../../random.ts";
-import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
+import { allRecords, firstRecord, type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
 import { createKey, findKey, type KeyRecord, type NewKey } from "./keys.ts";
 import type { MemberRecord } from "./members.ts";
 import { hashSecret } from "./secret.ts";
@@ -236,19 +236,6 @@ export interface ClientRecord {
   created: number;
 }
 
-interface ClientRow extends Omit<ClientRecord, "orgId" | "secretHash" | "created"> {
-  orgId: string | null;
-  secretHash: Buffer | null;
-  created: Date;
-}
-
-const clientOf = (row: ClientRow): ClientRecord => ({
-  ...row,
-  orgId: row.orgId ?? undefined,
-  secretHash: row.secretHash ?? undefined,
-  created: unixSeconds(row.created),
-});
-
 /** Registers an application. */
 export async function addClient(tx: Tx, client: Omit<ClientRecord, "id" | "created">): Promise<ClientRecord> {
   const row = {
@@ -261,15 +248,13 @@ export async function addClient(tx: Tx, client: Omit<ClientRecord, "id" | "creat
     secretHash: client.secretHash ?? null,
     created: new Date(now()),
   };
-  const [made] = await tx<ClientRow[]>`insert into oauth_client ${tx(row)} returning *`;
-  return clientOf(made!);
+  return (await firstRecord<ClientRecord>(tx`insert into oauth_client ${tx(row)} returning *`))!;
 }
 
 /** Finds an application: any, or one that members of an organization can consent to. */
 export async function findClient(sql: Queryable, id: string, orgId?: string): Promise<ClientRecord | undefined> {
-  const [row] = await sql<ClientRow[]>`
-    select * from oauth_client where id = ${id} ${orgId === undefined ? sql`` : sql`and (org_id = ${orgId} or org_id is null)`}`;
-  return row && clientOf(row);
+  return firstRecord<ClientRecord>(sql`
+    select * from oauth_client where id = ${id} ${orgId === undefined ? sql`` : sql`and (org_id = ${orgId} or org_id is null)`}`);
 }
 
 /** The applications of an organization, oldest first, after the id `after`. */
@@ -278,9 +263,8 @@ export async function listClients(
   orgId: string,
   { limit, after = "" }: { limit: number; after?: string | undefined },
 ): Promise<ClientRecord[]> {
-  const rows = await sql<ClientRow[]>`
-    select * from oauth_client where org_id = ${orgId} and id > ${after} order by id limit ${limit}`;
-  return rows.map(clientOf);
+  return allRecords<ClientRecord>(sql`
+    select * from oauth_client where org_id = ${orgId} and id > ${after} order by id limit ${limit}`);
 }
 
 /** Deletes an application and its codes; returns false if it does not exist. */

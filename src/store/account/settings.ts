@@ -2,7 +2,7 @@
 
 import type { AppPolicy, ByokMode, OrgSettings, SupplyTrust } from "../../call.ts";
 import { Reason, refuse } from "../../errors.ts";
-import { type Queryable, type Tx, unixSeconds } from "../database/tx.ts";
+import { allRecords, firstRecord, type Queryable, type Tx, unixSeconds } from "../database/tx.ts";
 
 /** The default settings. */
 export const DEFAULT_SETTINGS: OrgSettings = {
@@ -123,17 +123,6 @@ export interface PresetRecord {
 const KEPT_VERSIONS = 20;
 const MOST_PRESETS = 200;
 
-interface PresetRow extends Omit<PresetRecord, "updatedAt"> {
-  created: Date;
-}
-
-const presetOf = ({ name, version, config, created }: PresetRow): PresetRecord => ({
-  name,
-  version,
-  config,
-  updatedAt: unixSeconds(created),
-});
-
 /** Saves a configuration as a new version, unless it equals the current one. Refuses with `too_many` above 200 presets. */
 export async function putPreset(
   tx: Tx,
@@ -143,16 +132,16 @@ export async function putPreset(
   // Serialize changes of an organization's presets, so that versions are consecutive and the count holds.
   await tx`select 1 from org where id = ${orgId} for no key update`;
   const json = tx.json(jsonOf(config));
-  const [now] = await tx<(PresetRow & { same: boolean })[]>`
-    select name, version, config, created, config = ${json} as same from preset
-    where org_id = ${orgId} and name = ${name} order by version desc limit 1`;
-  if (now?.same) return { preset: presetOf(now), changed: false };
+  const now = await firstRecord<PresetRecord & { same: boolean }>(tx`
+    select name, version, config, created as updated_at, config = ${json} as same from preset
+    where org_id = ${orgId} and name = ${name} order by version desc limit 1`);
+  if (now?.same) return { preset: now, changed: false };
   if (!now) await refuseTooMany(tx, orgId);
   const version = (now?.version ?? 0) + 1;
-  const [made] = await tx<PresetRow[]>`
-    insert into preset ${tx({ orgId, name, version, config: json })} returning name, version, config, created`;
+  const made = await firstRecord<PresetRecord>(tx`
+    insert into preset ${tx({ orgId, name, version, config: json })} returning name, version, config, created as updated_at`);
   await tx`delete from preset where org_id = ${orgId} and name = ${name} and version <= ${version - KEPT_VERSIONS}`;
-  return { preset: presetOf(made!), changed: true };
+  return { preset: made!, changed: true };
 }
 
 async function refuseTooMany(sql: Queryable, orgId: string): Promise<void> {
@@ -178,9 +167,8 @@ export async function deletePreset(sql: Queryable, orgId: string, name: string):
 
 /** Every stored version of every preset of an organization, by name, newest version first. */
 export async function loadPresets(sql: Queryable, orgId: string): Promise<PresetRecord[]> {
-  const rows = await sql<PresetRow[]>`
-    select name, version, config, created from preset where org_id = ${orgId} order by name, version desc`;
-  return rows.map(presetOf);
+  return allRecords<PresetRecord>(sql`
+    select name, version, config, created as updated_at from preset where org_id = ${orgId} order by name, version desc`);
 }
 
 /** Converts to the JSON type of the driver. ProtoJSON has no other values. */

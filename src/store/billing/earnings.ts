@@ -2,7 +2,7 @@
 
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
-import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
+import { allRecords, firstRecord, type Queryable, type Sql, type Tx } from "../database/tx.ts";
 
 /** Adds new deliveries to the totals, which speeds up reads. Counts each call once, however often it runs. */
 export async function addUpServed(sql: Sql): Promise<void> {
@@ -169,12 +169,6 @@ export interface PayoutRecord {
   created: number;
 }
 
-interface PayoutRow extends Omit<PayoutRecord, "created"> {
-  created: Date;
-}
-
-const payoutOf = (row: PayoutRow): PayoutRecord => ({ ...row, created: unixSeconds(row.created) });
-
 /**
  * Records a payout, which must not exceed the amount due. Payouts of one provider are serialized. Returns an existing payout with the same
  * reference and amount unchanged; refuses with `already_exists` if its amount differs.
@@ -184,18 +178,18 @@ export async function recordPayout(
   { provider, amountMicro, reference }: Pick<PayoutRecord, "provider" | "amountMicro" | "reference">,
 ): Promise<{ payout: PayoutRecord; isNew: boolean } | { owedMicro: number }> {
   await tx`select from provider where name = ${provider} for no key update`;
-  const [known] = await tx<PayoutRow[]>`
-    select * from payout where provider = ${provider} and reference = ${reference}`;
+  const known = await firstRecord<PayoutRecord>(tx`
+    select * from payout where provider = ${provider} and reference = ${reference}`);
   if (known) {
-    if (known.amountMicro === amountMicro) return { payout: payoutOf(known), isNew: false };
+    if (known.amountMicro === amountMicro) return { payout: known, isNew: false };
     const text = "a payout with this `reference` already exists with another amount";
     throw refuse(Reason.ALREADY_EXISTS, text, {}, { param: "reference" });
   }
   const { earnedMicro, paidMicro } = await earnedBy(tx, provider);
   if (amountMicro > earnedMicro - paidMicro) return { owedMicro: earnedMicro - paidMicro };
   const row = { id: newId("pout"), provider, amountMicro, reference };
-  const [made] = await tx<PayoutRow[]>`insert into payout ${tx(row)} returning *`;
-  return { payout: payoutOf(made!), isNew: true };
+  const made = await firstRecord<PayoutRecord>(tx`insert into payout ${tx(row)} returning *`);
+  return { payout: made!, isNew: true };
 }
 
 /** Payouts of a provider, newest first, before the id `before`. */
@@ -204,8 +198,7 @@ export async function listPayouts(
   provider: string,
   { limit, before }: { limit: number; before: string | undefined },
 ): Promise<PayoutRecord[]> {
-  const rows = await sql<PayoutRow[]>`
+  return allRecords<PayoutRecord>(sql`
     select * from payout where provider = ${provider} ${before === undefined ? sql`` : sql`and id < ${before}`}
-    order by id desc limit ${limit}`;
-  return rows.map(payoutOf);
+    order by id desc limit ${limit}`);
 }

@@ -1,6 +1,6 @@
 /** Payments and their reversals. Amounts are micro-dollars. */
 import { grantCredits } from "../account/orgs.ts";
-import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
+import { firstRecord, type Queryable, type Sql, type Tx } from "../database/tx.ts";
 import { type ChargedRule, noteCharged } from "./auto-topup.ts";
 
 /** The status of a payment. */
@@ -88,35 +88,6 @@ export interface ReversalFact {
   state: "taken" | "returned";
 }
 
-/** A row of `payment` with its sums. */
-export interface PaymentRow
-  extends Omit<
-    PaymentRecord,
-    "sessionId" | "checkoutUrl" | "customerId" | "methodId" | "intentId" | "created" | "expiresAt" | "completedAt"
-  > {
-  sessionId: string | null;
-  checkoutUrl: string | null;
-  customerId: string | null;
-  methodId: string | null;
-  intentId: string | null;
-  created: Date;
-  expiresAt: Date;
-  completedAt: Date | null;
-}
-
-/** A payment from its row. */
-export const paymentOf = (row: PaymentRow): PaymentRecord => ({
-  ...row,
-  sessionId: row.sessionId ?? undefined,
-  checkoutUrl: row.checkoutUrl ?? undefined,
-  customerId: row.customerId ?? undefined,
-  methodId: row.methodId ?? undefined,
-  intentId: row.intentId ?? undefined,
-  created: unixSeconds(row.created),
-  expiresAt: unixSeconds(row.expiresAt),
-  completedAt: row.completedAt === null ? undefined : unixSeconds(row.completedAt),
-});
-
 /** The columns of a payment. */
 export const columns = (sql: Queryable) => sql`
   id, org_id, amount_micro, status, success_url, cancel_url, session_id, checkout_url, created, expires_at, completed_at,
@@ -134,11 +105,11 @@ export async function addPayment(
     insert into payment (id, org_id, key_id, amount_micro, success_url, cancel_url, idempotency_key, expires_at)
     values (${id}, ${orgId}, ${keyId}, ${amountMicro}, ${successUrl}, ${cancelUrl}, ${idempotencyKey}, ${new Date(expiresAt * 1000)})
     on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing`;
-  const [row] = await tx<(PaymentRow & { keyId: string })[]>`
+  const row = await firstRecord<PaymentRecord & { keyId: string }>(tx`
     select ${columns(tx)}, key_id from payment
-    where org_id = ${orgId} and ${count > 0 ? tx`id = ${id}` : tx`idempotency_key = ${idempotencyKey}`}`;
+    where org_id = ${orgId} and ${count > 0 ? tx`id = ${id}` : tx`idempotency_key = ${idempotencyKey}`}`);
   const { keyId: by, ...made } = row!; // it was made before, or just now
-  return { payment: paymentOf(made), by, isNew: count > 0 };
+  return { payment: made, by, isNew: count > 0 };
 }
 
 /** Stores the URL of a payment's checkout. Idempotent. */
@@ -149,8 +120,7 @@ export async function noteCheckout(sql: Sql, id: string, checkout: { sessionId: 
 
 /** A payment of an organization. */
 export async function findPayment(sql: Sql, orgId: string, id: string): Promise<PaymentRecord | undefined> {
-  const [row] = await sql<PaymentRow[]>`select ${columns(sql)} from payment where org_id = ${orgId} and id = ${id}`;
-  return row && paymentOf(row);
+  return firstRecord<PaymentRecord>(sql`select ${columns(sql)} from payment where org_id = ${orgId} and id = ${id}`);
 }
 
 /** Whether a payment with this id exists in any organization. */
@@ -202,7 +172,7 @@ export interface Concluded {
 }
 
 type ConcludingRow = Pick<
-  PaymentRow,
+  PaymentRecord,
   "orgId" | "amountMicro" | "status" | "sessionId" | "automatic" | "customerId" | "intentId"
 >;
 
@@ -213,10 +183,10 @@ type ConcludingRow = Pick<
 export async function conclude(tx: Tx, fact: CheckoutFact | ChargeFact): Promise<Concluded | undefined> {
   const { paymentId: id, intentId = null, status } = fact;
   await tx.unsafe(`set local lock_timeout = '${PATIENCE}'`);
-  const [row] = await tx<ConcludingRow[]>`
-    select org_id, amount_micro, status, session_id, automatic, customer_id, intent_id from payment where id = ${id} for update`;
+  const row = await firstRecord<ConcludingRow>(tx`
+    select org_id, amount_micro, status, session_id, automatic, customer_id, intent_id from payment where id = ${id} for update`);
   if (!row || row.amountMicro !== fact.amountMicro || !isAbout(row, fact)) return undefined;
-  if (intentId !== null && row.intentId === null && (await paymentOfIntent(tx, intentId)) !== undefined)
+  if (intentId !== null && row.intentId === undefined && (await paymentOfIntent(tx, intentId)) !== undefined)
     return undefined;
   const { orgId, amountMicro, automatic } = row;
   const sessionId = fact.kind === "checkout" ? fact.sessionId || null : null;
@@ -236,7 +206,7 @@ export async function conclude(tx: Tx, fact: CheckoutFact | ChargeFact): Promise
 function isAbout(row: ConcludingRow, fact: CheckoutFact | ChargeFact): boolean {
   if (row.automatic !== (fact.kind === "charge")) return false;
   if (fact.kind === "checkout") return (row.sessionId ?? fact.sessionId) === fact.sessionId;
-  const isSame = fact.intentId === undefined || row.intentId === null || row.intentId === fact.intentId;
+  const isSame = fact.intentId === undefined || row.intentId === undefined || row.intentId === fact.intentId;
   return row.customerId === fact.customerId && isSame;
 }
 

@@ -1,8 +1,8 @@
 /** Movements of an organization's balance other than calls: payments, operator credits, availability fees. Amounts are micro-dollars. */
 
 import { Reason, refuse } from "../../errors.ts";
-import type { Queryable, Sql, Tx } from "../database/tx.ts";
-import { columns, type PaymentRecord, type PaymentRow, paymentOf } from "./payments.ts";
+import { allRecords, type Queryable, type Sql, type Tx } from "../database/tx.ts";
+import { columns, type PaymentRecord } from "./payments.ts";
 
 /** Credit added by the operator, or an availability fee for an unused commitment. */
 export interface EntryRecord {
@@ -48,9 +48,9 @@ export async function listMovements(
   const older = (name: string, id: string) =>
     last ? sql`and (${micros(sql)}, ${sql(name)}) < (${last.at}::bigint, ${id})` : sql``;
   const [payments, entries] = await Promise.all([
-    sql<(PaymentRow & Dated)[]>`
+    allRecords<PaymentRecord & Dated>(sql`
       select ${columns(sql)}, ${at(sql)} from payment where org_id = ${orgId} ${older("id", before ?? "")}
-      order by ${micros(sql)} desc, id desc limit ${limit}`,
+      order by ${micros(sql)} desc, id desc limit ${limit}`),
     // Credits of payments and returns of reversals are part of the payment.
     sql<EntryRow[]>`
       select cause, kind, amount_micro, note, ${at(sql)} from transfer
@@ -60,7 +60,7 @@ export async function listMovements(
       order by ${micros(sql)} desc, cause desc limit ${limit}`,
   ]);
   return [
-    ...payments.map((row) => ({ at: row.at, movement: { kind: "payment" as const, ...paymentOf(row) } })),
+    ...payments.map(({ at, ...payment }) => ({ at, movement: { kind: "payment" as const, ...payment } })),
     ...entries.map((row) => ({ at: row.at, movement: entryOf(orgId, row) })),
   ]
     .sort((a, b) => b.at - a.at || (a.movement.id < b.movement.id ? 1 : -1))

@@ -392,3 +392,21 @@ class TransactionConnections {
 
 /** A date in whole unix seconds. */
 export const unixSeconds = (moment: Date): number => Math.floor(moment.getTime() / 1000);
+
+/** Resolves with the rows of a query as records: SQL null is undefined, and a time is in unix seconds. Nested JSON stays as it is. */
+export async function allRecords<R extends object>(rows: PromiseLike<readonly object[]>): Promise<R[]> {
+  return (await rows).map((row) => recordOf<R>(row));
+}
+
+/** Resolves with the first row of a query as a record; undefined if there is none. */
+export async function firstRecord<R extends object>(rows: PromiseLike<readonly object[]>): Promise<R | undefined> {
+  const [row] = await rows;
+  return row && recordOf<R>(row);
+}
+
+function recordOf<R extends object>(row: object): R {
+  const record: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(row))
+    record[name] = value === null ? undefined : value instanceof Date ? unixSeconds(value) : value;
+  return record as R; // the caller states what the query selects
+}

@@ -1,6 +1,6 @@
 /** Span targets: endpoints to which organizations export traces of their calls. */
 import { Reason, refuse } from "../../errors.ts";
-import { type Queryable, type Tx, unixSeconds } from "../database/tx.ts";
+import { allRecords, firstRecord, type Queryable, type Tx } from "../database/tx.ts";
 
 /** The export protocol. */
 export type SpanProtocol = "http/protobuf" | "http/json" | "grpc";
@@ -50,22 +50,11 @@ const MOST_DROPPED = 2 ** 32 - 1;
 /** The sealing context of headers. */
 export const broadcastContext = (targetId: string): string => JSON.stringify(["broadcast", targetId]);
 
-interface TargetRow extends Omit<TargetRecord, "headers" | "filter" | "lastError" | "created"> {
-  headers: Buffer | null;
-  contracts: string[];
-  models: string[];
-  keyIds: string[];
-  workspaceId: string | null;
-  lastError: string | null;
-  created: Date;
-}
+type TargetRow = Omit<TargetRecord, "filter"> & SpanFilter;
 
 const targetOf = ({ contracts, models, keyIds, workspaceId, ...row }: TargetRow): TargetRecord => ({
   ...row,
-  headers: row.headers ?? undefined,
-  filter: { contracts, models, keyIds, workspaceId: workspaceId ?? undefined },
-  lastError: row.lastError ?? undefined,
-  created: unixSeconds(row.created),
+  filter: { contracts, models, keyIds, workspaceId },
 });
 
 /** Creates a target. Refuses with `too_many` above 10 per organization. */
@@ -79,7 +68,7 @@ export async function createTarget(
   if (count >= MOST)
     throw refuse(Reason.TOO_MANY, `an organization can have at most ${MOST} span targets; delete one first`);
   const { filter } = facts;
-  const [row] = await tx<TargetRow[]>`
+  const row = await firstRecord<TargetRow>(tx`
     insert into broadcast_target (
       id, org_id, name, endpoint, protocol, headers, header_names, sampling_rate, privacy_mode, contracts, models, key_ids,
       workspace_id, resource_attributes, enabled, events
@@ -87,7 +76,7 @@ export async function createTarget(
       ${id}, ${orgId}, ${facts.name}, ${facts.endpoint}, ${facts.protocol}, ${facts.headers ?? null}, ${facts.headerNames},
       ${facts.samplingRate}, ${facts.privacyMode}, ${filter.contracts}, ${filter.models}, ${filter.keyIds},
       ${filter.workspaceId ?? null}, ${JSON.stringify(facts.resourceAttributes)}::text::json, ${facts.enabled}, ${facts.events}
-    ) returning *`;
+    ) returning *`);
   return targetOf(row!);
 }
 
@@ -97,7 +86,7 @@ export async function replaceTarget(
   { id, orgId, ...facts }: TargetFacts & { id: string; orgId: string },
 ): Promise<TargetRecord | undefined> {
   const { filter } = facts;
-  const [row] = await tx<TargetRow[]>`
+  const row = await firstRecord<TargetRow>(tx`
     update broadcast_target set
       name = ${facts.name}, endpoint = ${facts.endpoint}, protocol = ${facts.protocol}, headers = ${facts.headers ?? null},
       header_names = ${facts.headerNames}, sampling_rate = ${facts.samplingRate}, privacy_mode = ${facts.privacyMode},
@@ -105,26 +94,26 @@ export async function replaceTarget(
       workspace_id = ${filter.workspaceId ?? null},
       resource_attributes = ${JSON.stringify(facts.resourceAttributes)}::text::json, enabled = ${facts.enabled}, events = ${facts.events},
       revision = revision + 1, last_error = null
-    where id = ${id} and org_id = ${orgId} returning *`;
+    where id = ${id} and org_id = ${orgId} returning *`);
   return row && targetOf(row);
 }
 
 /** The targets of an organization, oldest first. */
 export async function listTargets(sql: Queryable, orgId: string): Promise<TargetRecord[]> {
-  const rows = await sql<TargetRow[]>`
-    select * from broadcast_target where org_id = ${orgId} order by created, id limit ${MOST}`;
+  const rows = await allRecords<TargetRow>(sql`
+    select * from broadcast_target where org_id = ${orgId} order by created, id limit ${MOST}`);
   return rows.map(targetOf);
 }
 
 /** A target of an organization. */
 export async function findTarget(sql: Queryable, orgId: string, id: string): Promise<TargetRecord | undefined> {
-  const [row] = await sql<TargetRow[]>`select * from broadcast_target where id = ${id} and org_id = ${orgId}`;
+  const row = await firstRecord<TargetRow>(sql`select * from broadcast_target where id = ${id} and org_id = ${orgId}`);
   return row && targetOf(row);
 }
 
 /** A target of any organization. */
 export async function findTargetById(sql: Queryable, id: string): Promise<TargetRecord | undefined> {
-  const [row] = await sql<TargetRow[]>`select * from broadcast_target where id = ${id}`;
+  const row = await firstRecord<TargetRow>(sql`select * from broadcast_target where id = ${id}`);
   return row && targetOf(row);
 }
 
@@ -136,7 +125,7 @@ export async function deleteTarget(tx: Tx, orgId: string, id: string): Promise<b
 
 /** Every enabled target. */
 export async function loadTargets(sql: Queryable): Promise<TargetRecord[]> {
-  const rows = await sql<TargetRow[]>`select * from broadcast_target where enabled order by org_id, created`;
+  const rows = await allRecords<TargetRow>(sql`select * from broadcast_target where enabled order by org_id, created`);
   return rows.map(targetOf);
 }
 

@@ -1,7 +1,7 @@
 /** Outgoing mail: stored in the transaction of its cause, claimed by one sender at a time, retried, and dropped after a day. */
 import { now } from "../../clock.ts";
 import { newId } from "../../ids.ts";
-import type { Queryable, Sql, Tx } from "../database/tx.ts";
+import { allRecords, type Queryable, type Sql, type Tx } from "../database/tx.ts";
 
 /** Claimed mail. */
 export interface ClaimedMail {
@@ -34,22 +34,10 @@ export const mailContext = (id: string): string => `mail ${id}`;
 export async function claimMail(sql: Sql, limit: number): Promise<ClaimedMail[]> {
   await sql`update mail set state = 'failed', payload = null, sealed = null
     where state = 'pending' and created < now() - make_interval(hours => ${STALE_H})`;
-  const rows = await sql<
-    (Omit<ClaimedMail, "recipient" | "payload" | "sealed"> & {
-      recipient: string | null;
-      payload: Buffer | null;
-      sealed: Buffer | null;
-    })[]
-  >`
+  return allRecords<ClaimedMail>(sql`
     update mail set tries = tries + 1, due = now() + make_interval(secs => ${CLAIM_S})
     where id in (select id from mail where state = 'pending' and due <= now() order by due limit ${limit} for update skip locked)
-    returning id, org_id, kind, recipient, payload, sealed, tries`;
-  return rows.map((row) => ({
-    ...row,
-    recipient: row.recipient ?? undefined,
-    payload: row.payload ?? undefined,
-    sealed: row.sealed ?? undefined,
-  }));
+    returning id, org_id, kind, recipient, payload, sealed, tries`);
 }
 
 /** Milliseconds until the next mail is due; undefined if none waits. */

@@ -2,7 +2,7 @@
 
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
-import { type Queryable, type Tx, unixSeconds } from "../database/tx.ts";
+import { allRecords, firstRecord, type Queryable, type Tx } from "../database/tx.ts";
 
 /** A webhook. Times are unix seconds. */
 export interface WebhookRecord {
@@ -59,27 +59,6 @@ const OLD_SECRET_HOURS = 24;
 /** The sealing context of a secret. */
 export const webhookContext = (hookId: string): string => JSON.stringify(["webhook", hookId]);
 
-/** A row of `webhook`. */
-interface HookRow extends Omit<WebhookRecord, "workspaceId" | "oldSecret" | "created"> {
-  workspaceId: string | null;
-  oldSecret: Buffer | null;
-  created: Date;
-}
-
-const hookOf = (row: HookRow): WebhookRecord => ({
-  id: row.id,
-  orgId: row.orgId,
-  url: row.url,
-  events: row.events,
-  description: row.description,
-  workspaceId: row.workspaceId ?? undefined,
-  enabled: row.enabled,
-  secret: row.secret,
-  oldSecret: row.oldSecret ?? undefined,
-  consecutiveFailures: row.consecutiveFailures,
-  created: unixSeconds(row.created),
-});
-
 /** Creates a webhook. Refuses with `too_many` above 50 per organization. */
 export async function createWebhook(
   tx: Tx,
@@ -91,22 +70,19 @@ export async function createWebhook(
   if (count >= MOST)
     throw refuse(Reason.TOO_MANY, `an organization can have at most ${MOST} webhooks; delete one first`);
   const { id, orgId, url, events, description, workspaceId = null, enabled, secret } = hook;
-  const [row] = await tx<HookRow[]>`
+  return (await firstRecord<WebhookRecord>(tx`
     insert into webhook (id, org_id, url, events, description, workspace_id, enabled, secret)
-    values (${id}, ${orgId}, ${url}, ${events}, ${description}, ${workspaceId}, ${enabled}, ${secret}) returning *`;
-  return hookOf(row!);
+    values (${id}, ${orgId}, ${url}, ${events}, ${description}, ${workspaceId}, ${enabled}, ${secret}) returning *`))!;
 }
 
 /** The webhooks of an organization, oldest first. */
 export async function listWebhooks(sql: Queryable, orgId: string): Promise<WebhookRecord[]> {
-  const rows = await sql<HookRow[]>`select * from webhook where org_id = ${orgId} order by created, id`;
-  return rows.map(hookOf);
+  return allRecords<WebhookRecord>(sql`select * from webhook where org_id = ${orgId} order by created, id`);
 }
 
 /** A webhook of an organization. */
 export async function findWebhook(sql: Queryable, orgId: string, id: string): Promise<WebhookRecord | undefined> {
-  const [row] = await sql<HookRow[]>`select * from webhook where id = ${id} and org_id = ${orgId}`;
-  return row && hookOf(row);
+  return firstRecord<WebhookRecord>(sql`select * from webhook where id = ${id} and org_id = ${orgId}`);
 }
 
 /** Changes a webhook; undefined fields stay. Enabling it resets its failures. */
@@ -116,14 +92,13 @@ export async function updateWebhook(
   id: string,
   { url, events, description, enabled }: Partial<Pick<WebhookRecord, "url" | "events" | "description" | "enabled">>,
 ): Promise<WebhookRecord | undefined> {
-  const [row] = await tx<HookRow[]>`
+  return firstRecord<WebhookRecord>(tx`
     update webhook set
       url = coalesce(${url ?? null}, url), events = coalesce(${events ?? null}, events),
       description = coalesce(${description ?? null}, description), enabled = coalesce(${enabled ?? null}, enabled),
       consecutive_failures = case when ${enabled ?? false} then 0 else consecutive_failures end,
       failing_since = case when ${enabled ?? false} then null else failing_since end
-    where id = ${id} and org_id = ${orgId} returning *`;
-  return row && hookOf(row);
+    where id = ${id} and org_id = ${orgId} returning *`);
 }
 
 /** Replaces the secret of a webhook; the previous one also signs for a day. */
@@ -133,10 +108,9 @@ export async function rotateSecret(
   id: string,
   secret: Buffer,
 ): Promise<WebhookRecord | undefined> {
-  const [row] = await tx<HookRow[]>`
+  return firstRecord<WebhookRecord>(tx`
     update webhook set old_secret = secret, old_secret_until = now() + make_interval(hours => ${OLD_SECRET_HOURS}), secret = ${secret}
-    where id = ${id} and org_id = ${orgId} returning *`;
-  return row && hookOf(row);
+    where id = ${id} and org_id = ${orgId} returning *`);
 }
 
 /** Deletes a webhook and its deliveries; returns false if it does not exist. */
@@ -145,26 +119,8 @@ export async function deleteWebhook(tx: Tx, orgId: string, id: string): Promise<
   return count > 0;
 }
 
-/** The columns of a delivery. */
-interface DeliveryRow extends Omit<DeliveryRecord, "lastStatus" | "lastError" | "created" | "due" | "delivered"> {
-  lastStatus: number | null;
-  lastError: string | null;
-  created: Date;
-  due: Date;
-  delivered: Date | null;
-}
-
 const deliveryColumns = (sql: Queryable) =>
   sql`id, hook_id, event_id, event, state, tries, last_status, last_error, created, due, delivered`;
-
-const deliveryOf = (row: DeliveryRow): DeliveryRecord => ({
-  ...row,
-  lastStatus: row.lastStatus ?? undefined,
-  lastError: row.lastError ?? undefined,
-  created: unixSeconds(row.created),
-  due: unixSeconds(row.due),
-  delivered: row.delivered ? unixSeconds(row.delivered) : undefined,
-});
 
 /** Queues an event for one webhook. */
 export async function addDelivery(
@@ -172,12 +128,12 @@ export async function addDelivery(
   hookId: string,
   event: { id: string; name: string; payload: Uint8Array },
 ): Promise<DeliveryRecord> {
-  const [row] = await sql<DeliveryRow[]>`
+  const row = await firstRecord<DeliveryRecord>(sql`
     insert into webhook_delivery (id, hook_id, event_id, event, payload)
     values (${newId("dlv")}, ${hookId}, ${event.id}, ${event.name}, ${Buffer.from(event.payload)})
-    returning ${deliveryColumns(sql)}`;
+    returning ${deliveryColumns(sql)}`);
   await sql`select pg_notify('webhook', '')`;
-  return deliveryOf(row!);
+  return row!;
 }
 
 /** Queues the event of an earlier delivery again. */
@@ -197,19 +153,18 @@ export async function listDeliveries(
   hookId: string,
   { limit, cursor }: { limit: number; cursor?: string | undefined },
 ): Promise<DeliveryRecord[]> {
-  const rows = await sql<DeliveryRow[]>`
+  return allRecords<DeliveryRecord>(sql`
     select ${deliveryColumns(sql)} from webhook_delivery where hook_id = ${hookId}
       ${cursor === undefined ? sql`` : sql`and position < (select position from webhook_delivery where id = ${cursor})`}
-    order by position desc limit ${limit}`;
-  return rows.map(deliveryOf);
+    order by position desc limit ${limit}`);
 }
 
 /** The last ended delivery of each webhook that has one. */
 export async function lastDeliveries(sql: Queryable, hookIds: readonly string[]): Promise<Map<string, DeliveryRecord>> {
-  const rows = await sql<DeliveryRow[]>`
+  const rows = await allRecords<DeliveryRecord>(sql`
     select last.* from unnest(${[...hookIds]}::text[]) as hook(id), lateral (
-      select ${deliveryColumns(sql)} from webhook_delivery where hook_id = hook.id and tries > 0 order by position desc limit 1) as last`;
-  return new Map(rows.map((row) => [row.hookId, deliveryOf(row)]));
+      select ${deliveryColumns(sql)} from webhook_delivery where hook_id = hook.id and tries > 0 order by position desc limit 1) as last`);
+  return new Map(rows.map((row) => [row.hookId, row]));
 }
 
 /** An accepted delivery, with the receiver's HTTP status. */
@@ -242,27 +197,49 @@ export interface Claims {
 /** The most webhooks per round, counting those with waiting deliveries, due or not. */
 const MOST_VISITED = 500;
 
+/** Records accepted deliveries: parts of a `with`. */
+const recorded = (sql: Queryable, taken: readonly TakenDelivery[]) => sql`
+    done as (
+      update webhook_delivery as delivery
+      set state = 'delivered', delivered = now(), last_status = status, last_error = null, claimed_until = null
+      from unnest(${taken.map(({ delivery }) => delivery.id)}::text[], ${taken.map(({ status }) => status)}::smallint[]) as taken (id, status)
+      where delivery.id = taken.id and state = 'pending'),
+    recovered as (
+      update webhook set consecutive_failures = 0, failing_since = null
+      where id in (
+        select id from webhook where id = any (${[...new Set(taken.map(({ delivery }) => delivery.hook.id))]}::text[])
+          and consecutive_failures > 0 order by id for update))`;
+
+/** The webhooks after one that have waiting deliveries, in the order of their ids: a part of a `with recursive`. */
+const visited = (sql: Queryable, after: string) => sql`
+    visited as (
+      (select hook_id, 1 as place from webhook_delivery where state = 'pending' and hook_id > ${after} order by hook_id limit 1)
+      union all
+      select (select hook_id from webhook_delivery where state = 'pending' and hook_id > visited.hook_id order by hook_id limit 1), place + 1
+      from visited where hook_id is not null and place < ${MOST_VISITED})`;
+
+/** Claims the deliveries in `locked`: a part of a `with`. */
+const claimed = (sql: Queryable) => sql`
+    claimed as (
+      update webhook_delivery as delivery set claimed_until = now() + make_interval(secs => ${CLAIM_S}), tries = tries + 1
+      from webhook where delivery.id in (select id from locked) and webhook.id = delivery.hook_id
+      returning webhook.*, delivery.id as delivery_id, delivery.event_id, delivery.payload, delivery.tries,
+        case when webhook.old_secret_until > now() then webhook.old_secret end as old_secret_now)`;
+
+/** When the next delayed delivery is due, in milliseconds; null if none is delayed. */
+const nextMs = (sql: Queryable) => sql`(
+        select (extract(epoch from min(due) - now()) * 1000)::float8
+        from webhook_delivery where state = 'pending' and due > now()) as next_ms`;
+
 /**
  * Records accepted deliveries and claims due ones: a few per visited webhook, including running ones, the longest due first. Only the first
  * waiting deliveries of each webhook are read. Expired claims are claimed again.
  */
 export async function claimDeliveries(sql: Queryable, { taken, limit, busy, after }: Round): Promise<Claims> {
   const ids = taken.map(({ delivery }) => delivery.id);
-  const hooks = [...new Set(taken.map(({ delivery }) => delivery.hook.id))];
-  const rows = await sql<ClaimRow[]>`
-    with recursive done as (
-      update webhook_delivery as delivery
-      set state = 'delivered', delivered = now(), last_status = status, last_error = null, claimed_until = null
-      from unnest(${ids}::text[], ${taken.map(({ status }) => status)}::smallint[]) as taken (id, status)
-      where delivery.id = taken.id and state = 'pending'),
-    recovered as (
-      update webhook set consecutive_failures = 0, failing_since = null
-      where id in (select id from webhook where id = any (${hooks}::text[]) and consecutive_failures > 0 order by id for update)),
-    visited as (
-      (select hook_id, 1 as place from webhook_delivery where state = 'pending' and hook_id > ${after} order by hook_id limit 1)
-      union all
-      select (select hook_id from webhook_delivery where state = 'pending' and hook_id > visited.hook_id order by hook_id limit 1), place + 1
-      from visited where hook_id is not null and place < ${MOST_VISITED}),
+  const rows = await allRecords<ClaimRow>(sql`
+    with recursive ${recorded(sql, taken)},
+        ${visited(sql, after)},
     ready as (
       select first.id, due from visited
       join webhook on webhook.id = hook_id and enabled
@@ -276,41 +253,29 @@ export async function claimDeliveries(sql: Queryable, { taken, limit, busy, afte
     locked as (
       select id from webhook_delivery where id in (select id from ready)
         and state = 'pending' and (claimed_until is null or claimed_until < now()) for update skip locked),
-    claimed as (
-      update webhook_delivery as delivery set claimed_until = now() + make_interval(secs => ${CLAIM_S}), tries = tries + 1
-      from webhook where delivery.id in (select id from locked) and webhook.id = delivery.hook_id
-      returning webhook.*, delivery.id as delivery_id, delivery.event_id, delivery.payload, delivery.tries,
-        case when webhook.old_secret_until > now() then webhook.old_secret end as old_secret_now)
+    ${claimed(sql)}
     select claimed.*,
       (select hook_id from visited where place = ${MOST_VISITED}) as last,
-      (select (extract(epoch from min(due) - now()) * 1000)::float8
-        from webhook_delivery where state = 'pending' and due > now()) as next_ms
-    from (select) as always left join claimed on true`;
-  const claimed = rows.flatMap((row) => (row.deliveryId === null ? [] : [claimedOf(row)]));
-  const [{ last, nextMs } = { last: null, nextMs: null }] = rows;
-  return { claimed, last: last ?? undefined, nextMs: nextMs ?? undefined };
+      ${nextMs(sql)}
+    from (select) as always left join claimed on true`);
+  return { claimed: rows.flatMap(claimedOf), last: rows[0]?.last, nextMs: rows[0]?.nextMs };
 }
 
-interface ClaimedRow extends HookRow {
-  deliveryId: string | null;
-  eventId: string;
-  payload: Buffer;
-  tries: number;
-  oldSecretNow: Buffer | null;
+interface ClaimedRow extends WebhookRecord, Omit<ClaimedDelivery, "id" | "hook"> {
+  deliveryId: string | undefined;
+  oldSecretNow: Buffer | undefined;
 }
 
 interface ClaimRow extends ClaimedRow {
-  last: string | null;
-  nextMs: number | null;
+  last: string | undefined;
+  nextMs: number | undefined;
 }
 
-const claimedOf = (row: ClaimedRow): ClaimedDelivery => ({
-  id: row.deliveryId!,
-  eventId: row.eventId,
-  payload: row.payload,
-  tries: row.tries,
-  hook: hookOf({ ...row, oldSecret: row.oldSecretNow }),
-});
+/** The claimed delivery in a row; none in a row without a claim. */
+const claimedOf = ({ deliveryId, eventId, payload, tries, oldSecretNow, ...hook }: ClaimedRow): ClaimedDelivery[] =>
+  deliveryId === undefined
+    ? []
+    : [{ id: deliveryId, eventId, payload, tries, hook: { ...hook, oldSecret: oldSecretNow } }];
 
 /** The result of a claim by id. */
 export interface NamedClaims {
@@ -325,37 +290,25 @@ export async function claimNamed(
   { taken, ids }: { taken: readonly TakenDelivery[]; ids: readonly string[] },
 ): Promise<NamedClaims> {
   const over = taken.map(({ delivery }) => delivery.id);
-  const hooks = [...new Set(taken.map(({ delivery }) => delivery.hook.id))];
-  const rows = await sql<NamedRow[]>`
-    with done as (
-      update webhook_delivery as delivery
-      set state = 'delivered', delivered = now(), last_status = status, last_error = null, claimed_until = null
-      from unnest(${over}::text[], ${taken.map(({ status }) => status)}::smallint[]) as taken (id, status)
-      where delivery.id = taken.id and state = 'pending'),
-    recovered as (
-      update webhook set consecutive_failures = 0, failing_since = null
-      where id in (select id from webhook where id = any (${hooks}::text[]) and consecutive_failures > 0 order by id for update)),
+  const rows = await allRecords<NamedRow>(sql`
+    with ${recorded(sql, taken)},
     locked as (
       select id from webhook_delivery where id = any (${[...ids]}::text[]) and id <> all (${over}::text[])
         and state = 'pending' and due <= now() and (claimed_until is null or claimed_until < now())
         and exists (select from webhook where webhook.id = hook_id and enabled)
       for update skip locked),
-    claimed as (
-      update webhook_delivery as delivery set claimed_until = now() + make_interval(secs => ${CLAIM_S}), tries = tries + 1
-      from webhook where delivery.id in (select id from locked) and webhook.id = delivery.hook_id
-      returning webhook.*, delivery.id as delivery_id, delivery.event_id, delivery.payload, delivery.tries,
-        case when webhook.old_secret_until > now() then webhook.old_secret end as old_secret_now)
+    ${claimed(sql)}
     select claimed.*, asked.id as asked_id,
       case when waiting.id is not null
         then (extract(epoch from greatest(waiting.due, waiting.claimed_until, now()) - now()) * 1000)::float8 end as wait_ms
     from unnest(${[...ids]}::text[]) as asked (id)
     left join claimed on delivery_id = asked.id
     left join webhook_delivery as waiting on waiting.id = asked.id and waiting.state = 'pending' and delivery_id is null
-      and exists (select from webhook where webhook.id = waiting.hook_id and enabled)`;
+      and exists (select from webhook where webhook.id = waiting.hook_id and enabled)`);
   return {
-    claimed: rows.flatMap((row) => (row.deliveryId === null ? [] : [claimedOf(row)])),
+    claimed: rows.flatMap(claimedOf),
     others: new Map(
-      rows.flatMap(({ deliveryId, askedId, waitMs }) => (deliveryId === null ? [[askedId, waitMs ?? undefined]] : [])),
+      rows.flatMap(({ deliveryId, askedId, waitMs }) => (deliveryId === undefined ? [[askedId, waitMs]] : [])),
     ),
   };
 }
@@ -363,7 +316,7 @@ export async function claimNamed(
 /** A row of a claim by id. */
 interface NamedRow extends ClaimedRow {
   askedId: string;
-  waitMs: number | null;
+  waitMs: number | undefined;
 }
 
 /** A queued delivery, and what distinguishes this message of it from all others. */
@@ -398,12 +351,8 @@ export interface QueueRound {
 /** Marks due deliveries without a NATS message as queued. Only the first waiting ones of each webhook are read. */
 export async function queueDeliveries(sql: Queryable, round: QueueRound): Promise<QueuedDeliveries> {
   const { limit, atOneHook, forS, after } = round;
-  const rows = await sql<QueuedRow[]>`
-    with recursive visited as (
-      (select hook_id, 1 as place from webhook_delivery where state = 'pending' and hook_id > ${after} order by hook_id limit 1)
-      union all
-      select (select hook_id from webhook_delivery where state = 'pending' and hook_id > visited.hook_id order by hook_id limit 1), place + 1
-      from visited where hook_id is not null and place < ${MOST_VISITED}),
+  const rows = await allRecords<QueuedRow>(sql`
+    with recursive ${visited(sql, after)},
     first as (
       select first.* from visited
       join webhook on webhook.id = hook_id and enabled
@@ -425,21 +374,19 @@ export async function queueDeliveries(sql: Queryable, round: QueueRound): Promis
     select queued.*,
       (select hook_id from visited where place = ${MOST_VISITED}) as last,
       exists (select from first where place > ${atOneHook}) as is_behind,
-      (select (extract(epoch from min(due) - now()) * 1000)::float8
-        from webhook_delivery where state = 'pending' and due > now()) as next_ms
-    from (select) as always left join queued on true`;
-  const queued = rows.flatMap(({ id, hookId, turn }) => (id === null ? [] : [{ id, hookId, turn }]));
-  const [{ last, isBehind, nextMs } = { last: null, isBehind: false, nextMs: null }] = rows;
-  return { queued, last: last ?? undefined, isBehind, nextMs: nextMs ?? undefined };
+      ${nextMs(sql)}
+    from (select) as always left join queued on true`);
+  const queued = rows.flatMap(({ id, hookId, turn }) => (id === undefined ? [] : [{ id, hookId, turn }]));
+  return { queued, last: rows[0]?.last, isBehind: rows[0]?.isBehind ?? false, nextMs: rows[0]?.nextMs };
 }
 
 interface QueuedRow {
-  id: string | null;
+  id: string | undefined;
   hookId: string;
   turn: string;
-  last: string | null;
+  last: string | undefined;
   isBehind: boolean;
-  nextMs: number | null;
+  nextMs: number | undefined;
 }
 
 /** Records accepted deliveries, and claims none. */

@@ -1,7 +1,7 @@
 /** Jobs and their items: asynchronous work that one worker at a time holds under a lease. Amounts are micro-dollars. */
 import { newId } from "../../ids.ts";
 import { assertSameCall } from "../billing/idempotency.ts";
-import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
+import { allRecords, firstRecord, type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
 
 /** The kinds of jobs. */
 export type JobKind = "batch" | "evaluation" | "verification" | "export";
@@ -192,55 +192,19 @@ export async function jobOfKey(
   return known?.id;
 }
 
-interface JobRow {
-  id: string;
-  kind: JobKind;
-  orgId: string;
-  keyId: string;
-  workspaceId: string | null;
-  sealed: boolean;
-  status: JobStatus;
-  request: object;
-  secret: Buffer | null;
-  result: object | null;
-  total: number;
-  counts: Partial<ItemCounts> | null;
-  costMicro: string | null;
-  cancelledAt: Date | null;
-  owner: string | null;
-  epoch: number;
-  created: Date;
-  started: Date | null;
-  finalizing: Date | null;
-  finished: Date | null;
-  expires: Date;
-}
+type JobRow = Omit<HeldJob, "counts" | "costMicro" | "cancelled"> & {
+  counts: Partial<ItemCounts> | undefined;
+  /** A sum of bigint is numeric. */
+  costMicro: number | undefined;
+  cancelledAt: number | undefined;
+};
 
-function jobOf(row: JobRow): HeldJob {
-  return {
-    id: row.id,
-    kind: row.kind,
-    orgId: row.orgId,
-    keyId: row.keyId,
-    workspaceId: row.workspaceId ?? undefined,
-    sealed: row.sealed,
-    status: row.status,
-    request: row.request,
-    secret: row.secret ?? undefined,
-    result: row.result ?? undefined,
-    total: row.total,
-    counts: { queued: 0, running: 0, completed: 0, failed: 0, cancelled: 0, ...row.counts },
-    costMicro: Number(row.costMicro ?? 0),
-    cancelled: row.cancelledAt !== null,
-    owner: row.owner ?? "",
-    epoch: row.epoch,
-    created: unixSeconds(row.created),
-    started: row.started ? unixSeconds(row.started) : undefined,
-    finalizing: row.finalizing ? unixSeconds(row.finalizing) : undefined,
-    finished: row.finished ? unixSeconds(row.finished) : undefined,
-    expires: unixSeconds(row.expires),
-  };
-}
+const jobOf = ({ counts, costMicro = 0, cancelledAt, ...row }: JobRow): HeldJob => ({
+  ...row,
+  counts: { queued: 0, running: 0, completed: 0, failed: 0, cancelled: 0, ...counts },
+  costMicro,
+  cancelled: cancelledAt !== undefined,
+});
 
 /** A job's row with the counts and cost of its items. */
 const counted = (sql: Queryable) => sql`
@@ -256,8 +220,8 @@ export async function findJob(
   kind: JobKind,
   id: string,
 ): Promise<JobRecord | undefined> {
-  const [row] = await sql<JobRow[]>`
-    select ${counted(sql)} where job.id = ${id} and ${ofThese(sql, whose)} and job.kind = ${kind}`;
+  const row = await firstRecord<JobRow>(sql`
+    select ${counted(sql)} where job.id = ${id} and ${ofThese(sql, whose)} and job.kind = ${kind}`);
   return row && jobOf(row);
 }
 
@@ -267,11 +231,11 @@ export async function listJobs(
   whose: JobsOf,
   { kind, limit, cursor }: { kind: JobKind | undefined; limit: number; cursor: string | undefined },
 ): Promise<JobRecord[]> {
-  const rows = await sql<JobRow[]>`
+  const rows = await allRecords<JobRow>(sql`
     select ${counted(sql)} where ${ofThese(sql, whose)}
       ${kind === undefined ? sql`` : sql`and job.kind = ${kind}`}
       ${cursor === undefined ? sql`` : sql`and (job.created, job.id) < (select created, id from job where id = ${cursor} and ${ofThese(sql, whose)})`}
-    order by job.created desc, job.id desc limit ${limit}`;
+    order by job.created desc, job.id desc limit ${limit}`);
   return rows.map(jobOf);
 }
 
@@ -350,7 +314,9 @@ export async function takeJob(
       limit 1 for update skip locked)
     returning id`;
   if (!taken) return undefined;
-  const [row] = await sql<JobRow[]>`select ${counted(sql)} where job.id = ${taken.id} and job.owner = ${owner}`;
+  const row = await firstRecord<JobRow>(
+    sql`select ${counted(sql)} where job.id = ${taken.id} and job.owner = ${owner}`,
+  );
   return row && jobOf(row);
 }
 
@@ -520,9 +486,8 @@ export const MOST_TRIES = 5;
 
 /** The items of a job from `from` on, in order. */
 export async function listItems(sql: Queryable, jobId: string, from: number, limit: number): Promise<ItemRecord[]> {
-  const rows = await sql<ItemRow[]>`
-    select * from job_item where job_id = ${jobId} and index >= ${from} order by index limit ${limit}`;
-  return rows.map(itemOf);
+  return allRecords<ItemRecord>(sql`
+    select * from job_item where job_id = ${jobId} and index >= ${from} order by index limit ${limit}`);
 }
 
 /** The states of a job's items, without their content. */
@@ -530,40 +495,16 @@ export async function outlineOf(
   sql: Queryable,
   jobId: string,
 ): Promise<Pick<ItemRecord, "index" | "customId" | "state" | "costMicro">[]> {
-  const rows = await sql<ItemRow[]>`
-    select index, custom_id, state, cost_micro from job_item where job_id = ${jobId} order by index`;
-  return rows.map(itemOf);
+  return allRecords<ItemRecord>(sql`
+    select index, custom_id, state, cost_micro from job_item where job_id = ${jobId} order by index`);
 }
 
 /** The first items that failed, in order. */
 export async function failuresOf(sql: Queryable, jobId: string, limit: number): Promise<ItemRecord[]> {
-  const rows = await sql<ItemRow[]>`
+  return allRecords<ItemRecord>(sql`
     select index, custom_id, state, error, cost_micro from job_item
-    where job_id = ${jobId} and state = 'failed' order by index limit ${limit}`;
-  return rows.map(itemOf);
+    where job_id = ${jobId} and state = 'failed' order by index limit ${limit}`);
 }
-
-interface ItemRow {
-  index: number;
-  customId: string | null;
-  state: ItemState;
-  request?: object | null;
-  response?: object | null;
-  error?: object | null;
-  costMicro: number;
-  tries?: number;
-}
-
-const itemOf = (row: ItemRow): ItemRecord => ({
-  index: row.index,
-  customId: row.customId ?? undefined,
-  state: row.state,
-  request: row.request ?? undefined,
-  response: row.response ?? undefined,
-  error: row.error ?? undefined,
-  costMicro: row.costMicro,
-  tries: row.tries ?? 0,
-});
 
 /** The result of an item. */
 export interface ItemEnd {
@@ -594,7 +535,7 @@ export async function turn(
   { ended = [], take = 0, poison = {} }: Turn,
 ): Promise<ItemRecord[]> {
   const { id, owner, epoch } = hold;
-  const rows = await sql<(ItemRow | { index: null })[]>`
+  const rows = await allRecords<ItemRecord | { index: undefined }>(sql`
     with held as (
       update job set lease_until = now() + make_interval(secs => lease_s)
       where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9 returning id),
@@ -613,9 +554,9 @@ export async function turn(
           and (state = 'queued' or (state = 'running' and epoch < ${epoch} and tries < ${MOST_TRIES}))
         order by index limit ${take})
       returning item.*)
-    select taken.* from held left join taken on true order by index`;
+    select taken.* from held left join taken on true order by index`);
   if (rows.length === 0) throw new Fenced(`job ${id} is no longer held in epoch ${epoch}`);
-  return rows.flatMap((row) => (row.index === null ? [] : [itemOf(row)]));
+  return rows.filter((row) => row.index !== undefined);
 }
 
 /** Whether a job has queued or running items. */

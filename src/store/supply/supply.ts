@@ -3,7 +3,7 @@
 import { isDeepStrictEqual } from "node:util";
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
-import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
+import { allRecords, firstRecord, type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
 
 /** An organization that runs models. */
 export interface ProviderRecord {
@@ -626,10 +626,6 @@ export interface MakerKeyRecord {
   created: number;
 }
 
-type MakerKeyRow = Omit<MakerKeyRecord, "created"> & { created: Date };
-
-const recordOf = (row: MakerKeyRow): MakerKeyRecord => ({ ...row, created: unixSeconds(row.created) });
-
 /** The organization that owns a name; undefined if none does. With `lock`, the owner cannot change until the transaction ends. */
 export async function ownerOrg(sql: Queryable, owner: string, { lock = false } = {}): Promise<string | undefined> {
   const [row] = await sql<{ orgId: string }[]>`
@@ -639,15 +635,14 @@ export async function ownerOrg(sql: Queryable, owner: string, { lock = false } =
 
 /** The signing keys of a name, oldest first. */
 export async function makerKeys(sql: Queryable, owner: string): Promise<MakerKeyRecord[]> {
-  return (await sql<MakerKeyRow[]>`select * from maker_key where owner = ${owner} order by id`).map(recordOf);
+  return allRecords<MakerKeyRecord>(sql`select * from maker_key where owner = ${owner} order by id`);
 }
 
 /** Adds a signing key; returns an existing equal one unchanged. */
 export async function addMakerKey(tx: Tx, key: Omit<MakerKeyRecord, "id" | "created">): Promise<MakerKeyRecord> {
-  const [row] = await tx<MakerKeyRow[]>`
+  return (await firstRecord<MakerKeyRecord>(tx`
     insert into maker_key ${tx({ id: newId("mkk"), ...key })}
-    on conflict (owner, public_key) do update set name = maker_key.name returning *`;
-  return recordOf(row!);
+    on conflict (owner, public_key) do update set name = maker_key.name returning *`))!;
 }
 
 /** Deletes a signing key; returns false if it does not exist. */
