@@ -50,7 +50,6 @@ const WITHIN: Readonly<Record<string, Readonly<Record<string, readonly string[]>
     messages: [],
     gate: ["messages"],
     transports: ["server", "messages", "gate"],
-    openapi: ["messages", "transports"],
   },
   upstream: {
     transport: [],

@@ -6,7 +6,7 @@ import { createFileRegistry, fromBinary, getOption } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { ErrorType, refusal } from "../gen/limber/edge/v1/options_pb.ts";
 import { ReasonSchema } from "../gen/limber/v1/reason_pb.ts";
-import { commentOf } from "../src/edge/openapi/document.ts";
+import { commentOf } from "./openapi/document.ts";
 
 const FAMILIES: Readonly<Record<ErrorType, string>> = {
   [ErrorType.UNSPECIFIED]: "Refused",

@@ -7,8 +7,8 @@ import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { ErrorBodySchema } from "../gen/limber/v1/error_pb.ts";
 import { SERVICES } from "../src/app/services.ts";
-import { openapiOf } from "../src/edge/openapi/document.ts";
-import { toolsOf } from "../src/edge/openapi/tools.ts";
+import { openapiOf } from "./openapi/document.ts";
+import { toolsOf } from "./openapi/tools.ts";
 
 // Generated code has no comments; the compiler's image does.
 const image = execFileSync("buf", ["build", "-o", "-"], { maxBuffer: 1 << 28 });

@@ -9,9 +9,9 @@ import { SERVICES } from "../../src/app/services.ts";
 import { decoderOf, encoderOf } from "../../src/edge/messages/json.ts";
 import { Faults } from "../../src/edge/messages/json-text.ts";
 import { violationsOf } from "../../src/edge/messages/validate.ts";
-import { EXAMPLES } from "../../src/edge/openapi/examples.ts";
 import { routesOf, toNative } from "../../src/edge/transports/rest/routes.ts";
 import { factsOf, type Reason } from "../../src/errors.ts";
+import { EXAMPLES } from "../../tools/openapi/examples.ts";
 import { openGateway, type TestGateway } from "./gateway.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: the tests say what is inside

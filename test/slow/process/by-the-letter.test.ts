@@ -1,6 +1,6 @@
 /** Small promises of the API, each to the letter: sizes, lists, nulls, cursors, words that are taken or refused. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { EXAMPLES } from "../../../src/edge/openapi/examples.ts";
+import { EXAMPLES } from "../../../tools/openapi/examples.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { belongings } from "../../support/belongings.ts";
 import { bearer, inference } from "../../support/clients.ts";

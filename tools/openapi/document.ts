@@ -11,20 +11,12 @@ import {
   ScalarType,
 } from "@bufbuild/protobuf";
 import { type FieldRules, field as fieldRules } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
-import {
-  Access,
-  inline,
-  nonempty,
-  nullable,
-  rpc,
-  WorkspaceReach,
-  whole,
-} from "../../../gen/limber/edge/v1/options_pb.ts";
-import { ErrorBodySchema, ErrorDetailsSchema } from "../../../gen/limber/v1/error_pb.ts";
-import { ADMIN_HEADER, API_VERSION, BRAND } from "../../brand.ts";
-import { wordsOf } from "../messages/json-text.ts";
-import { violationsOf } from "../messages/validate.ts";
-import { type RestRoute, routesOf } from "../transports/rest/routes.ts";
+import { Access, inline, nonempty, nullable, rpc, WorkspaceReach, whole } from "../../gen/limber/edge/v1/options_pb.ts";
+import { ErrorBodySchema, ErrorDetailsSchema } from "../../gen/limber/v1/error_pb.ts";
+import { ADMIN_HEADER, API_VERSION, BRAND } from "../../src/brand.ts";
+import { wordsOf } from "../../src/edge/messages/json-text.ts";
+import { violationsOf } from "../../src/edge/messages/validate.ts";
+import { type RestRoute, routesOf } from "../../src/edge/transports/rest/routes.ts";
 import { EXAMPLES } from "./examples.ts";
 
 /**

@@ -1,9 +1,9 @@
 /** The tools of agents, derived from the schema and its comments: each RPC that says so by its option `tool`. */
 import { type DescMethod, type DescService, getOption } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel as Level } from "@bufbuild/protobuf/wkt";
-import { http } from "../../../gen/google/api/annotations_pb.ts";
-import { rpc } from "../../../gen/limber/edge/v1/options_pb.ts";
-import type { ToolFacts } from "../transports/mcp-protocol.ts";
+import { http } from "../../gen/google/api/annotations_pb.ts";
+import { rpc } from "../../gen/limber/edge/v1/options_pb.ts";
+import type { ToolFacts } from "../../src/edge/transports/mcp-protocol.ts";
 import { commentOf, type Keywords, Schemas } from "./document.ts";
 
 const REFERENCE = "#/components/schemas/";

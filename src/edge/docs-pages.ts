@@ -2,10 +2,10 @@
 import { readFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import type { FastifyInstance, FastifyReply } from "fastify";
-import { RpcCodeSchema } from "../../../gen/limber/edge/v1/options_pb.ts";
-import { ReasonSchema } from "../../../gen/limber/v1/reason_pb.ts";
-import { BRAND } from "../../brand.ts";
-import { factsOf, type Reason } from "../../errors.ts";
+import { RpcCodeSchema } from "../../gen/limber/edge/v1/options_pb.ts";
+import { ReasonSchema } from "../../gen/limber/v1/reason_pb.ts";
+import { BRAND } from "../brand.ts";
+import { factsOf, type Reason } from "../errors.ts";
 
 /** Nothing on these pages may come from another origin. */
 const POLICY = [
@@ -20,7 +20,7 @@ const POLICY = [
   "frame-ancestors 'none'",
 ].join("; ");
 
-const OPENAPI = new URL("../../../gen/openapi.json", import.meta.url);
+const OPENAPI = new URL("../../gen/openapi.json", import.meta.url);
 
 const ASSETS = {
   "swagger-ui.css": "text/css; charset=utf-8",
