@@ -11,10 +11,10 @@ import type { Payer } from "../../src/billing/credit-leaser.ts";
 import { sleep } from "../../src/clock.ts";
 import { startPostgres } from "../../src/embedded/postgres.ts";
 import { newId } from "../../src/ids.ts";
-import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import type { IntentRecord, RequestRecord } from "../../src/store/billing/ledger.ts";
 import { migrate } from "../../src/store/database/migrate.ts";
 import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
+import { brokenInvariants } from "../support/invariants.ts";
 import { endOf, estimate, intentOf, makePayer, openReplica, type TestLeaser } from "../support/money.ts";
 
 const CALLS = Number(process.argv[2] ?? 20_000);

@@ -4,10 +4,10 @@
  * seed gives the same trace, whoever served it and wherever.
  */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { ACT_DECLARATION } from "../support/app.ts";
 import { seeded } from "../support/chance.ts";
 import { eventually } from "../support/eventually.ts";
+import { brokenInvariants } from "../support/invariants.ts";
 import { type RobotClient, robot } from "../support/loop-client.ts";
 import type { Model } from "../support/model.ts";
 import { Pair } from "../support/pair.ts";

@@ -1,12 +1,12 @@
 /** Commitments: what isn't used of a month is charged once, when the month is over. */
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
-import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { closeAllMonths, closeMonths, commit, commitmentOf } from "../../src/store/billing/statements.ts";
 import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
 import { usageTotals } from "../../src/store/history/usage.ts";
 import { replaceAmbient } from "../support/ambient.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { brokenInvariants } from "../support/invariants.ts";
 import { call, estimate, makePayer, openReplica, type Replica, SettableWall } from "../support/money.ts";
 
 let database: FreshDatabase;

@@ -4,10 +4,10 @@ import { Reason } from "../../src/errors.ts";
 import { budgetsSpent } from "../../src/store/account/keys.ts";
 import { createWorkspace } from "../../src/store/account/members.ts";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
-import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { tx } from "../../src/store/database/tx.ts";
 import { usageTotals } from "../../src/store/history/usage.ts";
 import { replaceAmbient } from "../support/ambient.ts";
+import { brokenInvariants } from "../support/invariants.ts";
 import { only, refusalOf, spent, storm, useLedger } from "../support/ledger.ts";
 import { call, endOf, estimate, intentOf, makeKey, makePayer, SettableWall } from "../support/money.ts";
 

@@ -5,8 +5,8 @@ import { Reason, Refusal } from "../../src/errors.ts";
 import { newId } from "../../src/ids.ts";
 import { balanceOf } from "../../src/store/account/orgs.ts";
 import { Claims, claim, pruneIdempotency, unclaim } from "../../src/store/billing/idempotency.ts";
-import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { brokenInvariants } from "../support/invariants.ts";
 import {
   endOf,
   estimate,

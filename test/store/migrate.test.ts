@@ -2,10 +2,10 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { migrate, type SchemaFolders } from "../../src/store/database/migrate.ts";
 import { connect } from "../../src/store/database/tx.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { brokenInvariants } from "../support/invariants.ts";
 
 let database: FreshDatabase;
 let directory: string;

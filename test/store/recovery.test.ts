@@ -2,10 +2,10 @@
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import type { Payer } from "../../src/billing/credit-leaser.ts";
 import { balanceOf } from "../../src/store/account/orgs.ts";
-import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { replaceAmbient } from "../support/ambient.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
+import { brokenInvariants } from "../support/invariants.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { estimate, intentOf, makePayer, openReplica } from "../support/money.ts";
 

@@ -1,7 +1,7 @@
 /** An episode: a robot's loop with a session, whose provider dies under it and comes back. */
 import { beforeAll, expect, it } from "vitest";
-import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import type { App } from "../support/app.ts";
+import { brokenInvariants } from "../support/invariants.ts";
 import type { Model } from "../support/model.ts";
 import { openModel, ownGateway } from "../support/world.ts";
 

@@ -2,12 +2,12 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { newId } from "../../src/ids.ts";
 import { EMPTIED, KEPT } from "../../src/store/account/delete-org.ts";
-import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { forgetLogs } from "../../src/store/history/logs.ts";
 import { EXPORT_FILES } from "../../src/store/jobs/exports.ts";
 import { ADMIN_TOKEN, type Answer, type App, type Caller } from "../support/app.ts";
 import { belongings } from "../support/belongings.ts";
 import { eventually } from "../support/eventually.ts";
+import { brokenInvariants } from "../support/invariants.ts";
 import { person } from "../support/members.ts";
 import type { Model } from "../support/model.ts";
 import { openModel, ownGateway } from "../support/world.ts";

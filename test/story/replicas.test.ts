@@ -1,9 +1,9 @@
 /** Two houses on one database. */
 import { beforeAll, expect, it } from "vitest";
 import { setKeyDisabled } from "../../src/store/account/keys.ts";
-import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import type { App } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
+import { brokenInvariants } from "../support/invariants.ts";
 import type { Model } from "../support/model.ts";
 import { openModel, ownGateway } from "../support/world.ts";
 

@@ -2,8 +2,8 @@
 import { afterAll, afterEach, beforeAll, expect } from "vitest";
 import type { Payer } from "../../src/billing/credit-leaser.ts";
 import { type Reason, Refusal } from "../../src/errors.ts";
-import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { type FreshDatabase, freshDatabase } from "./database.ts";
+import { brokenInvariants } from "./invariants.ts";
 import { openReplica, type Replica } from "./money.ts";
 
 /** What a test file asks of its ledger. */

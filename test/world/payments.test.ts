@@ -1,7 +1,7 @@
 /** What Stripe says of payments in other currencies than the gateway's, each test by the public project that lost money by it. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { brokenInvariants } from "../../src/store/billing/invariants.ts";
 import { ADMIN_TOKEN, type App, openApp } from "../support/app.ts";
+import { brokenInvariants } from "../support/invariants.ts";
 import { StripeServer } from "../support/stripe.ts";
 
 let app: App;

@@ -4,9 +4,9 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { AccountService } from "../../../gen/limber/v1/account_service_pb.ts";
 import { BillingService } from "../../../gen/limber/v1/billing_service_pb.ts";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { bearer, refusalIn } from "../../support/clients.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { StripeServer } from "../../support/stripe.ts";
 import { ownGateway } from "../../support/world.ts";
 

@@ -3,10 +3,10 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { EventSchema, type TopupFailed } from "../../../gen/limber/v1/event_pb.ts";
 import { beginDue } from "../../../src/store/billing/auto-topup.ts";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { tx } from "../../../src/store/database/tx.ts";
 import { ADMIN_TOKEN, type Answer, type App, type Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { StripeServer } from "../../support/stripe.ts";
 import { ownGateway } from "../../support/world.ts";
 

@@ -1,8 +1,8 @@
 /** GET /v1/billing/balance. */
 import { beforeAll, expect, it } from "vitest";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { App } from "../../support/app.ts";
 import { seeded } from "../../support/chance.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import type { Model } from "../../support/model.ts";
 import { openModel, ownGateway } from "../../support/world.ts";
 

@@ -1,6 +1,6 @@
 /** What becomes of payments: paid, failed, reconciled, and money that goes back. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { addEnding } from "../../support/money.ts";
 import {
   app,

@@ -2,8 +2,8 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { expect } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { Answer, App, Caller } from "../../support/app.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { StripeServer } from "../../support/stripe.ts";
 import { ownGateway } from "../../support/world.ts";
 

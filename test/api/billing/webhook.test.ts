@@ -3,9 +3,9 @@ import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { BillingService } from "../../../gen/limber/v1/billing_service_pb.ts";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { Answer, App } from "../../support/app.ts";
 import { refusalIn } from "../../support/clients.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { StripeServer } from "../../support/stripe.ts";
 import { ownGateway } from "../../support/world.ts";
 

@@ -1,11 +1,11 @@
 /** ActStream: episodes. What a reset overtook never arrives behind it, on its own stream or on the next one of the session. */
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { tx } from "../../../src/store/database/tx.ts";
 import type { App } from "../../support/app.ts";
 import { refusalIn } from "../../support/clients.ts";
 import { eventually } from "../../support/eventually.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { type RobotClient, robot } from "../../support/loop-client.ts";
 import { honestSteps } from "../../support/model.ts";
 import { ownGateway } from "../../support/world.ts";

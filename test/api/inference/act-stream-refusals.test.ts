@@ -1,8 +1,8 @@
 /** ActStream: what loops do with bad input, and when providers, credit or limits go. */
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { HoldReason } from "../../../gen/limber/v1/control_loop_pb.ts";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { refusalIn } from "../../support/clients.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { robot } from "../../support/loop-client.ts";
 import { ACT, app, begin, caller, clock, dead, endEach, OPEN, one, pinnedTo, two } from "./act-stream-supply.ts";
 

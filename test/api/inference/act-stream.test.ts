@@ -1,10 +1,10 @@
 /** ActStream: control loops. */
 import { beforeAll, describe, expect, it } from "vitest";
 import { ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { grainyPicture, redSquare } from "../../../src/upstream/pictures/test-picture.ts";
 import { ACT_DECLARATION, type App } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { robot } from "../../support/loop-client.ts";
 import { honestSteps, type Model } from "../../support/model.ts";
 import { openModel, ownGateway } from "../../support/world.ts";

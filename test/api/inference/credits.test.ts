@@ -1,8 +1,8 @@
 /** 402 on inference: refused before anything is asked of anybody. */
 import { beforeAll, expect, it } from "vitest";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { App } from "../../support/app.ts";
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { robot } from "../../support/loop-client.ts";
 import type { Model } from "../../support/model.ts";
 import { uniqueNames } from "../../support/names.ts";

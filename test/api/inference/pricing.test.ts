@@ -1,7 +1,7 @@
 /** What is deducted: the list price, the wake-up of a container that slept, and both providers of a hedge. */
 import { beforeAll, expect, it } from "vitest";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { App } from "../../support/app.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import type { Model } from "../../support/model.ts";
 import { uniqueNames } from "../../support/names.ts";
 import { openModel, ownGateway } from "../../support/world.ts";

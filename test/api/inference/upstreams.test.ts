@@ -1,11 +1,11 @@
 /** Upstreams that misbehave: each a failed attempt with the gateway's own word for it, nothing of theirs in the answer, no harm done. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { ActServer, Behaviour } from "../../support/act-server.ts";
 import type { App, Caller } from "../../support/app.ts";
 import { MISBEHAVIOURS, startBadUpstream } from "../../support/bad-upstream.ts";
 import { setClock } from "../../support/clocks.ts";
 import { eventually } from "../../support/eventually.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
 import { startPolicyServer } from "../../support/policy-server.ts";
 import { SkippingClock } from "../../support/skipping-clock.ts";

@@ -1,7 +1,7 @@
 /** Workspaces: parts of an organisation with a budget of their own. */
 import { beforeAll, describe, expect, it } from "vitest";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import type { Model } from "../../support/model.ts";
 import { openModel, ownGateway } from "../../support/world.ts";
 

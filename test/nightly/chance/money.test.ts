@@ -1,8 +1,8 @@
 /** Seeded operations on money, whatever happens: what callers were told is what the ledger holds. */
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { replaceAmbient } from "../../support/ambient.ts";
 import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { makePayer } from "../../support/money.ts";
 import { JumpyClock, World } from "./money-world.ts";
 

@@ -1,9 +1,9 @@
 /** Workers that are killed, paused, or lose their database in the middle of jobs: every part has one outcome and one charge. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { Caller } from "../../support/app.ts";
 import { Crew } from "../../support/crew.ts";
 import { eventually } from "../../support/eventually.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { honestSteps } from "../../support/model.ts";
 import { IS_LONG } from "../../support/runs.ts";
 import { besiegeJobs } from "./jobs/siege.ts";

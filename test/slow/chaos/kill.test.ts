@@ -1,10 +1,10 @@
 /** kill -9 in the middle of the work. */
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { startPostgres } from "../../../src/embedded/postgres.ts";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { connect } from "../../../src/store/database/tx.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, callRest } from "../../support/app.ts";
 import { type Gateway, scratchDir, startGateway } from "../../support/gateway.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { honestSteps, type Model, startModel } from "../../support/model.ts";
 
 const dir = scratchDir();

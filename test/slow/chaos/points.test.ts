@@ -4,8 +4,8 @@ import type { Payer } from "../../../src/billing/credit-leaser.ts";
 import { newId } from "../../../src/ids.ts";
 import { balanceOf } from "../../../src/store/account/orgs.ts";
 import { claim } from "../../../src/store/billing/idempotency.ts";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { endOf, estimate, intentOf, makePayer, openReplica, type Replica } from "../../support/money.ts";
 
 const PRICE = 1_600;

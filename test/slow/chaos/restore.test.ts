@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { setTimeout as rest } from "node:timers/promises";
 import { expect, it } from "vitest";
 import { startPostgres } from "../../../src/embedded/postgres.ts";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { connect, type Sql } from "../../../src/store/database/tx.ts";
 import { type App, openApp } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { scratchDir } from "../../support/gateway.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { startModel } from "../../support/model.ts";
 
 /** Copies the files of a running server and the write-ahead log that makes them consistent. */

@@ -3,11 +3,11 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { importCatalog } from "../../../src/store/supply/catalog.ts";
 import { type App, type Caller, openApp } from "../../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../../support/database.ts";
 import { eventually } from "../../support/eventually.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 
 const DATA = join(import.meta.dirname, "../../../data");
 const EXAMPLE = join(import.meta.dirname, "../../../examples/evaluation-runner.ts");

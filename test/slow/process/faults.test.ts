@@ -4,12 +4,12 @@ import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { startPostgres } from "../../../src/embedded/postgres.ts";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { connect, type Sql } from "../../../src/store/database/tx.ts";
 import { ADMIN_TOKEN, callRest } from "../../support/app.ts";
 import { closing } from "../../support/closing.ts";
 import { eventually } from "../../support/eventually.ts";
 import { failToStart, launchGateway, scratchDir, startGateway } from "../../support/gateway.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { Pair } from "../../support/pair.ts";
 
 const ENV = {

@@ -2,9 +2,9 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { tx } from "../../../src/store/database/tx.ts";
 import { eventually } from "../../support/eventually.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { honestSteps } from "../../support/model.ts";
 import { Pair } from "../../support/pair.ts";
 import { StripeServer } from "../../support/stripe.ts";

@@ -2,11 +2,11 @@
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type EmbeddedPostgres, startPostgres } from "../../../src/embedded/postgres.ts";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import { connect, type Sql, tx } from "../../../src/store/database/tx.ts";
 import { ADMIN_TOKEN, type App, openApp } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { failToStart, scratchDir } from "../../support/gateway.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { startModel } from "../../support/model.ts";
 import { freePort } from "../../support/owners.ts";
 import { PGBOUNCER, type PgBouncer, startPgBouncer } from "../../support/pgbouncer.ts";

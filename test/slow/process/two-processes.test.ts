@@ -1,8 +1,8 @@
 /** Two gateways, each a process of its own, on one PostgreSQL. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { brokenInvariants } from "../../../src/store/billing/invariants.ts";
 import type { Answer } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
+import { brokenInvariants } from "../../support/invariants.ts";
 import { honestSteps } from "../../support/model.ts";
 import { BOUNDLESS, Pair } from "../../support/pair.ts";
 

@@ -1,10 +1,10 @@
 /** Two gateways under load whose database fails over again and again. */
 import { setTimeout as rest } from "node:timers/promises";
-import { brokenInvariants } from "../../../../src/store/billing/invariants.ts";
 import { connect } from "../../../../src/store/database/tx.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, callRest as call } from "../../../support/app.ts";
 import { closing } from "../../../support/closing.ts";
 import { launchGateway, scratchDir } from "../../../support/gateway.ts";
+import { brokenInvariants } from "../../../support/invariants.ts";
 import { startModel } from "../../../support/model.ts";
 import { BOUNDLESS } from "../../../support/pair.ts";
 import { until } from "../jobs/until.ts";

@@ -1,9 +1,9 @@
 /** Two gateways under load while their PostgreSQL stands still again and again: SIGSTOP of all its processes, and SIGCONT. */
 import { setTimeout as pause } from "node:timers/promises";
-import { brokenInvariants } from "../../../../src/store/billing/invariants.ts";
 import { ACT_DECLARATION, type Answer, type Caller } from "../../../support/app.ts";
 import { seeded } from "../../../support/chance.ts";
 import { freeze } from "../../../support/freeze.ts";
+import { brokenInvariants } from "../../../support/invariants.ts";
 import { type RobotClient, robot } from "../../../support/loop-client.ts";
 import { startNats } from "../../../support/nats.ts";
 import { Pair } from "../../../support/pair.ts";

@@ -1,9 +1,9 @@
 /** Kills workers in the middle of batches, and judges what is left. */
 import { setTimeout as rest } from "node:timers/promises";
-import { brokenInvariants } from "../../../../src/store/billing/invariants.ts";
 import type { Caller } from "../../../support/app.ts";
 import { seeded } from "../../../support/chance.ts";
 import { Crew } from "../../../support/crew.ts";
+import { brokenInvariants } from "../../../support/invariants.ts";
 import { honestSteps } from "../../../support/model.ts";
 import { until } from "./until.ts";
 

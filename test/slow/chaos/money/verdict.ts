@@ -1,7 +1,7 @@
 /** What the callers were told, held against what the ledger holds. */
 
-import { brokenInvariants } from "../../../../src/store/billing/invariants.ts";
 import type { Sql } from "../../../../src/store/database/tx.ts";
+import { brokenInvariants } from "../../../support/invariants.ts";
 import type { Log, Told } from "./callers.ts";
 
 interface Row {

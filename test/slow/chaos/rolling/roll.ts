@@ -2,11 +2,11 @@
 import { type AddressInfo, createServer } from "node:net";
 import { join } from "node:path";
 import { startPostgres } from "../../../../src/embedded/postgres.ts";
-import { brokenInvariants } from "../../../../src/store/billing/invariants.ts";
 import { connect } from "../../../../src/store/database/tx.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, callRest as call } from "../../../support/app.ts";
 import { closing } from "../../../support/closing.ts";
 import { type Launched, launchGateway, scratchDir } from "../../../support/gateway.ts";
+import { brokenInvariants } from "../../../support/invariants.ts";
 import { startModel } from "../../../support/model.ts";
 import { openNats } from "../../../support/nats.ts";
 import { BOUNDLESS } from "../../../support/pair.ts";

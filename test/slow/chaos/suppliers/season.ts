@@ -6,11 +6,11 @@ import { generateKeyPairSync, sign } from "node:crypto";
 import { join } from "node:path";
 import { setImmediate as soon, setTimeout as wait } from "node:timers/promises";
 import { startPostgres } from "../../../../src/embedded/postgres.ts";
-import { brokenInvariants } from "../../../../src/store/billing/invariants.ts";
 import { connect, type Sql } from "../../../../src/store/database/tx.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, type Answer, type CallOptions, callRest } from "../../../support/app.ts";
 import { seeded } from "../../../support/chance.ts";
 import { type Gateway, scratchDir, startGateway } from "../../../support/gateway.ts";
+import { brokenInvariants } from "../../../support/invariants.ts";
 import { honestSteps, type Model, startModel } from "../../../support/model.ts";
 import { BOUNDLESS } from "../../../support/pair.ts";
 

@@ -1,5 +1,5 @@
 /** Invariants of the ledger, as queries. */
-import type { Sql } from "../database/tx.ts";
+import type { Sql } from "../../src/store/database/tx.ts";
 
 /** Each query returns the violations of its rule as text. All rules hold at any time, also under load. */
 const RULES: Readonly<Record<string, string>> = {
