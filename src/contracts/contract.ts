@@ -423,3 +423,21 @@ export function knownActionSpace(name: string, path = "action_space"): string {
     known,
   );
 }
+
+/** The words of an enum of the schema: its names in lower case. */
+type EnumWord<E> = Lowercase<Exclude<keyof E & string, "UNSPECIFIED">>;
+
+/** The value of an enum of the schema for a stored word. */
+export const enumOf = <E extends object>(values: E, word: EnumWord<E>): E[keyof E] =>
+  values[word.toUpperCase() as keyof E];
+
+/** The stored word of an enum's value; undefined for an unspecified or unknown one. */
+export const enumWord = <E extends Record<string, number>>(
+  values: E,
+  value: number | undefined,
+): EnumWord<E> | undefined =>
+  value
+    ? (Object.keys(values)
+        .find((name) => values[name] === value)
+        ?.toLowerCase() as EnumWord<E> | undefined)
+    : undefined;

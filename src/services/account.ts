@@ -4,14 +4,10 @@ import {
   type Commitment,
   CommitmentSchema,
   ExportFileSchema,
-  type Margin,
-  MarginReconciliationSchema,
-  MarginSchema,
   type OrgExport,
   OrgExportSchema,
   OrgSchema,
   OrgStatus,
-  UsageRecordSchema,
   UsageStatus,
 } from "../../gen/limber/v1/account_pb.ts";
 import {
@@ -258,53 +254,52 @@ function usageCalls({
         organisations: organisations.map(marginMessage),
         models: models.map(marginMessage),
         totals: marginMessage(totals),
-        reconciliation: create(MarginReconciliationSchema, {
+        reconciliation: {
           requestsUsd: toUsd(totals.revenueMicro),
           ledgerUsd: toUsd(totals.ledgerMicro),
           differenceUsd: toUsd(totals.revenueMicro - totals.ledgerMicro),
           modelledInfraUsd: toUsd(totals.infraMicro),
           ...sums,
-        }),
+        },
         ...sums,
       };
     },
   };
 }
 
-const usageMessage = (row: UsageRow) =>
-  create(UsageRecordSchema, {
-    id: `use${row.requestId.slice(row.requestId.indexOf("_"))}`,
-    requestId: row.requestId,
-    created: row.created,
-    contract: row.contract,
-    model: row.model,
-    provider: row.provider,
-    units: row.units,
-    unit: row.unit,
-    costUsd: toUsd(row.costMicro),
-    wakeUpUsd: toUsd(row.wakeUpMicro),
-    ...(row.hedgeCostMicro !== null && { hedgeCostUsd: toUsd(row.hedgeCostMicro) }),
-    keyId: row.keyId,
-    simulated: row.simulated,
-    byok: row.byok,
-    status: row.status === "settled" ? UsageStatus.SETTLED : UsageStatus.UNMETERED,
-    ...(row.workspaceId !== null && { workspaceId: row.workspaceId }),
-  });
+const usageMessage = ({
+  requestId,
+  costMicro,
+  wakeUpMicro,
+  hedgeCostMicro,
+  workspaceId,
+  status,
+  ...row
+}: UsageRow) => ({
+  ...row,
+  id: `use${requestId.slice(requestId.indexOf("_"))}`,
+  requestId,
+  costUsd: toUsd(costMicro),
+  wakeUpUsd: toUsd(wakeUpMicro),
+  hedgeCostUsd: hedgeCostMicro === null ? undefined : toUsd(hedgeCostMicro),
+  status: status === "settled" ? UsageStatus.SETTLED : UsageStatus.UNMETERED,
+  workspaceId: workspaceId ?? undefined,
+});
 
-const marginMessage = (row: MarginRow): Margin => {
+const marginMessage = (row: MarginRow) => {
   const marginMicro = row.revenueMicro - row.infraMicro;
-  return create(MarginSchema, {
-    ...(row.orgId !== null && { orgId: row.orgId }),
-    ...(row.model !== null && { model: row.model }),
+  return {
+    orgId: row.orgId ?? undefined,
+    model: row.model ?? undefined,
     requests: row.requests,
     revenueUsd: toUsd(row.revenueMicro),
     modelledInfraUsd: toUsd(row.infraMicro),
     marginUsd: toUsd(marginMicro),
-    ...(row.revenueMicro > 0 && { marginRatio: marginMicro / row.revenueMicro }),
+    marginRatio: row.revenueMicro > 0 ? marginMicro / row.revenueMicro : undefined,
     assumedScaledownRequests: row.assumedScaledown,
     unchargedIdleUsd: toUsd(row.idleMicro),
     unmeteredRequests: row.unmetered,
-  });
+  };
 };
 
 // Monthly commitments of an organization.

@@ -1,22 +1,12 @@
-/** Broadcast: the targets to which an organization exports spans of its calls. */
-import { create } from "@bufbuild/protobuf";
-import {
-  type BroadcastFilter,
-  BroadcastFilterSchema,
-  BroadcastProtocol,
-  BroadcastStatus,
-  type BroadcastTarget,
-  BroadcastTargetSchema,
-} from "../../gen/limber/v1/broadcast_pb.ts";
+import { type BroadcastFilter, BroadcastProtocol, BroadcastStatus } from "../../gen/limber/v1/broadcast_pb.ts";
 import type {
   BroadcastService,
   CreateBroadcastRequest,
   UpdateBroadcastRequest,
 } from "../../gen/limber/v1/broadcast_service_pb.ts";
-import { Contract } from "../../gen/limber/v1/contract_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { now } from "../clock.ts";
-import { violation, wordOfContract } from "../contracts/contract.ts";
+import { CONTRACT_WORDS, violation, wordOfContract } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import type { Broadcaster } from "../events/broadcaster.ts";
 import { resourceOf, testSpan } from "../events/spans.ts";
@@ -288,50 +278,27 @@ const PROTOCOLS: Readonly<Partial<Record<BroadcastProtocol, store.SpanProtocol>>
   [BroadcastProtocol.GRPC]: "grpc",
 };
 
-const PROTOCOL_OF: Readonly<Record<store.SpanProtocol, BroadcastProtocol>> = {
-  "http/protobuf": BroadcastProtocol.HTTP_PROTOBUF,
-  "http/json": BroadcastProtocol.HTTP_JSON,
-  grpc: BroadcastProtocol.GRPC,
-};
-
-const CONTRACTS = new Map<string, Contract>(
-  [Contract.ACT, Contract.PREDICT, Contract.GROUND, Contract.EVALUATE].map(
-    (contract) => [wordOfContract(contract), contract] as const,
-  ),
+const PROTOCOL_VALUES: ReadonlyMap<store.SpanProtocol | undefined, BroadcastProtocol> = new Map(
+  Object.values(BroadcastProtocol).map((value) => [PROTOCOLS[value], value]),
 );
 
-function messageOf(target: store.TargetRecord): BroadcastTarget {
-  const { contracts, models, keyIds, workspaceId } = target.filter;
+function messageOf({ headers: _, filter, ...target }: store.TargetRecord) {
+  const { contracts, models, keyIds, workspaceId } = filter;
   const filtered = contracts.length + models.length + keyIds.length > 0 || workspaceId !== undefined;
-  return create(BroadcastTargetSchema, {
-    id: target.id,
+  return {
+    ...target,
     object: "broadcast_target",
-    name: target.name,
     type: "otlp",
-    endpoint: target.endpoint,
-    protocol: PROTOCOL_OF[target.protocol],
-    headerNames: target.headerNames,
-    samplingRate: target.samplingRate,
-    privacyMode: target.privacyMode,
-    ...(filtered && {
-      filter: create(BroadcastFilterSchema, {
-        contracts: contracts.map((word) => CONTRACTS.get(word) ?? Contract.UNSPECIFIED),
-        models,
-        keyIds,
-        workspaceId,
-      }),
-    }),
-    resourceAttributes: target.resourceAttributes,
-    enabled: target.enabled,
-    events: target.events,
+    protocol: PROTOCOL_VALUES.get(target.protocol) ?? BroadcastProtocol.UNSPECIFIED,
+    filter: filtered
+      ? { ...filter, contracts: contracts.map((word) => CONTRACT_WORDS[word as keyof typeof CONTRACT_WORDS]) }
+      : undefined,
     status: statusOf(target),
-    lastError: target.lastError,
-    droppedSpans: target.droppedSpans,
     createdAt: target.created,
-  });
+  };
 }
 
-function statusOf({ enabled, lastError }: store.TargetRecord): BroadcastStatus {
+function statusOf({ enabled, lastError }: Pick<store.TargetRecord, "enabled" | "lastError">): BroadcastStatus {
   if (!enabled) return BroadcastStatus.DISABLED;
   return lastError === undefined ? BroadcastStatus.ACTIVE : BroadcastStatus.FAILING;
 }

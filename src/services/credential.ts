@@ -1,14 +1,10 @@
 /** Bring your own key (BYOK): an organization's keys at providers. */
-import { create } from "@bufbuild/protobuf";
-import {
-  ByokMode as ByokModeWord,
-  CredentialFault,
-  CredentialSchema,
-  type NewCredential,
-} from "../../gen/limber/v1/credential_pb.ts";
+
+import { ByokMode as ByokModeWord, CredentialFault, type NewCredential } from "../../gen/limber/v1/credential_pb.ts";
 import type { CredentialService } from "../../gen/limber/v1/credential_service_pb.ts";
-import { type ByokMode, byCall, type Implementation, keyOf } from "../call.ts";
+import { byCall, type Implementation, keyOf } from "../call.ts";
 import { nowSeconds } from "../clock.ts";
+import { enumOf, enumWord } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import type { OwnKeyCache } from "../inference/prepare.ts";
@@ -49,7 +45,7 @@ export function credentialService({ sql, vault, book }: CredentialDeps): Impleme
           sealed,
           label: label ?? "",
           fingerprint: fingerprintOf(secret),
-          mode: mode === undefined ? null : MODE_WORDS[mode as keyof typeof MODE_WORDS],
+          mode: enumWord(ByokModeWord, mode) ?? null,
         });
         const details = { version: made.version };
         await audit(tx, { ...byCall(call), orgId, action: "credential.stored", subject: provider, details });
@@ -118,41 +114,16 @@ const SHOWN_LETTERS = 4;
 const fingerprintOf = (secret: string): string =>
   secret.slice(secret.length - Math.min(SHOWN_LETTERS, Math.floor(secret.length / 3)));
 
-const MODES = {
-  off: ByokModeWord.OFF,
-  fallback: ByokModeWord.FALLBACK,
-  prefer: ByokModeWord.PREFER,
-  require: ByokModeWord.REQUIRE,
-} as const satisfies Record<ByokMode, ByokModeWord>;
-
-const MODE_WORDS = {
-  [ByokModeWord.UNSPECIFIED]: null,
-  [ByokModeWord.OFF]: "off",
-  [ByokModeWord.FALLBACK]: "fallback",
-  [ByokModeWord.PREFER]: "prefer",
-  [ByokModeWord.REQUIRE]: "require",
-} as const satisfies Record<ByokModeWord, ByokMode | null>;
-
-const messageOf = ({
-  provider,
-  label,
-  fingerprint,
-  mode,
-  createdAt,
-  updatedAt,
-  verifiedAt,
-  providerId,
-}: CredentialRecord) =>
-  create(CredentialSchema, {
-    provider,
-    label,
-    fingerprint,
-    createdAt,
-    updatedAt,
-    providerKnown: providerId !== null,
-    ...(mode !== null && { mode: MODES[mode] }),
-    ...(verifiedAt !== null && { verifiedAt }),
-  });
+const messageOf = ({ mode, verifiedAt, providerId, ...record }: CredentialRecord) => ({
+  provider: record.provider,
+  label: record.label,
+  fingerprint: record.fingerprint,
+  createdAt: record.createdAt,
+  updatedAt: record.updatedAt,
+  providerKnown: providerId !== null,
+  mode: mode === null ? undefined : enumOf(ByokModeWord, mode),
+  verifiedAt: verifiedAt ?? undefined,
+});
 
 function notFound(provider: string, all: readonly CredentialRecord[]): Refusal {
   const near = nearNames(

@@ -1,13 +1,5 @@
-/** Identity providers for sign-in, and e-mail domains. */
-import { create } from "@bufbuild/protobuf";
 import * as oidc from "openid-client";
-import {
-  type EmailDomain,
-  EmailDomainSchema,
-  type Issuer,
-  IssuerSchema,
-  type IssuerService,
-} from "../../gen/limber/v1/issuer_service_pb.ts";
+import type { IssuerService } from "../../gen/limber/v1/issuer_service_pb.ts";
 import { byCall, type Implementation } from "../call.ts";
 import { now } from "../clock.ts";
 import { violation } from "../contracts/contract.ts";
@@ -17,7 +9,6 @@ import { secretBytes } from "../random.ts";
 import { audit } from "../store/account/audit.ts";
 import {
   addDomain,
-  type DomainRecord,
   dropDomain,
   dropIssuer,
   type IssuerRecord,
@@ -55,21 +46,11 @@ export function issuerService({
   home,
   changed,
 }: IssuerDeps): Implementation<typeof IssuerService> {
-  const messageOf = (record: IssuerRecord): Issuer => {
-    const { id, name, issuer, clientId, sealed, domains, joinRole, emailsVerified, created, updated } = record;
-    return create(IssuerSchema, {
-      name,
-      issuer,
-      clientId,
-      hasSecret: sealed !== undefined,
-      domains,
-      emailsVerified,
-      redirectUri: home + callbackPath(id),
-      created,
-      updated,
-      ...(joinRole !== undefined && { joinRole }),
-    });
-  };
+  const messageOf = ({ id, sealed, ...record }: IssuerRecord) => ({
+    ...record,
+    hasSecret: sealed !== undefined,
+    redirectUri: home + callbackPath(id),
+  });
 
   return {
     async putIssuer(
@@ -173,13 +154,13 @@ export function issuerService({
         await audit(tx, { ...byCall(call), orgId, action: "domain.verified", subject: domain });
         return (await listDomains(tx, orgId)).find((each) => each.domain === domain)!;
       });
-      return { domain: domainMessage(made) };
+      return { domain: made };
     },
 
     async listDomains(request, call) {
       await assertReachable(sql, request.orgId, call);
       const { records, ...page } = await pageIn(await listDomains(sql, request.orgId), request, ({ domain }) => domain);
-      return { ...page, data: records.map(domainMessage) };
+      return { ...page, data: records };
     },
 
     async deleteDomain({ orgId, domain }, call) {
@@ -193,9 +174,6 @@ export function issuerService({
     },
   };
 }
-
-const domainMessage = ({ domain, issuer, verified }: DomainRecord): EmailDomain =>
-  create(EmailDomainSchema, { domain, verified, ...(issuer !== undefined && { issuer }) });
 
 // OpenID Connect client: the authorization code flow with PKCE, by openid-client. Each issuer has its own redirect address, so that a code
 // of one is never sent to another (RFC 9700 section 4.4). ID token signatures are checked even though the token arrives over TLS.

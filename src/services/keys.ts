@@ -1,4 +1,5 @@
 /** API keys of an organization: create, change, rotate and revoke. */
+
 import { create, fromJson, toJson } from "@bufbuild/protobuf";
 import {
   AppPolicy,
@@ -9,10 +10,8 @@ import {
   KeyBudgetSchema,
   KeySchema,
   type RateLimit as RateLimitMessage,
-  RateLimitSchema,
   type Settings,
   SettingsSchema,
-  SpendingSchema,
 } from "../../gen/limber/v1/account_pb.ts";
 import type {
   AccountService,
@@ -26,7 +25,7 @@ import { fromUsd, toUsd } from "../billing/price.ts";
 import { type ByokMode as ByokWord, byCall, type Call, type Implementation, keyOf, type OrgSettings } from "../call.ts";
 import { now, nowSeconds } from "../clock.ts";
 import { assertBounds } from "../contracts/act.ts";
-import { violation } from "../contracts/contract.ts";
+import { enumOf, enumWord, violation } from "../contracts/contract.ts";
 import { TRUSTS, trustIn } from "../contracts/trust.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
@@ -400,51 +399,28 @@ export function keyMessage(stored: KeyRecord, { secret, spending, budgetSpent, l
   const key = effective(stored);
   const budget = budgetHolder(key)?.budget;
   const spent = budgetSpent ?? spending?.budget;
-  const { requests, windowS, burst, concurrency, streams } = key.rateLimit;
   return create(KeySchema, {
-    id: key.id,
-    name: key.name,
-    prefix: key.prefix,
-    orgId: key.orgId,
-    createdAt: key.createdAt,
-    disabled: key.disabled,
+    ...key,
     scopes: key.scopes.length > 0 ? key.scopes : [...ALL_SCOPES],
-    models: key.models,
-    role: key.role,
     permissions: key.permissions ?? [],
-    ...(key.userId !== undefined && { userId: key.userId }),
-    environment: key.environment === "hardware" ? Environment.HARDWARE : Environment.SIMULATION,
-    rateLimit: create(RateLimitSchema, { requests, windowS, burst, concurrency, streams, ...left }),
-    ...(secret !== undefined && { key: secret }),
-    ...(key.expiresAt !== undefined && { expiresAt: key.expiresAt }),
-    ...(key.workspaceId !== undefined && { workspaceId: key.workspaceId }),
-    ...(key.robotId !== undefined && { robotId: key.robotId }),
-    ...(key.trust && { trust: TRUSTS[key.trust] }),
-    requireSigned: key.requireSigned,
-    ...(key.bounds && { bounds: fromJson(SafetyBoundsSchema, key.bounds as Parameters<typeof fromJson>[1]) }),
-    ...(key.parentId !== undefined && { parentId: key.parentId }),
-    ...(budget && { budget: budgetMessage(budget, spent?.spentMicro ?? 0, spent?.resetsAt) }),
-    ...(ownMicro !== undefined && { byokUsageUsd: toUsd(ownMicro) }),
-    ...(spending && {
-      usageUsd: create(SpendingSchema, {
-        day: toUsd(spending.dayMicro),
-        week: toUsd(spending.weekMicro),
-        month: toUsd(spending.monthMicro),
-        total: toUsd(spending.totalMicro),
-      }),
-    }),
+    environment: enumOf(Environment, key.environment),
+    rateLimit: { ...key.rateLimit, ...left },
+    key: secret,
+    trust: key.trust && TRUSTS[key.trust],
+    bounds: key.bounds && fromJson(SafetyBoundsSchema, key.bounds as Parameters<typeof fromJson>[1]),
+    budget: budget && budgetMessage(budget, spent?.spentMicro ?? 0, spent?.resetsAt),
+    byokUsageUsd: ownMicro === undefined ? undefined : toUsd(ownMicro),
+    usageUsd: spending && {
+      day: toUsd(spending.dayMicro),
+      week: toUsd(spending.weekMicro),
+      month: toUsd(spending.monthMicro),
+      total: toUsd(spending.totalMicro),
+    },
   });
 }
 
 /** What an unrestricted key may call. */
 const ALL_SCOPES: readonly string[] = ["act", "predict", "ground", "evaluate"];
-
-const INTERVALS = {
-  daily: BudgetInterval.DAILY,
-  weekly: BudgetInterval.WEEKLY,
-  monthly: BudgetInterval.MONTHLY,
-  lifetime: BudgetInterval.LIFETIME,
-} as const;
 
 /** A limit in one interval, in micro-dollars. */
 export type BudgetMessage = NonNullable<KeyRecord["budget"]>;
@@ -457,19 +433,18 @@ export function budgetMessage(
 ): KeyBudget {
   return create(KeyBudgetSchema, {
     limitUsd: toUsd(limitMicro),
-    interval: INTERVALS[interval],
+    interval: enumOf(BudgetInterval, interval),
     spentUsd: toUsd(spentMicro),
     remainingUsd: toUsd(Math.max(0, limitMicro - spentMicro)),
-    ...(resetsAt !== undefined && { resetsAt }),
+    resetsAt,
   });
 }
 
 /** The requested budget; without an interval it is never renewed. Refuses invalid amounts. */
 export function budgetOf({ limitUsd = 0, interval }: NewKeyBudget): BudgetMessage {
-  const words: readonly (keyof typeof INTERVALS)[] = ["daily", "weekly", "monthly"];
   return {
     limitMicro: fromUsd(limitUsd, "budget.limit_usd"),
-    interval: words.find((word) => INTERVALS[word] === interval) ?? "lifetime",
+    interval: enumWord(BudgetInterval, interval) ?? "lifetime",
   };
 }
 
@@ -491,37 +466,18 @@ function limitsOf({ requests, windowS, burst, concurrency, streams }: RateLimitM
 const environmentOf = (environment: Environment): KeyRecord["environment"] =>
   environment === Environment.HARDWARE ? "hardware" : "simulation";
 
-const BYOK_MODES: Readonly<Record<ByokWord, ByokMode>> = {
-  off: ByokMode.OFF,
-  fallback: ByokMode.FALLBACK,
-  prefer: ByokMode.PREFER,
-  require: ByokMode.REQUIRE,
-};
-
 /** The store's value of a mode. */
-export const byokWordOf = (mode: ByokMode): ByokWord | undefined =>
-  (Object.keys(BYOK_MODES) as ByokWord[]).find((word) => BYOK_MODES[word] === mode); // the table's own keys
+export const byokWordOf = (mode: ByokMode): ByokWord | undefined => enumWord(ByokMode, mode);
 
 /** Settings as callers see them. */
 export const settingsMessage = (settings: OrgSettings): Settings =>
   create(SettingsSchema, {
-    retentionDays: settings.retentionDays,
-    zdr: settings.zdr,
-    cacheSharing: settings.cacheSharing,
-    byokMode: BYOK_MODES[settings.byokMode],
+    ...settings,
+    byokMode: enumOf(ByokMode, settings.byokMode),
     allowedRegions: [...(settings.allowedRegions ?? [])],
-    maxHedgeRatio: settings.maxHedgeRatio,
-    ...(settings.defaultPreset !== undefined && { defaultPreset: settings.defaultPreset }),
     trust: TRUSTS[settings.trust],
-    requireSigned: settings.requireSigned,
-    selfRegisteredApps: APP_POLICIES[settings.selfRegisteredApps],
-    hardwareKeys: settings.hardwareKeys,
+    selfRegisteredApps: enumOf(AppPolicy, settings.selfRegisteredApps),
   });
-
-const APP_POLICIES: Readonly<Record<OrgSettings["selfRegisteredApps"], AppPolicy>> = {
-  allow: AppPolicy.ALLOW,
-  deny: AppPolicy.DENY,
-};
 
 /** A policy as it is stored. */
 export const appPolicyIn = (policy: AppPolicy): OrgSettings["selfRegisteredApps"] =>

@@ -1,4 +1,5 @@
 /** The registry of models, offerings, scenarios, literature, aliases and runtimes. Served from memory. */
+
 import { create } from "@bufbuild/protobuf";
 import { DataCollection } from "../../gen/limber/v1/preferences_pb.ts";
 import {
@@ -12,9 +13,9 @@ import { OfferingStatus } from "../../gen/limber/v1/supply_pb.ts";
 import { toUsd, usdFromNano } from "../billing/price.ts";
 import type { Implementation } from "../call.ts";
 import { steadyNow } from "../clock.ts";
-import { CONTRACT_WORDS, Contract, DEFAULT_HORIZON, UNIT, violation } from "../contracts/contract.ts";
+import { CONTRACT_WORDS, Contract, DEFAULT_HORIZON, enumOf, UNIT, violation } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
-import { nearNames, type Offering, type OfferingHealth } from "../routing/index.ts";
+import { nearNames, type Offering } from "../routing/index.ts";
 import type { LiveSupply } from "../supply/live-supply.ts";
 import { FACET_NAMES, FACETS, type Facet, type RegistryEntry, sharedInput } from "../supply/registry/entry.ts";
 import type { Registry, RegistryView } from "../supply/registry/registry.ts";
@@ -125,14 +126,6 @@ function unknownModel(view: RegistryView, slug: string): Refusal {
   return refuse(Reason.MODEL_NOT_FOUND, `model ${JSON.stringify(slug)} not found${hint}`, { near });
 }
 
-const CIRCUITS = {
-  closed: CircuitState.CLOSED,
-  open: CircuitState.OPEN,
-  half_open: CircuitState.HALF_OPEN,
-  forced_open: CircuitState.FORCED_OPEN,
-  forced_closed: CircuitState.FORCED_CLOSED,
-} as const satisfies Record<OfferingHealth["breaker"]["state"], CircuitState>;
-
 const liveRows = ({ snapshot }: LiveSupply, slug: string): number[] =>
   [...(snapshot.rowsOfModel(slug) ?? [])].filter(snapshot.isRegistered);
 
@@ -153,28 +146,23 @@ function offeringMessage(supply: LiveSupply, row: number): ModelOffering {
   const { advertised, actionDim } = offering;
   // 0 means unknown.
   const uptime = health.view.judgedUptime[row]!;
+  const { id, provider, region, precision, actionSpaces, embodiments, maxHorizon, dtMs, parameters } = offering;
   return create(ModelOfferingSchema, {
-    id: offering.id,
-    provider: offering.provider,
+    ...{ id, provider, region, precision, maxHorizon, dtMs, actionDim },
     status: live?.degraded ? OfferingStatus.DEGRADED : OfferingStatus.LIVE,
-    circuit: CIRCUITS[figures?.breaker.state ?? "closed"],
+    circuit: enumOf(CircuitState, figures?.breaker.state ?? "closed"),
     runtime: live?.runtime ?? "",
-    region: offering.region,
-    precision: offering.precision,
     hardware: live?.hardware ?? "",
     contracts: offering.contracts.filter(isServed),
-    actionSpaces: [...offering.actionSpaces],
-    embodiments: [...offering.embodiments],
+    actionSpaces: [...actionSpaces],
+    embodiments: [...embodiments],
     prices: pricesOf(offering, wakeUpMicro),
     wakeUpUsd: toUsd(wakeUpMicro),
     cold,
     advertisedMs: latency(advertised.p50Ms, advertised.p95Ms),
     measuredMs: latency(figures?.p50Ms, figures?.p95Ms, figures?.p99Ms),
     ...(uptime > 0 && { uptime30d: uptime, uptimeMeasured: uptime !== advertised.uptime30d }),
-    maxHorizon: offering.maxHorizon,
-    dtMs: offering.dtMs,
-    ...(actionDim !== undefined && { actionDim }),
-    parameters: [...offering.parameters],
+    parameters: [...parameters],
     dataCollection: offering.retainsFrames ? DataCollection.ALLOW : DataCollection.DENY,
     ...declaredIn(supply, offering),
   });
@@ -206,8 +194,4 @@ function pricesOf({ priceNano }: Offering, wakeUpMicro: number) {
     });
 }
 
-const latency = (p50?: number, p95?: number, p99?: number) => ({
-  ...(p50 !== undefined && { p50 }),
-  ...(p95 !== undefined && { p95 }),
-  ...(p99 !== undefined && { p99 }),
-});
+const latency = (p50?: number, p95?: number, p99?: number) => ({ p50, p95, p99 });

@@ -1,17 +1,16 @@
 /** Supply: partners register providers, and declare, verify, maintain and withdraw offerings. */
+
 import { create, fromJson } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
 import { OfferingCheckpointSchema } from "../../gen/limber/v1/checkpoint_pb.ts";
 import { ActionMeaningSchema, ContractSource, InputContractSchema } from "../../gen/limber/v1/input_contract_pb.ts";
 import {
-  AdvertisedFiguresSchema,
   type Offering as OfferingMessage,
   OfferingSchema,
   OfferingStatus,
   OfferingTermsSchema,
   ProbeReportSchema,
   ProviderAuthType,
-  ProviderSchema,
   ProviderStanding,
   WireProfileSchema,
 } from "../../gen/limber/v1/supply_pb.ts";
@@ -23,7 +22,7 @@ import {
 import { HARDWARE, hardwareOf, nanoFromUsd, secondOf, usdFromNano } from "../billing/price.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { steadyNow } from "../clock.ts";
-import { CONTRACT_WORDS } from "../contracts/contract.ts";
+import { CONTRACT_WORDS, enumOf, enumWord } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import { type EventData, emit } from "../events/emit.ts";
 import { audit } from "../store/account/audit.ts";
@@ -190,9 +189,7 @@ function providerRpcs({ sql, refresh }: SupplyDeps): ProviderRpcs {
     },
 
     async reviewProvider({ provider: name, standing, note }, call) {
-      const word = (Object.keys(STANDINGS) as ProviderRecord["standing"][]).find(
-        (each) => STANDINGS[each] === standing,
-      )!; // the schema admits no other
+      const word = enumWord(ProviderStanding, standing)!; // the schema admits no other
       const provider = await tx(sql, async (tx) => {
         const reviewed = await reviewProvider(tx, name, { standing: word, note });
         if (!reviewed) throw refuse(Reason.NOT_FOUND, `provider ${name} not found`);
@@ -271,7 +268,7 @@ function offeringRpcs(deps: SupplyDeps): OfferingRpcs {
         andPublic: !mine,
         provider,
         model,
-        status: status === undefined || status === OfferingStatus.UNSPECIFIED ? undefined : wordOf(status),
+        status: enumWord(OfferingStatus, status),
         before: cursor,
       };
       const { records, ...page } = await readPage(
@@ -362,9 +359,6 @@ const isOwn = ({ orgId }: OfferingRecord, { principal }: Call): boolean =>
 
 const isPublic = ({ status }: OfferingRecord): boolean => status === "live" || status === "degraded";
 
-const wordOf = (status: OfferingStatus): StatusWord | undefined =>
-  (Object.keys(STATUSES) as StatusWord[]).find((word) => STATUSES[word] === status);
-
 const MUTABLE: ReadonlySet<string> = new Set([
   "offeringId",
   "hardware",
@@ -399,67 +393,47 @@ function basisOf({ hardware, costUsdPerSecond, scaledownS, timeoutS, coldTimeout
 // Messages of supply.
 
 /** A provider. Only its own organization sees its contact address. */
-const providerMessage = (provider: ProviderRecord, own = false) => {
-  const { id, name, displayName, regions, retainsFrames, created, contactEmail, homepage } = provider;
-  const { standing, standingNote, reviewedAt } = provider;
-  return create(ProviderSchema, {
-    id,
-    name,
-    displayName,
-    regions,
-    retainsFrames,
-    created,
-    standing: STANDINGS[standing],
-    ...(reviewedAt !== null && { reviewedAt }),
-    ...(own && standingNote !== "" && { standingNote }),
-    ...(own && contactEmail !== null && { contactEmail }),
-    ...(own && homepage !== null && { homepage }),
-  });
-};
-
-/** The operator's review of a provider, by the store's values. */
-const STANDINGS = {
-  community: ProviderStanding.COMMUNITY,
-  verified: ProviderStanding.VERIFIED,
-  rejected: ProviderStanding.REJECTED,
-} as const satisfies Record<ProviderRecord["standing"], ProviderStanding>;
-
-/** The states of an offering, by the store's values. */
-const STATUSES = {
-  pending: OfferingStatus.PENDING,
-  verifying: OfferingStatus.VERIFYING,
-  live: OfferingStatus.LIVE,
-  rejected: OfferingStatus.REJECTED,
-  degraded: OfferingStatus.DEGRADED,
-  suspended: OfferingStatus.SUSPENDED,
-  paused: OfferingStatus.PAUSED,
-  draining: OfferingStatus.DRAINING,
-  removed: OfferingStatus.REMOVED,
-} as const satisfies Record<OfferingRecord["status"], OfferingStatus>;
+const providerMessage = (
+  { standing, standingNote, reviewedAt, contactEmail, homepage, ...provider }: ProviderRecord,
+  own = false,
+) => ({
+  ...provider,
+  standing: enumOf(ProviderStanding, standing),
+  reviewedAt: reviewedAt ?? undefined,
+  ...(own && {
+    standingNote: standingNote || undefined,
+    contactEmail: contactEmail ?? undefined,
+    homepage: homepage ?? undefined,
+  }),
+});
 
 /** An offering, with its terms if the caller may see them. */
 function offeringMessage(record: OfferingRecord, { terms = false } = {}): OfferingMessage {
   const { input, actions } = record;
   const { priceFrameNano, priceStepNano, priceTokenNano, verifiedAt } = record;
+  const { id, model, provider, runtime, actionSpaces, embodiments, precision, region, hardware } = record;
+  const { dtMs, parameters, created } = record;
   return create(OfferingSchema, {
-    id: record.id,
-    model: record.model,
-    provider: record.provider,
-    runtime: record.runtime,
-    status: STATUSES[record.status],
+    ...{
+      id,
+      model,
+      provider,
+      runtime,
+      actionSpaces,
+      embodiments,
+      precision,
+      region,
+      hardware,
+      dtMs,
+      parameters,
+      created,
+    },
+    status: enumOf(OfferingStatus, record.status),
     contracts: record.contracts.map((word) => CONTRACT_WORDS[word as keyof typeof CONTRACT_WORDS]), // written from the same table
-    actionSpaces: record.actionSpaces,
-    embodiments: record.embodiments,
-    precision: record.precision,
-    region: record.region,
-    hardware: record.hardware,
     ...(priceFrameNano !== null && { pricePerFrame: usdFromNano(priceFrameNano) }),
     ...(priceStepNano !== null && { pricePerActionStep: usdFromNano(priceStepNano) }),
     ...(priceTokenNano !== null && { pricePer1kTokens: usdFromNano(priceTokenNano, 1000) }),
     maxHorizon: mostSteps(record),
-    dtMs: record.dtMs,
-    parameters: record.parameters,
-    created: record.created,
     ...(verifiedAt !== null && { verifiedAt }),
     ...(record.checkpoint && {
       checkpoint: create(OfferingCheckpointSchema, {
@@ -487,18 +461,12 @@ type Json = Parameters<typeof fromJson>[1];
 const sourceOf = ({ undeclared }: OfferingRecord, column: "input" | "actions"): ContractSource =>
   undeclared.includes(column) ? ContractSource.SERVER : ContractSource.DECLARED;
 
-const AUTH_TYPES = {
-  none: ProviderAuthType.NONE,
-  bearer: ProviderAuthType.BEARER,
-  api_key: ProviderAuthType.API_KEY,
-} as const satisfies Record<OfferingRecord["authType"], ProviderAuthType>;
-
 function termsOf(record: OfferingRecord) {
   const { scaledownS, coldTimeoutS, bounds, profile, ownRetention, note, actionDim } = record;
   const advertised = advertisedOf(record);
   return create(OfferingTermsSchema, {
     endpoint: record.endpoint,
-    authType: AUTH_TYPES[record.authType],
+    authType: enumOf(ProviderAuthType, record.authType),
     costUsdPerSecond: usdFromNano(record.costNanoPerSecond ?? secondOf(record.hardware)),
     timeoutS: record.timeoutS,
     probeFailures: record.probeFailures,
@@ -516,10 +484,10 @@ function termsOf(record: OfferingRecord) {
 /** The advertised values; undefined if there are none. */
 function advertisedOf({ p50Ms, p95Ms, unitsPerS, uptime30d }: OfferingRecord) {
   if ([p50Ms, p95Ms, unitsPerS, uptime30d].every((figure) => figure === null)) return undefined;
-  return create(AdvertisedFiguresSchema, {
-    ...(p50Ms !== null && { p50Ms }),
-    ...(p95Ms !== null && { p95Ms }),
-    ...(unitsPerS !== null && { framesPerS: unitsPerS }),
-    ...(uptime30d !== null && { uptime30d }),
-  });
+  return {
+    p50Ms: p50Ms ?? undefined,
+    p95Ms: p95Ms ?? undefined,
+    framesPerS: unitsPerS ?? undefined,
+    uptime30d: uptime30d ?? undefined,
+  };
 }

@@ -1,15 +1,10 @@
 /** Webhooks: addresses that receive an organization's events. */
-import { create } from "@bufbuild/protobuf";
-import {
-  WebhookDeliverySchema,
-  WebhookDeliveryStatus,
-  WebhookSchema,
-  WebhookStatus,
-} from "../../gen/limber/v1/webhook_pb.ts";
+
+import { WebhookDeliveryStatus, WebhookStatus } from "../../gen/limber/v1/webhook_pb.ts";
 import type { WebhookService } from "../../gen/limber/v1/webhook_service_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { now } from "../clock.ts";
-import { violation } from "../contracts/contract.ts";
+import { enumOf, violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import { EVENT_NAMES, emit, eventOf } from "../events/emit.ts";
 import { newId } from "../ids.ts";
@@ -218,36 +213,22 @@ export const secretsOf = (vault: Vault, { id, secret, oldSecret }: store.Webhook
     .filter((sealed) => sealed !== undefined)
     .map((sealed) => vault.open(sealed, store.webhookContext(id)));
 
-const messageOf = (hook: store.WebhookRecord, last?: store.DeliveryRecord) =>
-  create(WebhookSchema, {
-    id: hook.id,
-    object: "webhook",
-    url: hook.url,
-    events: hook.events,
-    description: hook.description,
-    status: hook.enabled ? WebhookStatus.ENABLED : WebhookStatus.DISABLED,
-    createdAt: hook.created,
-    ...(last && { lastDelivery: deliveryOf(last) }),
-    consecutiveFailures: hook.consecutiveFailures,
-    ...(hook.workspaceId !== undefined && { workspaceId: hook.workspaceId }),
-  });
+/** A webhook as callers see it, without its secrets. */
+const messageOf = (
+  { secret: _, oldSecret: __, enabled, created, ...hook }: store.WebhookRecord,
+  last?: store.DeliveryRecord,
+) => ({
+  ...hook,
+  object: "webhook",
+  status: enabled ? WebhookStatus.ENABLED : WebhookStatus.DISABLED,
+  createdAt: created,
+  lastDelivery: last && deliveryOf(last),
+});
 
-const STATES = {
-  pending: WebhookDeliveryStatus.PENDING,
-  delivered: WebhookDeliveryStatus.DELIVERED,
-  failed: WebhookDeliveryStatus.FAILED,
-} as const;
-
-const deliveryOf = (delivery: store.DeliveryRecord) =>
-  create(WebhookDeliverySchema, {
-    id: delivery.id,
-    eventId: delivery.eventId,
-    event: delivery.event,
-    status: STATES[delivery.state],
-    tries: delivery.tries,
-    ...(delivery.lastStatus !== undefined && { lastStatus: delivery.lastStatus }),
-    ...(delivery.lastError !== undefined && { lastError: delivery.lastError }),
-    createdAt: delivery.created,
-    ...(delivery.state === "pending" && { nextTryAt: delivery.due }),
-    ...(delivery.delivered !== undefined && { deliveredAt: delivery.delivered }),
-  });
+const deliveryOf = ({ state, created, due, delivered, ...delivery }: store.DeliveryRecord) => ({
+  ...delivery,
+  status: enumOf(WebhookDeliveryStatus, state),
+  createdAt: created,
+  nextTryAt: state === "pending" ? due : undefined,
+  deliveredAt: delivered,
+});

@@ -1,22 +1,12 @@
 /** Performance, earnings and payouts of supply, for the provider's organization. Reveals nothing about callers. */
+
 import { create } from "@bufbuild/protobuf";
-import {
-  BreakerMove,
-  type Earning,
-  EarningSchema,
-  type OfferingDay,
-  OfferingDaySchema,
-  type Payout,
-  PayoutSchema,
-  ProviderBalanceSchema,
-  type Statement,
-  StatementSchema,
-} from "../../../gen/limber/v1/earning_pb.ts";
+import { BreakerMove, type OfferingDay, OfferingDaySchema } from "../../../gen/limber/v1/earning_pb.ts";
 import type { SupplyService } from "../../../gen/limber/v1/supply_service_pb.ts";
 import { fromUsd, toUsd } from "../../billing/price.ts";
 import { byCall, type Call, type Implementation } from "../../call.ts";
 import { nowSeconds } from "../../clock.ts";
-import { AttemptFailure, failureOf, violation } from "../../contracts/contract.ts";
+import { AttemptFailure, enumOf, failureOf, violation } from "../../contracts/contract.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { emit } from "../../events/emit.ts";
 import { quantileOf } from "../../routing/index.ts";
@@ -38,7 +28,7 @@ import {
 } from "../../store/billing/earnings.ts";
 import { type Queryable, type Tx, tx } from "../../store/database/tx.ts";
 import { type AttemptDay, attemptDays, type TroubleRecord, troublesOf } from "../../store/history/series.ts";
-import { type CircuitMove, circuitMoves } from "../../store/replicas/replicas.ts";
+import { circuitMoves } from "../../store/replicas/replicas.ts";
 import { findOffering, findProvider, namesOfProviders, type ProviderRecord } from "../../store/supply/supply.ts";
 import type { SupplyDeps } from "../../supply/withdraw.ts";
 import { DEFAULT_PAGE, readPage } from "../pages.ts";
@@ -78,7 +68,7 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
         model,
         provider,
         days: daysOf(served, attempts, troubles),
-        breaker: moves.map(({ at, move }) => ({ at, move: MOVES[move] })),
+        breaker: moves.map(({ at, move }) => ({ at, move: enumOf(BreakerMove, move) })),
       };
     },
 
@@ -108,14 +98,14 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
         earnedBy(sql, provider),
         shareOf(sql, provider),
       ]);
-      const balance = create(ProviderBalanceSchema, {
+      const balance = {
         provider,
         sharePercent: shareBp / 100,
         ownShare: own,
         earnedUsd: toUsd(earnedMicro),
         paidUsd: toUsd(paidMicro),
         owedUsd: toUsd(earnedMicro - paidMicro),
-      });
+      };
       return { balance };
     },
 
@@ -160,7 +150,7 @@ export function earningRpcs({ sql }: SupplyDeps): EarningRpcs {
         await recordShare(tx, concerned, inForce, call);
         return inForce;
       });
-      return { ...(name !== undefined && { provider: name }), percent: inForce / 100 };
+      return { provider: name, percent: inForce / 100 };
     },
   };
 }
@@ -210,14 +200,6 @@ function basisPointsOf(percent: number): number {
 
 const dayOf = (seconds: number): string => new Date(seconds * 1000).toISOString().slice(0, 10);
 
-const MOVES = {
-  opened: BreakerMove.OPENED,
-  closed: BreakerMove.CLOSED,
-  forced_open: BreakerMove.FORCED_OPEN,
-  forced_closed: BreakerMove.FORCED_CLOSED,
-  freed: BreakerMove.FREED,
-} as const satisfies Record<CircuitMove, BreakerMove>;
-
 /** Merges the facts of each day. */
 function daysOf(
   served: readonly ServedRecord[],
@@ -263,38 +245,24 @@ function daysOf(
   return [...days.values()].sort((a, b) => (a.day < b.day ? 1 : -1));
 }
 
-const earningMessage = (record: EarningRecord): Earning =>
-  create(EarningSchema, {
-    day: record.day,
-    provider: record.provider,
-    offeringId: record.offeringId,
-    model: record.model,
-    calls: record.calls,
-    ownKeyCalls: record.ownKeyCalls,
-    hedges: record.hedges,
-    chargedUsd: toUsd(record.grossMicro),
-    sharePercent: record.shareBp / 100,
-    earnedUsd: toUsd(record.earnedMicro),
-  });
+const earningMessage = ({ grossMicro, shareBp, earnedMicro, ...earning }: EarningRecord) => ({
+  ...earning,
+  chargedUsd: toUsd(grossMicro),
+  sharePercent: shareBp / 100,
+  earnedUsd: toUsd(earnedMicro),
+});
 
-const statementMessage = (record: StatementRecord): Statement =>
-  create(StatementSchema, {
-    month: record.month,
-    provider: record.provider,
-    calls: record.calls,
-    ownKeyCalls: record.ownKeyCalls,
-    hedges: record.hedges,
-    chargedUsd: toUsd(record.grossMicro),
-    earnedUsd: toUsd(record.earnedMicro),
-    paidUsd: toUsd(record.paidMicro),
-    closed: record.closed,
-    models: record.models.map(({ model, calls, gross_micro, earned_micro }) => ({
-      model,
-      calls,
-      chargedUsd: toUsd(gross_micro),
-      earnedUsd: toUsd(earned_micro),
-    })),
-  });
+const statementMessage = ({ grossMicro, earnedMicro, paidMicro, models, ...statement }: StatementRecord) => ({
+  ...statement,
+  chargedUsd: toUsd(grossMicro),
+  earnedUsd: toUsd(earnedMicro),
+  paidUsd: toUsd(paidMicro),
+  models: models.map(({ model, calls, gross_micro, earned_micro }) => ({
+    model,
+    calls,
+    chargedUsd: toUsd(gross_micro),
+    earnedUsd: toUsd(earned_micro),
+  })),
+});
 
-const payoutMessage = ({ id, provider, amountMicro, reference, created }: PayoutRecord): Payout =>
-  create(PayoutSchema, { id, provider, amountUsd: toUsd(amountMicro), reference, created });
+const payoutMessage = ({ amountMicro, ...payout }: PayoutRecord) => ({ ...payout, amountUsd: toUsd(amountMicro) });
