@@ -1,6 +1,6 @@
 /**
- * Pictures of earlier moments, for servers that want more than the newest: N1.7 looks back by `delta_indices`, in control steps. A caller may
- * send the moments itself, as several observations; else the pictures of the earlier calls of its episode are kept.
+ * Images of earlier moments, for servers that require more than the newest: N1.7 looks back by `delta_indices`, in control steps. A caller can
+ * send the moments itself, as several observations; otherwise the images of earlier calls of its episode are used.
  */
 import { steadyNow } from "../../clock.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
@@ -11,35 +11,35 @@ import type { FrameSet } from "../pictures/frames.ts";
 import type { UpstreamTarget } from "../wire.ts";
 import type { ModalityConfig, Shown, Speech } from "./messages.ts";
 
-/** The pictures of one moment, by key. */
+/** The images of one moment, by key. */
 interface Moment {
-  /** In milliseconds of any one clock; undefined where only the order is known. */
+  /** In milliseconds of any clock; undefined if only the order is known. */
   readonly at: number | undefined;
   readonly pictures: ReadonlyMap<string, NdArray>;
 }
 
-/** Moments that are kept of an episode, beside its newest. */
+/** Stored moments per episode, besides the newest. */
 const MOST_KEPT = 8;
-/** What is older than this is of another episode, where there is no rhythm; an episode whose newest moment is, is over. */
+/** The maximum age of a moment in an episode without a known rate, and of an episode's newest moment before it expires. */
 const FRESH_MS = 60_000;
-/** Bytes of all pictures that are kept: beyond it the episode goes that was called longest ago. */
+/** The maximum size of all stored images in bytes; above it, the least recently called episode is dropped. */
 const MOST_BYTES = 64 << 20;
 
-/** What one episode has shown. */
+/** The stored history of one episode. */
 interface Film {
   readonly moments: (Moment & { readonly at: number })[];
   bytes: number;
 }
 
-/** The earlier pictures of the episodes of one wire. */
+/** The earlier images of one wire's episodes. */
 export class Histories {
-  /** Called longest ago first. */
+  /** Least recently called first. */
   readonly #films = new Map<string, Film>();
   #bytes = 0;
 
   /**
-   * The moments that an episode has shown, oldest first and that of `at` last, which is kept for its next calls. A server looks back by `steps`
-   * of `dtMs`.
+   * Returns an episode's moments, oldest first, ending with that of `at`, which is stored for later calls. A server looks back by `steps` of
+   * `dtMs`.
    */
   shown(
     episode: string,
@@ -54,7 +54,7 @@ export class Histories {
     while (film.moments.length > 0 && film.moments[0]!.at < at - freshMs) this.#drop(film);
     const seen: Moment[] = [...film.moments, { at, pictures }];
     const last = film.moments.at(-1);
-    // A fast loop shows more moments than are of use.
+    // A fast loop sends more moments than are useful.
     if (!last || at - last.at >= span / MOST_KEPT) {
       if (film.moments.length >= 2 * MOST_KEPT) this.#drop(film);
       film.moments.push({ at, pictures: new Map([...pictures].map(([key, picture]) => [key, alone(picture)])) });
@@ -64,7 +64,7 @@ export class Histories {
     return seen;
   }
 
-  /** Forgets episodes that are over, and those that were called longest ago where there is too much of all. */
+  /** Drops expired episodes, and the least recently called ones above the size limit. */
   #tidy(at: number): void {
     for (const [episode, film] of this.#films) {
       const isOver = (film.moments.at(-1)?.at ?? 0) < at - FRESH_MS;
@@ -85,7 +85,7 @@ export class Histories {
   }
 }
 
-/** A picture that is a view of the message that it came with would keep all of that, however much it is. */
+/** Copies an image that is a view of its message, which would retain the complete message. */
 const alone = (picture: NdArray): NdArray =>
   picture.data.buffer.byteLength === picture.data.length
     ? picture
@@ -98,8 +98,8 @@ function sizeOf(pictures: Moment["pictures"]): number {
 }
 
 /**
- * The newest pictures of a film, each [T, H, W, 3] with those of the moments that `offsets` name in steps of `dtMs`. The nearest moment stands
- * for each; where there is no rhythm, the last ones in their order. What is missing is the oldest that there is.
+ * Returns films [T, H, W, 3] with the images of the moments at `offsets`, in steps of `dtMs`. The nearest moment is used for each; without a
+ * known rate, the last ones in order. Missing moments are replaced by the oldest.
  */
 export function stacked(film: readonly Moment[], offsets: readonly number[], dtMs: number): Map<string, NdArray> {
   const newest = film.at(-1);
@@ -115,7 +115,7 @@ export function stacked(film: readonly Moment[], offsets: readonly number[], dtM
 const joined = (pictures: readonly NdArray[]): Uint8Array =>
   pictures.length === 1 ? pictures[0]!.data : Buffer.concat(pictures.map(({ data }) => data));
 
-/** The profile fixes sizes, so that only another profile's picture is of another shape. */
+/** The profile fixes sizes, so an image of another shape is from another profile. */
 const alike = (earlier: NdArray | undefined, now: NdArray): NdArray =>
   earlier !== undefined && earlier.data.length === now.data.length ? earlier : now;
 
@@ -130,7 +130,7 @@ function momentFor(film: readonly Moment[], offset: number, fromEnd: number, dtM
   return nearest;
 }
 
-/** All that an observation is made from. */
+/** The inputs of an observation. */
 interface ToShow {
   readonly target: UpstreamTarget;
   readonly profile: Profile;
@@ -143,8 +143,8 @@ interface ToShow {
 }
 
 /**
- * The observation. Throws an UpstreamFailure: the server wants a part that the caller or the profile has not, or the profile puts files where
- * the wire has pixels.
+ * Builds the observation. Throws an UpstreamFailure if the server requires a part that the caller or the profile lacks, or if the profile
+ * specifies files, while the wire has pixels.
  */
 export async function shownBy(asked: ToShow): Promise<Shown> {
   const { profile, input, parts, speech } = asked;
@@ -163,13 +163,13 @@ export async function shownBy(asked: ToShow): Promise<Shown> {
 
 const NOW: readonly number[] = [0];
 
-/** The keys of a flat observation, as a server with the wrapper names them: of what it is shown, and of what it wants. */
+/** The keys of a flat observation, as a server with the wrapper names them: the sent and the required ones. */
 export const flatKeysOf = ({ video, state }: Shown, config: ModalityConfig | undefined): string[] => [
   ...[...video.keys(), ...(config?.video ?? [])].map((key) => `video.${ownName(key)}`),
   ...[...state.keys(), ...(config?.state ?? [])].map((key) => `state.${ownName(key)}`),
 ];
 
-/** The moments to choose from: the caller's own, where it sends several, else those of its episode, else the newest alone. */
+/** Returns the available moments: the caller's own if it sends several, otherwise those of its episode, otherwise only the newest. */
 async function filmOf({ target, profile, input, frames, parts, speech, histories }: ToShow): Promise<Moment[]> {
   const newest = picturesIn(parts);
   const offsets = speech.config?.moments ?? NOW;
@@ -183,7 +183,7 @@ async function filmOf({ target, profile, input, frames, parts, speech, histories
   return histories.shown(`${target.offeringId} ${episode}`, now, { steps, dtMs: target.dtMs });
 }
 
-/** The pictures of the observations before the newest, oldest first; of those that have any. */
+/** The images of the observations before the newest, oldest first, without observations that have none. */
 async function earlierMoments(profile: Profile, input: ActInput, frames: FrameSet): Promise<Moment[]> {
   const { observations } = input;
   const loose = {
@@ -201,13 +201,13 @@ async function earlierMoments(profile: Profile, input: ActInput, frames: FrameSe
   return moments;
 }
 
-/** Observations beyond so many before the newest are not looked at. */
+/** The maximum number of earlier observations that are used. */
 const MOST_EARLIER = 16;
 
 const picturesIn = (parts: readonly ObservationPart[]): Map<string, NdArray> =>
   new Map(parts.filter(({ kind }) => kind === "frame").map((part) => [part.key, arrayOf(part)]));
 
-/** A state is the same in all moments that are wanted of it. */
+/** The state is repeated for every required moment. */
 const repeated = ({ dtype, shape, data }: NdArray, times: number): NdArray =>
   new NdArray(dtype, [times, ...shape], times === 1 ? data : Buffer.concat(Array<Uint8Array>(times).fill(data)));
 
@@ -217,7 +217,7 @@ function instructionKeyOf({ instructionKey }: Profile, config: ModalityConfig | 
   return keys.length !== 1 || keys.includes(instructionKey) ? instructionKey : keys[0]!;
 }
 
-/** Refuses input at which the server would fail, before it is called. N1.5 has its own instruction key, which later versions lack. */
+/** Refuses input that the server would fail on, before calling it. N1.5 has its own instruction key, which later versions lack. */
 function assertWhole({ video, state, instruction, instructionKey }: Shown, config: ModalityConfig): void {
   const has = new Set([...video.keys(), ...state.keys()].map(ownName));
   const missing = [...config.video, ...config.state].find((key) => !has.has(key));

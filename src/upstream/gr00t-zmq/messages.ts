@@ -1,7 +1,7 @@
 /**
- * Messages to and from an Isaac-GR00T server, and its ready-made profiles by embodiment. Keys begin with their modality: `video.`, `state.`.
- * N1.7 renamed some embodiments; profiles of both names are equal. Source: NVIDIA/Isaac-GR00T, gr00t/configs/data/embodiment_configs.py of N1.6
- * and N1.7, and the modality files of its examples.
+ * Messages of an Isaac-GR00T server, and its preset profiles by embodiment. Keys begin with their modality: `video.`, `state.`. N1.7 renamed
+ * some embodiments; profiles of both names are equal. Source: NVIDIA/Isaac-GR00T, gr00t/configs/data/embodiment_configs.py of N1.6 and N1.7, and
+ * the modality files of its examples.
  */
 import { NumberType, ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
 import { decodeGr00t, encodeGr00t, type Gr00tArrays } from "../../codecs/python/gr00t.ts";
@@ -24,10 +24,10 @@ import { failureOf, malformed, ownerText } from "../transport/failures.ts";
 
 type Gr00tFields = Map<string, Packable<NdArray>>;
 
-/** The endpoints that we may name; `kill` ends the server, so it isn't among them. */
+/** The permitted endpoints. `kill`, which stops the server, is not among them. */
 type Endpoint = "ping" | "get_action" | "reset" | "get_modality_config" | "no_such_endpoint";
 
-/** One message to an endpoint, with the token if there is one. */
+/** Writes a message to an endpoint, with the token if there is one. */
 export function encodeCall(
   endpoint: Endpoint,
   data: Packable<NdArray> | undefined,
@@ -41,12 +41,12 @@ export function encodeCall(
 }
 
 /**
- * How an observation is laid out. `bare`: N1.5, flat and nothing around it. `nested`: a map for each modality. `flat`: in the frame of later
- * ones a flat observation, of servers with `--use-sim-policy-wrapper`.
+ * The layout of an observation. `bare`: N1.5, flat without an envelope. `nested`: a map for each modality. `flat`: a flat observation in the
+ * envelope of later versions, for servers with `--use-sim-policy-wrapper`.
  */
 export type Layout = "bare" | "nested" | "flat";
 
-/** An observation with its pictures [T, H, W, 3] and its states [T, D], each under its profile's key. */
+/** An observation with images [T, H, W, 3] and states [T, D], each under its profile's key. */
 export interface Shown {
   readonly video: ReadonlyMap<string, NdArray>;
   readonly state: ReadonlyMap<string, NdArray>;
@@ -54,7 +54,7 @@ export interface Shown {
   readonly instruction: string;
 }
 
-/** The observation as `get_action` takes it. */
+/** Returns the observation in the form of `get_action`. */
 export function actionData({ constants }: Pick<Profile, "constants">, shown: Shown, layout: Layout): Packable<NdArray> {
   const fixed = constants.map(({ key, value }) => [key, value] as const);
   if (layout === "bare") return new Map<string, Packable<NdArray>>([...flat(shown, 0), ...fixed]);
@@ -65,7 +65,7 @@ export function actionData({ constants }: Pick<Profile, "constants">, shown: Sho
   ]);
 }
 
-/** The observation of one moment. Throws an UpstreamFailure when the profile puts files where the wire has pixels. */
+/** Returns the observation of one moment. Throws an UpstreamFailure if the profile specifies files, while the wire has pixels. */
 export function momentOf(
   { instructionKey }: Pick<Profile, "instructionKey">,
   parts: readonly ObservationPart[],
@@ -76,7 +76,7 @@ export function momentOf(
   return { video: of("frame"), state: of("proprio"), instructionKey, instruction };
 }
 
-/** Keys such as `video.ego_view`, with so many axes of one in front, and a list of one text. */
+/** Keys such as `video.ego_view`, with this many leading axes of one, and a list of one text. */
 const flat = ({ video, state, instructionKey, instruction }: Shown, axes: number): Gr00tFields =>
   new Map<string, Packable<NdArray>>([
     ...[...video].map(([key, array]) => [dotted("video.", key), widened(array, axes)] as const),
@@ -84,7 +84,7 @@ const flat = ({ video, state, instructionKey, instruction }: Shown, axes: number
     ...instructionIn({ instructionKey }, instruction).map(([key, text]) => [key, [text]] as const),
   ]);
 
-/** A map for each modality, with an axis for the batch. */
+/** A map for each modality, with a batch axis. */
 const nested = ({ video, state, instructionKey, instruction }: Shown): Gr00tFields =>
   new Map<string, Packable<NdArray>>([
     ["video", new Map([...video].map(([key, array]) => [withoutPrefix(key, "video."), widened(array, 1)]))],
@@ -99,13 +99,13 @@ const dotted = (prefix: string, key: string): string => (key.startsWith(prefix) 
 const withoutPrefix = (key: string, prefix: string): string =>
   key.startsWith(prefix) ? key.slice(prefix.length) : key;
 
-/** The same numbers with axes of one in front. */
+/** The same numbers with leading axes of one. */
 const widened = ({ dtype, shape, data }: NdArray, axes: number): NdArray =>
   new NdArray(dtype, [...Array<number>(axes).fill(1), ...shape], data);
 
 type Gr00tValue = Unpacked<NdArray>;
 
-/** The answer of any endpoint. Throws an UpstreamFailure: the server's own error, or what can't be read. */
+/** Reads the answer of any endpoint. Throws an UpstreamFailure for the server's own error and for unreadable answers. */
 export function readReply(bytes: Buffer): Gr00tValue {
   if (bytes.equals(FATAL)) throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, "the server returned ERROR");
   const reply = decode(bytes);
@@ -119,8 +119,8 @@ export function readReply(bytes: Buffer): Gr00tValue {
 const FATAL = Buffer.from("ERROR");
 
 /**
- * The first `horizon` rows of the named parts side by side, of a map (N1.5) or of the first of `[actions, info]` (N1.6 and later); a part
- * may be called `left_arm` or `action.left_arm`. Throws an UpstreamFailure.
+ * Returns the first `horizon` rows of the named parts, concatenated, from a map (N1.5) or the first item of `[actions, info]` (N1.6 and later).
+ * A part can be named `left_arm` or `action.left_arm`. Throws an UpstreamFailure.
  */
 export function readAction(
   bytes: Buffer,
@@ -139,29 +139,29 @@ export function readAction(
   return chunkOf(sideBySide(tables, { dims: actionDims, dim }), horizon);
 }
 
-/** The names that a server's modalities have, and their moments; prefixes such as `video.` are left off. */
+/** The names of the server's modalities and their moments, without prefixes such as `video.`. */
 export interface ModalityConfig {
   readonly video: readonly string[];
   readonly state: readonly string[];
   readonly action: readonly string[];
   readonly language: readonly string[];
-  /** The moments of its pictures in control steps, 0 for now: `[-15, 0]` wants two pictures of each camera. */
+  /** The moments of its images in control steps, 0 for now: `[-15, 0]` requires two images of each camera. */
   readonly moments: readonly number[];
-  /** How many moments of the state it wants. */
+  /** The required number of state moments. */
   readonly stateMoments: number;
   /** Steps of its chunks. */
   readonly chunk: number | undefined;
-  /** The class of the server's configuration, by which it tells its generation; undefined where it tells none. */
+  /** The class of the server's configuration, which identifies its generation; undefined if it is not stated. */
   readonly tag: ModalityTag | undefined;
 }
 
 /** `json`: N1.5. `class`: N1.6 and the first release of N1.7. `config`: N1.7 from 2026-05-07 on. */
 export type ModalityTag = "json" | "class" | "config";
 
-/** The most moments that a server may want of one modality. */
+/** The maximum number of moments that a server can require of one modality. */
 const MOST_MOMENTS = 16;
 
-/** The answer of `get_modality_config`. Throws an UpstreamFailure. */
+/** Reads the answer of `get_modality_config`. Throws an UpstreamFailure. */
 export function readModalityConfig(bytes: Buffer): ModalityConfig {
   const reply = readReply(bytes);
   if (!(reply instanceof Map)) throw malformed("the modality configuration is not a map");
@@ -180,7 +180,7 @@ export function readModalityConfig(bytes: Buffer): ModalityConfig {
   };
 }
 
-/** Offsets in control steps; now alone where there are none. Throws an UpstreamFailure for more than any model wants. */
+/** Returns offsets in control steps; only the present if there are none. Throws an UpstreamFailure for more than any model requires. */
 function momentsIn(value: unknown): number[] {
   if (!Array.isArray(value)) return [0];
   const offsets = value.filter((each): each is number => Number.isSafeInteger(each));
@@ -223,7 +223,7 @@ function decode(bytes: Buffer): Gr00tValue {
 const video = (camera: string, key: string, more: Partial<FrameSlot> = {}): FrameSlot =>
   picture(camera, `video.${key}`, { width: 256, height: 256, ...more });
 
-/** Parts of these sizes, one behind the other. */
+/** Consecutive parts of these sizes. */
 function states(sizes: Readonly<Record<string, number>>): { proprio: ProprioSlot[]; proprioDim: number } {
   let start = 0;
   const proprio = Object.entries(sizes).map(([key, size]) => {
@@ -238,7 +238,7 @@ const actions = (sizes: Readonly<Record<string, number>>): Pick<Profile, "action
   actionDims: Object.values(sizes),
 });
 
-/** Without a profile nothing can be put together: the order of the action's parts has to be declared. */
+/** The profile is required, because it declares the order of the action's parts. */
 const PLAIN = plainProfile({
   frames: [video("", "ego_view", { optional: true })],
   instructionKey: "annotation.human.task_description",
@@ -280,7 +280,7 @@ const PRESETS: Readonly<Record<string, Profile>> = {
     ...PLAIN,
     frames: [video("exterior_1", "exterior_image_1_left"), video("wrist", "wrist_image_left")],
     instructionKey: "annotation.language.language_instruction",
-    // N1.7 wants the pose of the hand too, x, y, z and two columns of its rotation; N1.6 does without.
+    // N1.7 also requires the hand's pose: x, y, z and two columns of its rotation. N1.6 does not.
     proprio: [
       values(0, 7, "state.joint_position", NumberType.F4),
       values(7, 8, "state.gripper_position", NumberType.F4),
@@ -310,7 +310,7 @@ const PRESETS: Readonly<Record<string, Profile>> = {
       control_mode: 1,
     }),
   },
-  // The name of its camera is that of N1.6's own checkpoint for this robot.
+  // The camera name is that of N1.6's own checkpoint for this robot.
   "gr00t/robocasa_gr1_tabletop": {
     ...PLAIN,
     frames: [video("ego", "ego_view_bg_crop_pad_res256_freq20")],
@@ -348,13 +348,13 @@ const PRESETS: Readonly<Record<string, Profile>> = {
   },
 };
 
-/** What an offering of this wire may choose from. */
+/** The presets of this wire's offerings. */
 export const PROFILES = new Profiles(PLAIN, PRESETS);
 
-/** How one server encodes messages. */
+/** A server's encoding of messages. */
 export interface Speech {
   readonly arrays: Gr00tArrays;
   readonly layout: Layout;
-  /** What it reads; undefined if it was not asked or did not answer. */
+  /** The server's required input; undefined if it was not queried or did not answer. */
   readonly config: ModalityConfig | undefined;
 }

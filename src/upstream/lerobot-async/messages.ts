@@ -1,6 +1,4 @@
-/**
- * The contents of LeRobot's messages: pickles of its own classes, which are read without running any, or JSON and safetensors.
- */
+/** The contents of LeRobot's messages: pickles of its own classes, which are read as inert data, or JSON and safetensors. */
 import { type LerobotMessage, mapOf, readLerobotMessage, writeLerobotMessage } from "../../codecs/python/lerobot.ts";
 import { type DType, NdArray } from "../../codecs/python/ndarray.ts";
 import { PERSISTENT_ID, PyObject, type PyValue, readPickle } from "../../codecs/python/pickle.ts";
@@ -11,13 +9,16 @@ import { arrayOf, type ObservationPart } from "../payload/observe.ts";
 import type { Constant, Profile } from "../payload/profile.ts";
 import { failureOf, malformed } from "../transport/failures.ts";
 
-/** A way to write messages. */
+/** An encoding of messages. */
 export interface LerobotDialect {
-  /** The policy that the offering names, and what it will be shown. */
+  /** The offering's policy, and its inputs. */
   writeSetup(profile: Profile): Buffer;
-  /** One observation that the server has to look at; `timestamp` in Unix seconds. Throws an UpstreamFailure for files in a picture's place. */
+  /** One observation that the server must process; `timestamp` in Unix seconds. Throws an UpstreamFailure for files in place of pixels. */
   writeObservation(parts: readonly ObservationPart[], task: string, timestep: number, timestamp: number): Buffer;
-  /** The first `horizon` rows of a chunk. Throws an UpstreamFailure for anything else, and for steps that don't go on from `timestep`. */
+  /**
+   * Returns the first `horizon` rows of a chunk. Throws an UpstreamFailure for anything else, and for steps that do not continue from
+   * `timestep`.
+   */
   readChunk(bytes: Buffer, timestep: number, horizon: number): ActAnswer;
 }
 
@@ -25,7 +26,7 @@ export interface LerobotDialect {
 const MAX_STEPS = 1_024;
 const MAX_DIM = 1_024;
 
-/** What the server shall load, as an offering's constants have it. */
+/** The policy to load, from an offering's constants. */
 function loadedBy(constants: readonly Constant[]): {
   policyType: string | number;
   path: string | number;
@@ -41,11 +42,11 @@ function loadedBy(constants: readonly Constant[]): {
   };
 }
 
-/** Milliseconds between the first two steps, by their timestamps in seconds; 0 where there is one step, or no time. */
+/** Milliseconds between the first two steps, by their timestamps in seconds; 0 for one step, or without times. */
 const intervalOf = ([first, second]: readonly unknown[]): number =>
   typeof first === "number" && typeof second === "number" ? Math.round(1_000 * (second - first)) : 0;
 
-/** Rows under each other. Throws an UpstreamFailure where they differ in length. */
+/** Stacks rows. Throws an UpstreamFailure if they differ in length. */
 function tableOf(rows: readonly Float64Array[]): Table {
   const columns = rows[0]?.length ?? 0;
   if (rows.some(({ length }) => length !== columns)) throw malformed("the rows differ in length");
@@ -54,12 +55,12 @@ function tableOf(rows: readonly Float64Array[]): Table {
   return { rows: rows.length, columns, values };
 }
 
-/** Where its classes live since 0.4.0. */
+/** The module of its classes since 0.4.0. */
 const HELPERS = "lerobot.async_inference.helpers";
 const TENSOR = "torch._utils._rebuild_tensor_v2";
 const STORAGE = "torch.storage._load_from_bytes";
 
-/** All that an answer may name; the module of the classes moved with 0.4.0. */
+/** The names permitted in an answer; the module of the classes moved with 0.4.0. */
 const ALLOWED: ReadonlySet<string> = new Set([
   "lerobot.async_inference.helpers.TimedAction",
   "lerobot.scripts.server.helpers.TimedAction",
@@ -68,7 +69,7 @@ const ALLOWED: ReadonlySet<string> = new Set([
   "collections.OrderedDict",
 ]);
 
-/** What a storage's own stream may name. */
+/** The names permitted in a storage's own stream. */
 const STORAGES: Readonly<Record<string, DType>> = {
   "torch.FloatStorage": "<f4",
   "torch.DoubleStorage": "<f8",
@@ -76,7 +77,7 @@ const STORAGES: Readonly<Record<string, DType>> = {
 };
 const STORAGE_NAMES: ReadonlySet<string> = new Set(Object.keys(STORAGES));
 
-/** The policy that the offering names, and what it will be shown. */
+/** The offering's policy, and its inputs. */
 function writePickledSetup({ frames, proprio, constants }: Profile): Buffer {
   const loaded = loadedBy(constants);
   const names = proprio.map(({ key }) => key);
@@ -107,7 +108,7 @@ function writePickledSetup({ frames, proprio, constants }: Profile): Buffer {
   return writePickle({ instance: [HELPERS, "RemotePolicyConfig"], fields });
 }
 
-/** One observation that the server has to look at. Throws an UpstreamFailure for files in a picture's place. */
+/** One observation that the server must process. Throws an UpstreamFailure for files in place of pixels. */
 function writePickledObservation(
   parts: readonly ObservationPart[],
   task: string,
@@ -125,7 +126,7 @@ function writePickledObservation(
   return writePickle({ instance: [HELPERS, "TimedObservation"], fields });
 }
 
-/** A motor is a float by its name; a picture is an array of numpy's. */
+/** A motor is a float by its name; an image is a numpy array. */
 function pickled({ kind }: ObservationPart, array: NdArray): Picklable {
   const { shape, dtype, data } = array;
   if (kind === "frame") return { call: ["numpy", "ndarray"], args: [{ tuple: shape }, dtype, data] };
@@ -133,8 +134,8 @@ function pickled({ kind }: ObservationPart, array: NdArray): Picklable {
 }
 
 /**
- * The first `horizon` rows of a pickled chunk. Throws an UpstreamFailure: a pickle of anything else, tensors that reach beyond their storage, and
- * steps that don't go on from `timestep`, which belong to an earlier observation.
+ * Returns the first `horizon` rows of a pickled chunk. Throws an UpstreamFailure for other pickles, for tensors beyond their storage, and for
+ * steps that do not continue from `timestep`, which belong to an earlier observation.
  */
 export function readPickledChunk(pickle: Buffer, timestep: number, horizon: number): ActAnswer {
   const actions = unpickled(pickle, ALLOWED, 0).value;
@@ -153,7 +154,7 @@ function timeOf(action: PyValue): unknown {
   return state instanceof Map ? state.get("timestamp") : undefined;
 }
 
-/** A tensor of one axis: its part of the storage, by offset and stride. */
+/** A tensor with one axis: its part of the storage, by offset and stride. */
 function pickledRow(tensor: PyValue | undefined, storages: Map<string, Float64Array>): Float64Array {
   if (!(tensor instanceof PyObject) || tensor.name !== TENSOR) throw malformed("an action is not a tensor");
   const [storage, offset, size, stride] = tensor.args;
@@ -162,7 +163,7 @@ function pickledRow(tensor: PyValue | undefined, storages: Map<string, Float64Ar
   const [length, step] = [onlyOf(size), onlyOf(stride)];
   if (typeof offset !== "number" || length === undefined || step === undefined || length > MAX_DIM)
     throw malformed("an action is not one row of numbers");
-  const key = bytes.toString("latin1"); // the whole chunk's storage is in every row
+  const key = bytes.toString("latin1"); // every row contains the storage of the complete chunk
   const numbers = storages.get(key) ?? storageOf(bytes);
   storages.set(key, numbers);
   const last = offset + (length - 1) * step;
@@ -174,7 +175,7 @@ function pickledRow(tensor: PyValue | undefined, storages: Map<string, Float64Ar
 const onlyOf = (value: PyValue | undefined): number | undefined =>
   Array.isArray(value) && value.length === 1 && Number.isInteger(value[0]) ? Number(value[0]) : undefined;
 
-/** `torch.save`'s older form: magic, protocol, system, the storage's kind and size, its key; then how many numbers, and they. */
+/** `torch.save`'s older format: magic, protocol, system, the storage's type and size, its key; then the number of elements, and the elements. */
 function storageOf(bytes: Buffer): Float64Array {
   let at = 0;
   const parts: PyValue[] = [];
@@ -204,7 +205,7 @@ function unpickled(bytes: Buffer, allowed: ReadonlySet<string>, start: number): 
   }
 }
 
-/** The policy that the offering names, and what it will be shown. */
+/** The offering's policy, and its inputs. */
 function writeTensorSetup({ frames, proprio, constants }: Profile): Buffer {
   const loaded = loadedBy(constants);
   const names = proprio.map(({ key }) => key);
@@ -226,7 +227,7 @@ function writeTensorSetup({ frames, proprio, constants }: Profile): Buffer {
   });
 }
 
-/** One observation that the server has to look at. Throws an UpstreamFailure for files in a picture's place. */
+/** One observation that the server must process. Throws an UpstreamFailure for files in place of pixels. */
 function writeTensorObservation(
   parts: readonly ObservationPart[],
   task: string,
@@ -238,7 +239,7 @@ function writeTensorObservation(
   for (const part of parts) {
     const array = arrayOf(part);
     if (part.kind === "frame") arrays.set(part.key, array);
-    else scalars.push([part.key, array.toFloat64()[0]!]); // a motor has one number, as the profile was checked for
+    else scalars.push([part.key, array.toFloat64()[0]!]); // a motor has one number, which the profile's check ensures
   }
   scalars.push(["task", task]);
   return writeLerobotMessage(
@@ -254,7 +255,9 @@ function writeTensorObservation(
   );
 }
 
-/** The first `horizon` rows of a chunk. Throws an UpstreamFailure for anything else, and for steps that don't go on from `timestep`. */
+/**
+ * Returns the first `horizon` rows of a chunk. Throws an UpstreamFailure for anything else, and for steps that do not continue from `timestep`.
+ */
 export function readTensorChunk(bytes: Buffer, timestep: number, horizon: number): ActAnswer {
   const { told, arrays } = messageOf(bytes);
   const actions = told.get("actions");

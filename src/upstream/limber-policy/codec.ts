@@ -1,6 +1,6 @@
 /**
- * The messages of the native wire: act calls are written into one buffer behind gRPC's prefix, large pictures leave as views of the bytes that
- * arrived, and so do a loop's observations and chunks. protobuf-es reads and writes what is unusual.
+ * The messages of the native wire. Act calls are written into one buffer after gRPC's prefix. Large images are sent as views of the received
+ * bytes, and so are a loop's observations and chunks. protobuf-es reads and writes unusual messages.
  */
 import { WireType } from "@bufbuild/protobuf/wire";
 import { ActCallSchema, ActRequestSchema } from "../../../gen/limber/policy/v1/policy_service_pb.ts";
@@ -28,11 +28,11 @@ import {
   withPictures,
 } from "./messages.ts";
 
-/** Reads a message and drops fields that the schema doesn't have. */
+/** Reads a message and drops fields that the schema does not have. */
 export const readMessage: ReadMessage = (schema, bytes) =>
   protobuf.readMessage(schema, bytes, { readUnknownFields: false });
 
-/** Fetches the pictures of an act call and writes it. Rejects with what fetching them rejects with. */
+/** Fetches the images of an act call and writes it. Rejects with the errors of fetching them. */
 export async function encodeAct(
   model: string,
   input: ActInput,
@@ -42,7 +42,10 @@ export async function encodeAct(
   return writeAct(model, input, frames, heldIn(frames) ?? (await fetched(frames)), call);
 }
 
-/** Returns a writer of a loop's act calls, which differ only in their observations and time. Their frames declare what the pictures' bytes say. */
+/**
+ * Returns a writer of a loop's act calls, which differ only in their observations and time. Their frames declare the properties of the images'
+ * bytes.
+ */
 export function loopEncoder(
   model: string,
   input: Omit<ActInput, "observations">,
@@ -57,7 +60,7 @@ export const readAct = (bytes: Buffer): HeardAct => packedAnswer(bytes) ?? parse
 
 const LONGEST_VARINT = 5;
 
-/** Bytes of one message in the pieces that it's made of. Fields may stand in any order, so pieces are simply put one after another. */
+/** A message's bytes in pieces. Protobuf allows fields in any order, so pieces are simply concatenated. */
 interface Pieces {
   readonly list: readonly Buffer[];
   readonly bytes: number;
@@ -77,10 +80,10 @@ class PreparedAct implements ActMessage {
   }
 }
 
-/** The most bytes ahead of a call: gRPC's prefix, its id and its length, each number behind its tag. */
+/** The maximum number of bytes before a call: gRPC's prefix, its id and its length, each number with its tag. */
 const ROOM = PREFIX + 2 * (1 + LONGEST_VARINT);
 
-/** An act call in one buffer, behind room for its prefix and its id. */
+/** An act call in one buffer, after space for its prefix and its id. */
 class WholeAct implements ActMessage {
   #bytes: Buffer;
   #isSent = false;
@@ -90,7 +93,7 @@ class WholeAct implements ActMessage {
   }
 
   under(callId: number): Buffer {
-    // The bytes that were sent under another id stay as they are.
+    // The bytes that were sent under another id must not change.
     if (this.#isSent) this.#bytes = Buffer.from(this.#bytes);
     this.#isSent = true;
     const bytes = this.#bytes;
@@ -132,7 +135,7 @@ function writeAct(
   );
 }
 
-/** Field numbers, from the schema, so that none is written twice. */
+/** Field numbers, from the schema. */
 const ACT_REQUEST = { callId: ActRequestSchema.field.callId.number, call: ActRequestSchema.field.call.number };
 const ACT_CALL = {
   observations: ActCallSchema.field.observations.number,
@@ -141,13 +144,13 @@ const ACT_CALL = {
 const OBSERVATION = { frames: ObservationSchema.field.frames.number, depth: ObservationSchema.field.depth.number };
 const FRAME = { data: FrameSchema.field.data.number };
 
-/** Together no larger than this, pictures are written with the rest of their message: copying them costs less than pieces do. */
+/** Images of at most this total size are copied into their message, which costs less than pieces. */
 const SMALL_BYTES = 8 << 10;
 
 const sizeOf = (pictures: readonly EncodedFrame[]): number =>
   pictures.reduce((sum, { bytes }) => sum + bytes.length, 0);
 
-/** The pictures where all of them are there; undefined where one has to be fetched. */
+/** Returns the images if all are available; undefined if one must be fetched. */
 function heldIn(frames: FrameSet): EncodedFrame[] | undefined {
   const pictures: EncodedFrame[] = [];
   const count = frames.cameras.length;
@@ -179,7 +182,7 @@ const framePieces = (frame: Frame): Pieces =>
     field(FRAME.data, whole(bufferOf(frame.data))),
   ]);
 
-/** A picture that is a small part of what it arrived in is copied: a view would keep all of that while the server does not read. */
+/** Copies an image that is a small part of its message, because a view would retain the message while the server does not read. */
 const MOST_KEPT = 8;
 
 const bufferOf = ({ buffer, byteOffset, length }: Uint8Array): Buffer => {
@@ -200,13 +203,13 @@ function joined(parts: readonly Pieces[]): Pieces {
   return { list, bytes };
 }
 
-/** A field of bytes: its head, then the value's pieces. */
+/** A bytes field: its header, then the value's pieces. */
 function field(number: number, value: Pieces): Pieces {
   const head = varints((number << 3) | WireType.LengthDelimited, value.bytes);
   return { list: [head, ...value.list], bytes: head.length + value.bytes };
 }
 
-/** Two numbers below 2^32 as protobuf writes them: seven bits a byte, the lowest first. */
+/** Two numbers below 2^32 as varints: seven bits per byte, the lowest first. */
 function varints(first: number, second: number): Buffer {
   const bytes = Buffer.allocUnsafe(varintSize(first) + varintSize(second));
   putVarint(bytes, second, putVarint(bytes, first, 0));
@@ -227,7 +230,7 @@ function putVarint(bytes: Buffer, value: number, from: number): number {
   return at;
 }
 
-/** Behind gRPC's prefix. */
+/** After gRPC's prefix. */
 function framed({ list, bytes }: Pieces): Buffer[] {
   refuseLarge(bytes);
   const prefix = Buffer.allocUnsafe(PREFIX);
@@ -238,7 +241,7 @@ function framed({ list, bytes }: Pieces): Buffer[] {
 
 const tagOf = ({ number }: { readonly number: number }, wire: WireType): number => (number << 3) | wire;
 
-/** Tags, all of one byte, from the schema. */
+/** Tags from the schema, all of one byte. */
 const TAG = {
   callId: tagOf(ActRequestSchema.field.callId, WireType.Varint),
   call: tagOf(ActRequestSchema.field.call, WireType.LengthDelimited),
@@ -250,15 +253,15 @@ const TAG = {
   height: tagOf(FrameSchema.field.height, WireType.Varint),
 } as const;
 
-/** Longer frames are views; copying shorter ones costs less than a piece does. */
+/** Larger frames are views; copying smaller ones costs less than a piece. */
 const LARGE_BYTES = 4 << 10;
-/** A tag and the longest number behind it. */
+/** A tag and the longest number after it. */
 const MOST_HEAD = 6;
 /** Maximum overhead of an observation without images, and of each image: its own header, its observation's, and its metadata. */
 const MOST_AROUND = PREFIX + 3 * MOST_HEAD;
 const MOST_AROUND_FRAME = 5 * MOST_HEAD;
 
-/** An act call of a loop: what all of the loop have in common, its time, and its observations as they came. */
+/** An act call of a loop: the loop's common fields, its time, and its observations unchanged. */
 class LoopAct implements ActMessage {
   readonly #common: Buffer;
   readonly #observations: PackedObservations;
@@ -275,13 +278,13 @@ class LoopAct implements ActMessage {
   }
 }
 
-/** Where the next byte stands that is written already; one message is written before the next one begins. */
+/** The start of the bytes written so far; one message is written at a time. */
 let at = 0;
 let block: Buffer = Buffer.alloc(0);
-/** Where the small bytes end that are in no piece yet, and the pieces, the last one first. */
+/** The end of the small bytes that are not in a piece yet, and the pieces in reverse order. */
 let end = 0;
 let pieces: Buffer[] = [];
-/** Bytes of all pieces. */
+/** Total bytes of the pieces. */
 let sent = 0;
 
 const written = (): number => sent + end - at;
@@ -334,7 +337,7 @@ function begin(room: SlabRoom): void {
   sent = 0;
 }
 
-/** How much is copied of observations, at most, and written around their frames. */
+/** The maximum number of bytes that are copied from observations and written around their frames. */
 function smallBytes({ from, to, frames }: PackedObservations): number {
   let bytes = to - from;
   for (const { fields } of frames) {
@@ -344,7 +347,7 @@ function smallBytes({ from, to, frames }: PackedObservations): number {
   return bytes;
 }
 
-/** A frame that says what its picture's bytes say: what a field says last is what it says. */
+/** Adds the properties of the image's bytes to a frame: the last value of a field counts. */
 function putFrame(source: Buffer, { fields, facts, isTold }: PackedFrame): void {
   const before = written();
   if (!isTold) {
@@ -375,7 +378,7 @@ function cut(): void {
   end = at;
 }
 
-/** The pieces of a message of which some are views. */
+/** The pieces of a message, some of which are views. */
 function inOrder(room: SlabRoom): Buffer[] {
   cut();
   taken(room, at);
@@ -384,7 +387,7 @@ function inOrder(room: SlabRoom): Buffer[] {
   return all;
 }
 
-/** A number below 2^32 behind its tag: seven bits a byte, the lowest first. */
+/** A number below 2^32 after its tag: seven bits per byte, the lowest first. */
 function putNumber(tag: number, value: number): void {
   let size = 1;
   for (let rest = value; rest > 0x7f; rest >>>= 7) size++;
@@ -396,9 +399,9 @@ function putNumber(tag: number, value: number): void {
   block[to] = rest;
 }
 
-/** The most numbers of a step, as the schema bounds them. */
+/** The maximum number of a step's numbers, from the schema. */
 const MAX_VALUES = 1024;
-/** The exponent of 2^128, which no number of an action reaches. */
+/** The exponent of 2^128, above every number of an action. */
 const ACTION_LIMIT = 0x47f;
 
 /** A chunk without pictures or notes. Its steps are parsed on first access. It is its own packed form. */

@@ -1,4 +1,4 @@
-/** Calls to a server of `limber.policy.v1` as messages of the schema, and its messages as the answers of the contracts. */
+/** Calls to a `limber.policy.v1` server as messages of the schema, and its messages as answers of the contracts. */
 import { create, type DescMessage, type MessageShape, toBinary } from "@bufbuild/protobuf";
 import {
   type ActCall,
@@ -34,7 +34,7 @@ import type { GrpcMessage } from "../transport/grpc.ts";
 import { MAX_MESSAGE_BYTES } from "../transport/servers.ts";
 import type { CallOptions } from "../wire.ts";
 
-/** An act call with its pictures. */
+/** An act call with its images. */
 export async function actCallOf(
   model: string,
   input: ActInput,
@@ -51,7 +51,7 @@ export async function actCallOf(
   };
 }
 
-/** What all act calls of a loop have in common: no observations, and no time. */
+/** The common fields of a loop's act calls: without observations and time. */
 export function actCommonOf(model: string, input: Omit<ActInput, "observations">, requestId: string): ActCall {
   const { instruction, seed, temperature, actionSpace, horizon, returnPrediction, inferenceDelay } = input;
   const call: ActCall = {
@@ -73,14 +73,14 @@ export function actCommonOf(model: string, input: Omit<ActInput, "observations">
   return call;
 }
 
-/** A time as the schema has it: whole milliseconds, at least one. */
+/** A time in the schema's unit: whole milliseconds, at least one. */
 export const wholeMs = (budgetMs: number): number => Math.max(1, Math.floor(budgetMs));
 
-/** The framed message that cancels the call with this id. */
+/** Returns the framed message that cancels the call with this id. */
 export const framedCancel = (callId: number): Buffer =>
   framed(ActRequestSchema, create(ActRequestSchema, { callId, body: { case: "cancel", value: {} } }));
 
-/** A predict call with its pictures. */
+/** A predict call with its images. */
 export async function predictRequestOf(model: string, input: PredictInput, frames: FrameSet): Promise<PredictRequest> {
   const { instruction, horizon, actions, actionSpace, seed, fps, resolution } = input;
   const pictures = await fetched(frames, picturesIn(input.observations));
@@ -97,7 +97,7 @@ export async function predictRequestOf(model: string, input: PredictInput, frame
   });
 }
 
-/** A ground call with its pictures. */
+/** A ground call with its images. */
 export async function groundRequestOf(
   model: string,
   { instruction, observations }: GroundInput,
@@ -107,31 +107,31 @@ export async function groundRequestOf(
   return create(GroundRequestSchema, { model, instruction, ...(observation && { observation }) });
 }
 
-/** The framed message that asks what a server serves. */
+/** Returns the framed Describe request. */
 export const framedDescribe = (): Buffer => framed(DescribeRequestSchema, create(DescribeRequestSchema));
 
-/** A message behind gRPC's prefix. Throws an UpstreamFailure where it is larger than a message may be. */
+/** Returns a message after gRPC's prefix. Throws an UpstreamFailure if it exceeds the maximum message size. */
 export function framed<D extends DescMessage>(schema: D, message: MessageShape<D>): Buffer {
   const bytes = toBinary(schema, message);
   refuseLarge(bytes.length);
   return frameMessage(bytes);
 }
 
-/** Throws an UpstreamFailure where a message is larger than it may be. */
+/** Throws an UpstreamFailure if a message exceeds the maximum size. */
 export function refuseLarge(bytes: number): void {
   if (bytes <= MAX_MESSAGE_BYTES) return;
   const text = "the observations exceed the maximum message size";
   throw new UpstreamFailure(AttemptFailure.INPUT_REJECTED, text, undefined, text);
 }
 
-/** The observations with their pictures in them, which come in the order of `frameSources`. */
+/** Returns the observations including their images, which are in the order of `frameSources`. */
 export function withPictures(observations: readonly Observation[], pictures: readonly EncodedFrame[]): Observation[] {
   let next = 0;
   const place = (frames: readonly Frame[]): Frame[] => frames.map((frame) => withPicture(frame, pictures[next++]!));
   return observations.map((each) => ({ ...each, frames: place(each.frames), depth: place(each.depth) }));
 }
 
-/** The picture of the goal, which stands behind those of the observations; undefined where there is none. */
+/** The goal's image, which follows those of the observations; undefined without one. */
 export function goalImageOf(
   { observations }: Pick<ActInput, "observations">,
   cameras: readonly string[],
@@ -148,7 +148,7 @@ async function fetched(frames: FrameSet, count: number): Promise<EncodedFrame[]>
   return pictures;
 }
 
-/** The caller's frame with the picture's bytes in place of its address. */
+/** The caller's frame with the image's bytes instead of its address. */
 const withPicture = (frame: Frame, { bytes, format, width, height, sha256 }: EncodedFrame): Frame => ({
   ...frame,
   ...(sha256 !== undefined && { sha256 }),
@@ -159,22 +159,22 @@ const withPicture = (frame: Frame, { bytes, format, width, height, sha256 }: Enc
   height,
 });
 
-/** An act call that only lacks its id on the stream. */
+/** An act call without its id on the stream. */
 export interface ActMessage {
   /** Returns the framed message that makes the call under this id, complete or in pieces. Throws an UpstreamFailure if it is too large. */
   under(callId: number): GrpcMessage;
 }
 
-/** One message of an act stream: the call that it is about, and what became of it. */
+/** One message of an act stream: the call's id and its result. */
 export interface HeardAct {
   readonly callId: number;
   readonly answer: ActAnswer | UpstreamFailure;
 }
 
-/** Reads a message of the schema. Throws where it cannot. */
+/** Reads a message of the schema. Throws if it cannot. */
 export type ReadMessage = <D extends DescMessage>(schema: D, bytes: Uint8Array) => MessageShape<D>;
 
-/** Reads a message of an act stream. Throws an UpstreamFailure when it can't be read. */
+/** Reads a message of an act stream. Throws an UpstreamFailure if it is unreadable. */
 export function readAct(bytes: Buffer, readMessage: ReadMessage): HeardAct {
   const response = messageIn(ActResponseSchema, bytes, readMessage);
   try {
@@ -184,7 +184,7 @@ export function readAct(bytes: Buffer, readMessage: ReadMessage): HeardAct {
   }
 }
 
-/** The chunk of an act's answer; throws an UpstreamFailure when the server says that the call failed. */
+/** Returns the chunk of an act's answer. Throws an UpstreamFailure if the server reports a failed call. */
 export function actAnswerOf({ body }: ActResponse): ActAnswer {
   if (body.case === "error") {
     throw new UpstreamFailure(
@@ -198,19 +198,19 @@ export function actAnswerOf({ body }: ActResponse): ActAnswer {
   return { steps, dtMs, note: lineOf(note), prediction: prediction.map(tidied), gpuSeconds };
 }
 
-/** One part of a prediction. Throws an UpstreamFailure where it is none. */
+/** Reads one part of a prediction. Throws an UpstreamFailure for anything else. */
 export function predictPartOf({ body }: PredictResponse): PredictAnswerPart {
   if (body.case === "frame") return { kind: "frame", frame: tidied(body.value) };
   if (body.case === undefined) throw malformed("the response contains neither a frame nor a summary");
   return { kind: "summary", gpuSeconds: body.value.gpuSeconds, note: lineOf(body.value.note) };
 }
 
-/** The answer of a ground call. */
+/** Reads the answer of a ground call. */
 export function groundAnswerOf({ points, boxes, note, inputTokens, outputTokens }: GroundResponse): GroundAnswer {
   return { points: points.map(labeled), boxes: boxes.map(labeled), note: lineOf(note), inputTokens, outputTokens };
 }
 
-/** A server's text in one line that every transport and store can hold: no control characters, no half of a surrogate pair. */
+/** Returns a server's text in one line that every transport and store accepts: no control characters, no unpaired surrogate. */
 const lineOf = (text: string): string =>
   text
     .replace(/\p{Cc}+/gu, " ")
@@ -222,7 +222,7 @@ const tidied = <T extends { camera: string }>(place: T): T => Object.assign(plac
 const labeled = <T extends { camera: string; label: string }>(place: T): T =>
   Object.assign(tidied(place), { label: lineOf(place.label) });
 
-/** Reads a message. Throws an UpstreamFailure where it cannot. */
+/** Reads a message. Throws an UpstreamFailure if it cannot. */
 export function messageIn<D extends DescMessage>(
   schema: D,
   bytes: Uint8Array,

@@ -1,27 +1,27 @@
 /**
- * The answer of a server of chat completions: its text without the reasoning, why it ended, and its tokens. Sources: the API references of OpenAI,
+ * The answer of a chat completions server: its text without reasoning, its finish reason, and its tokens. Sources: the API references of OpenAI,
  * Gemini, Mistral, DeepSeek, Anthropic, OpenRouter and Zhipu, and the servers of vLLM, SGLang, llama.cpp, Ollama, TGI and MLX.
  */
 import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { failureOfStatus, malformed, ownerText } from "../transport/failures.ts";
 import { errorIn, isObject, readJson } from "../transport/http.ts";
 
-/** The text of a completion, how it ended, and its tokens. */
+/** A completion's text, end and token count. */
 export interface Completion {
   readonly text: string;
-  /** Whether the model was cut off, as by the limit of tokens; else it ended by itself. */
+  /** Whether the model was cut off, for example by the token limit. */
   readonly isCut: boolean;
-  /** Absent where the server counts none. */
+  /** Absent if the server does not count tokens. */
   readonly inputTokens: number | undefined;
   readonly outputTokens: number | undefined;
 }
 
-/** Far more than the tokens that we allow an answer can be. */
+/** Far above the number of tokens allowed per answer. */
 const MAX_TEXT = 256 * 1024;
-/** More tokens than any model takes. */
+/** More tokens than any model accepts. */
 const MOST_TOKENS = 100_000_000;
 
-/** Ends that are a model's own, in the words of all makers. Calls of tools are none: nothing offers it any. */
+/** Regular finish reasons of all makers. Tool calls are not among them, because no tools are offered. */
 const BY_ITSELF: ReadonlySet<string> = new Set([
   ...[
     "stop",
@@ -36,12 +36,15 @@ const BY_ITSELF: ReadonlySet<string> = new Set([
     "end",
   ],
 ]);
-/** Ends by which the server keeps the answer back. */
+/** Finish reasons of withheld answers. */
 const WITHHELD =
   /content_filter|content-filter|safety|refusal|refuse|recitation|blocklist|prohibited|spii|sensitive|moderation|guardrail|language|image_safety/;
 const BUSY = /insufficient_system_resource|overloaded|capacity|rate_limit/;
 
-/** The text of a completion without its reasoning; `limit` is that of tokens, as it was sent. Throws an UpstreamFailure where the server gave none, or kept it back. */
+/**
+ * Returns the text of a completion without its reasoning; `limit` is the token limit of the request. Throws an UpstreamFailure if the server
+ * returned none, or withheld it.
+ */
 export function readCompletion(body: Buffer, limit: number): Completion {
   const answer = readJson(body);
   if (!isObject(answer)) throw malformed("the response is not an object");
@@ -60,7 +63,7 @@ export function readCompletion(body: Buffer, limit: number): Completion {
   if (WITHHELD.test(reason)) throw withheld(`the server withheld the response: ${ownerText(reason)}`);
   if (BUSY.test(reason))
     throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, `the response ended with ${ownerText(reason)}`);
-  // A word of no known meaning isn't the model's own end.
+  // An unknown finish reason is not treated as a regular end.
   const isCut = reason === "" ? (outputTokens ?? 0) >= limit : !BY_ITSELF.has(reason);
   const { text, isWhole } = withoutThoughts(whole);
   if (text.trim() === "" && (isCut || !isWhole || whole.trim() !== "" || hasThought(message, usage)))
@@ -72,7 +75,7 @@ export function readCompletion(body: Buffer, limit: number): Completion {
   return { text, isCut, inputTokens, outputTokens };
 }
 
-/** What the owner reads of an answer that was cut off before it said anything. */
+/** The text for the owner if an answer was cut off before any content. */
 export const cutBecause = (reason: string, tokens: number): string =>
   `the answer was cut off (${ownerText(reason) || "no reason given"}, ${tokens} tokens): the model may have spent its limit on reasoning; turn reasoning off, or raise max_tokens in profile.constants`;
 const ALL_THOUGHT = "the response contains only reasoning; turn reasoning off, or set the server's reasoning parser";
@@ -89,7 +92,7 @@ function errorOf(
   return failureOfStatus(status ?? 500, said);
 }
 
-/** A text, or the text parts of a list of parts; what a model thought is no part of it. */
+/** Returns a text, or the text parts of a list, without reasoning. */
 function textOf(content: unknown): string | undefined {
   if (typeof content === "string") return content;
   if (content === null || content === undefined) return undefined;
@@ -103,14 +106,14 @@ function textOf(content: unknown): string | undefined {
 
 const isThought = (type: unknown): boolean => typeof type === "string" && /think|thought|reason/.test(type);
 
-/** A count of tokens; undefined where there is none. Throws an UpstreamFailure for what is no count. */
+/** Returns a token count; undefined without one. Throws an UpstreamFailure for an invalid count. */
 function countOf(value: unknown): number | undefined {
   if (value === undefined || value === null) return undefined;
   if (Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) <= MOST_TOKENS) return Number(value);
   throw malformed("the response's token count is not a valid number");
 }
 
-/** Whether the model reasoned beside its answer. */
+/** Whether the model's reasoning is separate from its answer. */
 function hasThought(message: Readonly<Record<string, unknown>>, usage: Readonly<Record<string, unknown>>): boolean {
   const texts = [message.reasoning_content, message.reasoning, message.thinking, message.thought];
   if (texts.some((text) => text !== undefined && text !== null && text !== "")) return true;
@@ -118,7 +121,7 @@ function hasThought(message: Readonly<Record<string, unknown>>, usage: Readonly<
   return isObject(details) && Number(details.reasoning_tokens ?? 0) > 0;
 }
 
-/** How families mark their reasoning, from begin to end. */
+/** The reasoning tags of model families, from start to end. */
 const THOUGHTS: readonly (readonly [begin: string, end: string])[] = [
   ["<think>", "</think>"],
   ["<thinking>", "</thinking>"],
@@ -130,7 +133,7 @@ const THOUGHTS: readonly (readonly [begin: string, end: string])[] = [
   ["<|channel|>analysis", "<|channel|>final<|message|>"],
 ];
 
-/** What stands behind the last end of reasoning; reasoning that never ends has no answer. */
+/** Returns the text after the last end of reasoning; unfinished reasoning has no answer. */
 function withoutThoughts(whole: string): { text: string; isWhole: boolean } {
   let text = whole;
   for (const [begin, end] of THOUGHTS) {

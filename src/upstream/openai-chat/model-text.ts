@@ -1,22 +1,22 @@
 /**
- * JSON as models write it: in fences and prose, with single or curly quotes, Python's words, tuples, comments, unquoted keys and trailing
- * commas, and cut off anywhere. What isn't whole is left out: half a list of numbers is never a shorter list.
+ * Reads JSON as models write it: in fences and prose, with single or curly quotes, Python's constants, tuples, comments, unquoted keys and
+ * trailing commas, and truncated anywhere. Incomplete parts are left out: half a list of numbers is never a shorter list.
  */
 
 /** An object of a model's JSON. */
 export type JsonItem = Readonly<Record<string, unknown>>;
 
-/** What a text holds. */
+/** The contents of a text. */
 interface JsonText {
-  /** The lists and objects in order, as far as they are whole. */
+  /** The complete lists and objects in order. */
   readonly roots: readonly unknown[];
-  /** The text is one of them and nothing else, apart from a fence. */
+  /** Whether the text is one value and nothing else, apart from a fence. */
   readonly isAlone: boolean;
 }
 
 const MAX_DEPTH = 12;
 const MAX_ITEMS = 2_000;
-/** Lists and objects that may break off, as those in prose do; nothing is looked for behind them. */
+/** Brackets that can end incomplete, as in prose; nothing is searched after them. */
 const MAX_BROKEN = 100;
 const WORDS: Readonly<Record<string, unknown>> = {
   true: true,
@@ -32,10 +32,10 @@ const CLOSERS: Readonly<Record<string, string>> = { "[": "]", "{": "}", "(": ")"
 const NUMBER = /[+-]?(?:\d{1,17}(?:\.\d{0,17})?|\.\d{1,17})(?:[eE][+-]?\d{1,3})?/y;
 const WORD = /[A-Za-z_$][\w$-]{0,63}/y;
 const SPACE = /(?:\s|\/\/[^\n]*(?:\n|$)|\/\*[\s\S]{0,400}?\*\/|#[^\n]*(?:\n|$))*/y;
-/** Ends of what a model quotes with an apostrophe inside: `'the robot's cup'`. */
+/** Ends of a quotation with an apostrophe inside: `'the robot's cup'`. */
 const AFTER_STRING = /\s*(?:[,:}\])]|$)/y;
 
-/** A value that is not whole: what of it is. */
+/** The readable part of an incomplete value. */
 class Broken {
   readonly whole: unknown[];
   constructor(whole: unknown[]) {
@@ -43,7 +43,7 @@ class Broken {
   }
 }
 
-/** Reads one text from left to right, each letter once. */
+/** Reads a text from left to right, each character once. */
 class Reader {
   readonly #text: string;
   at = 0;
@@ -52,14 +52,14 @@ class Reader {
     this.#text = text;
   }
 
-  /** The list or object that begins here. */
+  /** Reads the list or object that begins here. */
   container(depth: number): unknown {
     const opener = this.#text[this.at++]!;
     const closer = CLOSERS[opener]!;
     const isObject = opener === "{";
     const list: unknown[] = [];
     const object: Record<string, unknown> = {};
-    // A list of numbers beside a key that isn't whole is no place by itself.
+    // A list of numbers beside an incomplete key is not a place by itself.
     const kept = (values: readonly unknown[]): unknown[] =>
       isObject ? values.flatMap(objectsIn) : values.filter(isContainer);
     const whole = (more: readonly unknown[] = []): Broken =>
@@ -101,7 +101,7 @@ class Reader {
     if (CLOSERS[letter] !== undefined) return this.container(depth + 1);
     if (QUOTES[letter] !== undefined) return this.#string() ?? new Broken([]);
     const number = this.#take(NUMBER);
-    // A number at the very end may go on.
+    // A number at the end of the text may be truncated.
     if (number !== undefined) return this.at < this.#text.length ? Number(number) : new Broken([]);
     const word = this.#take(WORD);
     return word !== undefined && Object.hasOwn(WORDS, word) ? WORDS[word] : new Broken([]);
@@ -145,10 +145,10 @@ const objectsIn = (value: unknown): unknown[] =>
   Array.isArray(value) ? value.flatMap(objectsIn) : isContainer(value) ? [value] : [];
 const FENCE = /```[\w+-]{0,10}\s?|~~~[\w+-]{0,10}\s?/g;
 
-/** The JSON in a text; undefined where it holds none. */
+/** Returns the JSON in a text; undefined without any. */
 export function jsonIn(text: string): JsonText | undefined {
   let inner = text.replace(FENCE, " ").trim();
-  // JSON that was written into a string once more.
+  // JSON inside a JSON string.
   if (/^"\s*[[{]/.test(inner)) inner = unquoted(inner) ?? inner;
   const roots: unknown[] = [];
   let isAlone = /^[[{]/.test(inner);
@@ -175,11 +175,11 @@ function unquoted(text: string): string | undefined {
   }
 }
 
-/** Every object in some values, outer ones before those inside them. */
+/** Returns every object in some values, outer ones before inner ones. */
 export function itemsIn(values: readonly unknown[], into: JsonItem[] = [], depth = 0): JsonItem[] {
   for (const value of values) {
     if (!isContainer(value) || depth > MAX_DEPTH || into.length >= MAX_ITEMS) continue;
-    if (!Array.isArray(value)) into.push(value as JsonItem); // a container that is no list
+    if (!Array.isArray(value)) into.push(value as JsonItem); // a container that is not a list
     itemsIn(Object.values(value as object), into, depth + 1);
   }
   return into;
@@ -191,30 +191,30 @@ export function itemsIn(values: readonly unknown[], into: JsonItem[] = [], depth
  * English only.
  */
 
-/** All of an answer, without its punctuation. */
+/** Matches the complete answer, without punctuation. */
 const WORDS_FOR_NOTHING =
   /^(?:none|null|nil|nothing|n\/a|empty|absent|not (?:found|present|visible|there|applicable|detected)|no (?:match(?:es)?|objects?|points?|results?|detections?|instances?)(?: (?:were |was )?(?:found|detected|visible))?|(?:none|nothing) (?:(?:was|were) )?(?:found|visible|detected|present))$/;
 
-/** Words of doubt, of refusal and of partial sight; with any of them nothing is said for certain. */
+/** Words of doubt, refusal and partial visibility; with any of them a text states nothing for certain. */
 const HEDGES =
   /\b(?:unclear|uncertain|unsure|sure|way|left|right|top|bottom|middle|cent(?:er|re)|corner|side|can ?not tell|can't tell|hard to (?:tell|say|see)|difficult to|blurr\w*|too (?:dark|small|far)|clearly|exactly|precisely|confiden\w*|certain\w*|maybe|perhaps|might|may be|possibl[ey]|probably|partial\w*|occluded|hidden|behind|obscured|assist|help|polic(?:y|ies)|guidelines?|unfortunately i|as an ai|without (?:more|further|an?))\b/;
 
-/** What a sentence may deny without denying that a thing is in the picture. */
+/** Words that a sentence can deny without denying that an object is in the image. */
 const OTHER_HEADS =
   /\b(?:ways?|doubts?|needs?|questions?|reasons?|problems?|issues?|info(?:rmation)?|context|details?|answers?|possibilit(?:y|ies)|chances?|guarantees?|telling|views?|indications?|images?|pictures?|photos?|photographs?|frames?|attachments?|inputs?|files?|tools?|means|methods?|sense|use|mention|access|ability|evidence|data|resolution|text|people|individuals|others?|another|more|else|additional|second|further|longer)$/;
 
-/** Where the name of a thing ends. */
+/** The end of an object's name. */
 const AFTER_HEAD =
   /\b(?:in|on|within|at|that|which|who|to|of|from|for|about|where|how|why|when|if|as|i|you|we|can|could|is|are|was|were|be|visible|present|here|shown|found|detected|seen|depicted|matching|exists?)\b/;
 
 const PLACE =
   /\b(?:in|on|within|from|inside|of)(?: (?:the|this|your|that))?(?: \w+)? (?:image|picture|photo|photograph|frame|scene|view|screenshot)s?\b|\b(?:here|visible|present|shown|detected|found|seen|depicted)\b/;
 
-/** Stands for the requested thing. */
+/** Matches the requested object. */
 const GENERIC =
   /\b(?:objects?|items?|things?|such|any|anything|it|that|this|they|them|those|these|targets?|instances?|match(?:es|ing)?|one)\b/;
 
-/** Words of an instruction that name nothing. */
+/** Words of an instruction that name no object. */
 const EMPTY_WORDS =
   /^(?:the|a|an|of|to|in|on|at|and|or|with|for|all|any|every|each|that|this|is|are|it|its|my|your|find|locate|point|detect|where|please|show|mark)$/;
 
@@ -226,7 +226,7 @@ const THERE_IS = "(?:there's|there (?:is|are|was|were|appears? to be|seems? to b
 const THERE_IS_NOT =
   "there (?:is not|are not|was not|were not|isn't|aren't|wasn't|weren't|(?:does not|do not|doesn't|don't) (?:appear|seem) to be)";
 
-/** Sentences of absence; the first group is what is absent. */
+/** Sentences of absence; the first group is the absent object. */
 const ABSENCES: RegExp[] = [
   // There is no red cube in the picture; there aren't any; there does not appear to be a cup.
   new RegExp(`^${THERE_IS} (?:no |not any |nothing|none)(.*)$`),
@@ -250,7 +250,7 @@ const ABSENCES: RegExp[] = [
   /^(?:the|this|your) (?:\w+ )?(?:image|picture|photo|photograph|frame|scene|view) (?:contains|shows|includes|has|depicts) (?:no|none)\b(.*)$/,
 ];
 
-/** "No red cube", and nothing else. */
+/** "No red cube" alone. */
 const BARE = /^no (.+)$/;
 ABSENCES.push(BARE);
 
@@ -260,13 +260,13 @@ const IMAGE = /\b(?:image|picture|photo|photograph|frame|scene|view|screenshot|f
 
 const NEGATION = /\b(?:no|not|none|nothing|never|cannot|without)\b|n't\b/;
 const CONTRAST = /\b(?:but|however|although|though|instead|except|only)\b/;
-/** Followed by something: before a negation it says nothing yet. */
+/** Phrases that need a continuation before a negation. */
 const BE = /\b(?:is|are|sits?|lies|located|appears?|stands?)\b\s+\S/;
 
-/** Longer texts are essays, whose sentences aren't judged. */
+/** Longer texts are essays, whose sentences are not evaluated. */
 const MAX_TEXT = 1_000;
 
-/** A text without what models put around an answer: fences, quotes, tags, boxes, emphasis. */
+/** Returns a text without common wrappers of an answer: fences, quotes, tags, boxes, emphasis. */
 const bare = (text: string): string =>
   text
     .replace(/```\w{0,10}|~~~\w{0,10}|<\/?\|?\w{1,20}\|?>|\\boxed|[*_`"“”{}[\]()]/g, " ")
@@ -275,11 +275,11 @@ const bare = (text: string): string =>
     .trim()
     .toLowerCase();
 
-/** Whether a word such as `none` or `not found` is all that a text says. */
+/** Whether a text consists only of a phrase such as `none` or `not found`. */
 export const isWordForNothing = (text: string): boolean =>
   WORDS_FOR_NOTHING.test(bare(text).replace(/[.!,;:\s]+$/, ""));
 
-/** Whether a text states that the requested thing is not in the image, without contradicting itself. */
+/** Whether a text states that the requested object is not in the image, without contradicting itself. */
 export function saysNothing(text: string, asked: string): boolean {
   if (text.length > MAX_TEXT) return false;
   if (isWordForNothing(text)) return true;
@@ -291,7 +291,7 @@ export function saysNothing(text: string, asked: string): boolean {
   return sentences.some((sentence) => isAbsence(sentence, wanted));
 }
 
-/** Whether a sentence says where the thing is. */
+/** Whether a sentence states the object's location. */
 function isPresence(sentence: string, wanted: readonly string[]): boolean {
   const [clause = ""] = sentence.split(NEGATION, 1);
   if (wanted.length === 0 || !BE.test(clause)) return false;
@@ -303,7 +303,7 @@ const namesIn = (text: string): string[] => wordsOf(text).filter((word) => !EMPT
 const isNamedIn = (text: string, wanted: readonly string[]): boolean =>
   namesIn(text).some((word) => wanted.includes(word));
 
-/** Reports whether a sentence names another place than the picture, where the object may be after all. */
+/** Reports whether a sentence names a place outside the image, where the object could be. */
 function isElsewhere(rest: string, wanted: readonly string[]): boolean {
   const place = /\b(?:in|on|inside|within|at|under|near|behind|by|over|among|beside)\b(.*)$/.exec(rest)?.[1];
   return place !== undefined && !IMAGE.test(place) && !isNamedIn(place, wanted) && namesIn(place).length > 0;
@@ -324,7 +324,7 @@ function isAbsence(sentence: string, wanted: readonly string[]): boolean {
     if (OTHER_HEADS.test(head) || isElsewhere(what.slice(head.length), wanted)) return false;
     if (head === "") return what === "" || (what.startsWith("of ") ? isNamedIn(clause, wanted) : AT_ONCE.test(what));
     const words = namesIn(head);
-    // Beside another thing only exactly the requested one is denied: "no blue cube, but the red one is here" denies no red cube.
+    // Beside another object, only an exact denial of the requested one counts: "no blue cube, but the red one is here" denies no red cube.
     if (contrast || absence === BARE) return words.length > 0 && words.every((word) => wanted.includes(word));
     return isNamedIn(head, wanted) || GENERIC.test(head) || PLACE.test(clause.slice(found[0].indexOf(what)));
   }

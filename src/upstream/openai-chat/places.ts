@@ -1,7 +1,7 @@
 /**
- * How families of models write places in a picture, as text. Each convention is a prompt that its models were trained for and a
- * reader that turns the text into shares of the picture. Sources: the model cards of Molmo, Molmo2, Gemini Robotics-ER, Qwen-VL,
- * RoboPoint, PaliGemma, Florence-2 and Moondream, and roboflow/supervision's parsers of them.
+ * How model families write places in an image as text. Each convention has the prompt that its models were trained for and a reader that
+ * converts the text to fractions of the image. Sources: the model cards of Molmo, Molmo2, Gemini Robotics-ER, Qwen-VL, RoboPoint, PaliGemma,
+ * Florence-2 and Moondream, and roboflow/supervision's parsers of them.
  */
 import type { GroundedBox, GroundedPoint } from "../../../gen/limber/v1/grounding_pb.ts";
 import { CoordinateConvention } from "../../../gen/limber/v1/supply_pb.ts";
@@ -10,18 +10,18 @@ import { malformed } from "../transport/failures.ts";
 import { type Completion, cutBecause } from "./completion.ts";
 import { isWordForNothing, itemsIn, type JsonItem, jsonIn, saysNothing } from "./model-text.ts";
 
-/** A place as the model wrote it: one or two corners in shares of the picture, x before y. */
+/** A place in the model's answer: one or two corners in fractions of the image, x before y. */
 interface PointPlace {
-  /** `[x, y]`, or `[x, y, x, y]` for a box; may lie outside of 0 to 1. */
+  /** `[x, y]`, or `[x, y, x, y]` for a box; can be outside 0 to 1. */
   readonly at: readonly number[];
   readonly label: string;
-  /** Absent where the model gives no confidence. */
+  /** Absent if the model returns no confidence. */
   readonly confidence?: number;
-  /** Which of the pictures, from 0. */
+  /** The index of the image, from 0. */
   readonly frame: number;
 }
 
-/** The size of a picture as the model saw it. */
+/** The size of an image as sent to the model. */
 export interface ShownPicture {
   readonly width: number;
   readonly height: number;
@@ -31,13 +31,13 @@ export interface ShownPicture {
 export interface Convention {
   /** The prompt; `what` is the caller's instruction. */
   prompt(what: string): string;
-  /** The places in its answer, in its order; undefined when the text is no answer of this convention. An empty list is an answer of its own. */
+  /** The places in an answer, in order; undefined if the text is not in this convention. An empty list is a valid answer. */
   read(text: string, seen: ShownPicture): PointPlace[] | undefined;
-  /** An answer without a word says that nothing is there. */
+  /** Whether an empty answer means that nothing was found. */
   readonly isTacit?: boolean;
-  /** All pictures go into one question; otherwise each has a question of its own. */
+  /** Whether all images are in one request; otherwise each has its own. */
   readonly manyPictures?: boolean;
-  /** Pictures are resized to sides that are multiples of this before they're sent. */
+  /** Images are resized to sides that are multiples of this. */
   readonly multipleOf?: number;
 }
 
@@ -94,8 +94,8 @@ const swapped = (place: PointPlace): PointPlace => ({ ...place, at: [1, 0, 3, 2]
 const numbersIn = (text: string): number[] => text.match(/-?\d{1,9}(?:\.\d{1,17})?/g)?.map(Number) ?? [];
 
 /**
- * The places in a model's answer; an empty list where it says that there are none, in its convention, in words or, where its family does so, by
- * an empty answer. `asked` is the caller's instruction. Undefined when the text is neither.
+ * Returns the places in a model's answer; an empty list if it states that there are none, in its convention, in words or, for some families, by
+ * an empty answer. `asked` is the caller's instruction. Undefined if the text is neither.
  */
 function placesIn(text: string, convention: Convention, seen: ShownPicture, asked: string): PointPlace[] | undefined {
   const places = convention.read(text, seen);
@@ -103,7 +103,7 @@ function placesIn(text: string, convention: Convention, seen: ShownPicture, aske
   return saysNothing(text, asked) || (convention.isTacit && text.trim() === "") ? [] : undefined;
 }
 
-/** A text that was cut off, without a run of location tokens at its very end that may not be whole. */
+/** Returns a truncated text without a possibly incomplete run of location tokens at its end. */
 const uncut = (text: string): string =>
   text.replace(LOC_RUN_AT_END, (_, run: string) => ((run.match(/</g) ?? []).length === 4 ? run : ""));
 const LOC_RUN_AT_END = /((?:<loc_?\d{1,4}>){1,8})(?:<[^<>]{0,10})?$/;
@@ -127,7 +127,7 @@ function pointTag([, attributes = "", label = ""]: RegExpMatchArray): PointPlace
   const sides = new Map<string, { x?: number; y?: number }>();
   for (const [, side, number = "", value] of attributes.matchAll(ATTRIBUTE)) {
     const point = sides.get(number) ?? {};
-    point[side as "x" | "y"] = Number(value) / 100; // all that the pattern lets through
+    point[side as "x" | "y"] = Number(value) / 100; // all that the pattern allows
     sides.set(number, point);
   }
   return [...sides.values()].flatMap(({ x, y }) =>
@@ -145,7 +145,7 @@ const qwenBox = ([, label = "", corners = ""]: RegExpMatchArray): PointPlace[] =
   ),
 ];
 
-/** Florence-2: `cup<loc_10><loc_20><loc_300><loc_400>`; the label stands before, so it's looked for from there. */
+/** Florence-2: `cup<loc_10><loc_20><loc_300><loc_400>`; the label comes first, so the search starts there. */
 const FLORENCE = /(?:<loc_\d{1,4}>){1,8}/g;
 const florence = (text: string): PointPlace[] | undefined =>
   fromTags(text, FLORENCE, (match) => {
@@ -157,7 +157,7 @@ const florence = (text: string): PointPlace[] | undefined =>
 /** RoboPoint: `[(0.25, 0.5), (0.1, 0.2, 0.3, 0.4)]`. */
 const TUPLE = /\(([^()]{3,200})\)/g;
 
-/** PaliGemma: `<loc0722><loc0047><loc0895><loc0378> car ; …`, ymin xmin ymax xmax. A run that was cut off is neither a box nor a point. */
+/** PaliGemma: `<loc0722><loc0047><loc0895><loc0378> car ; …`, ymin xmin ymax xmax. A truncated run is neither a box nor a point. */
 const LOC_BOX = /((?:<loc\d{4}>){1,8})\s{0,5}([^<>;]{0,500})/g;
 
 function locBox([, run = "", label = ""]: RegExpMatchArray): PointPlace[] {
@@ -165,7 +165,7 @@ function locBox([, run = "", label = ""]: RegExpMatchArray): PointPlace[] {
   return at.length === 2 || at.length === 4 ? [swapped(placeOf(at, label))] : [];
 }
 
-/** Molmo2: `<points coords="1 1 990 800 2 911 800">cup</points>`: the picture from 1, then id, x and y of each point. */
+/** Molmo2: `<points coords="1 1 990 800 2 911 800">cup</points>`: the image from 1, then id, x and y of each point. */
 const COORDS_TAG = /<points\s[^<>]{0,200}?coords\s*=\s*"([^"<>]{1,20000})"[^<>]{0,500}>([^<>]{0,1000})/g;
 
 function coordsTag([, coords = "", label = ""]: RegExpMatchArray): PointPlace[] {
@@ -187,28 +187,28 @@ const KEYS = {
   box: ["bbox_2d", "bbox2d", "box_2d", "box2d", "bbox", "box", "bounding_box", "boundingBox"],
   label: ["label", "name", "description", "class"],
   confidence: ["confidence", "score"],
-  /** Whether the thing is there at all. */
+  /** Whether the object was found. */
   found: ["found", "present", "visible", "detected", "exists"],
 } as const;
 
 type Per = readonly [x: number, y: number];
-/** The order of the numbers in a list; keys that name their sides stand in no order. */
+/** The order of numbers in a list; keys that name sides have no order. */
 type Order = "xy" | "yx";
 
-/** JSON objects with a point, a box, or both, or bare lists of their numbers; `per` is what each of a corner's two numbers is a share of. */
+/** JSON objects with a point, a box, or both, or bare lists of their numbers; `per` is the unit of each corner's two numbers. */
 function fromJson(text: string, per: Per, order: Order): PointPlace[] | undefined {
   const json = jsonIn(text);
   if (json === undefined) return undefined;
   const items = itemsIn(json.roots).slice(0, MAX_PLACES);
-  // A place that is an object of its own is read with the object that has it.
+  // A place in an object of its own is read with the object that contains it.
   const inner = new Set(items.flatMap((item) => [...KEYS.point, ...KEYS.box].map((key) => item[key])));
   const objects = items.filter((item) => !isSentinel(item) && !inner.has(item));
   const bare = json.isAlone && items.length === 0 ? bareLists(json.roots) : [];
   const places = [...objects.flatMap((item) => placesOf(item, per, order)), ...listed(bare, per, order, "")];
-  // Shares where larger units are declared would all lie in one corner.
+  // Fractions in place of larger units would all be in one corner.
   if (per[0] > 1 && isOfShares(places, per)) return undefined;
   if (places.length > 0) return places;
-  // An empty list means that nothing was found; objects of other things are no answer.
+  // An empty list means that nothing was found; other objects are not an answer.
   const isEmpty = json.roots.every(isEmptyList) || (items.length > 0 && items.every(isNothing));
   return isEmpty || (json.isAlone && json.roots.every(isHollow)) ? [] : undefined;
 }
@@ -219,12 +219,12 @@ const isOfShares = (places: readonly PointPlace[], [x, y]: Per): boolean => {
 };
 
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.every(isEmptyList);
-/** Nothing but empty lists, empty objects and nulls: `{}`, `[null]`. */
+/** Only empty lists, empty objects and nulls: `{}`, `[null]`. */
 const isHollow = (value: unknown): boolean =>
   value === null ||
   (Array.isArray(value) ? value.every(isHollow) : typeof value === "object" && Object.keys(value).length === 0);
 
-/** An object that says that nothing is there: an empty list, no place at all, `"found": false`, a word such as "none". */
+/** An object that states that nothing was found: an empty list, no place at all, `"found": false`, a word such as "none". */
 function isNothing(item: JsonItem): boolean {
   if (item.error !== undefined) return false;
   const place = [...KEYS.point, ...KEYS.box].map((key) => item[key]);
@@ -241,7 +241,7 @@ function isNothing(item: JsonItem): boolean {
 const isSentinel = (item: JsonItem): boolean =>
   KEYS.label.some((key) => typeof item[key] === "string" && isWordForNothing(String(item[key])));
 
-/** The lists of two or four numbers that a text consists of. */
+/** The lists of two or four numbers of which a text consists. */
 const bareLists = (roots: readonly unknown[]): unknown[] =>
   roots.flatMap((root) => (Array.isArray(root) && root.some(Array.isArray) ? root : [root]));
 
@@ -272,10 +272,10 @@ const listed = (lists: readonly unknown[], per: Per, order: Order, label: string
     ];
   });
 
-/** The sides that an object names, as x before y: a point, the corners of a box, or a corner with a width and a height. */
+/** Returns the named sides of an object, x before y: a point, the corners of a box, or a corner with a width and a height. */
 function namedSides(value: unknown): unknown[] | undefined {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
-  const sides = value as JsonItem; // an object that is no list
+  const sides = value as JsonItem; // an object that is not a list
   const of = (...names: string[]): unknown => names.map((name) => sides[name]).find((each) => each !== undefined);
   const low = [of("x_min", "xmin", "x1", "left"), of("y_min", "ymin", "y1", "top")];
   const high = [of("x_max", "xmax", "x2", "right"), of("y_max", "ymax", "y2", "bottom")];
@@ -286,13 +286,13 @@ function namedSides(value: unknown): unknown[] | undefined {
   return width === undefined || height === undefined ? undefined : [x, y, x + width, y + height];
 }
 
-/** The corners of a box as one list, where they are two pairs. */
+/** Returns a box's corners as one list if they are two pairs. */
 const flattened = (box: unknown): unknown =>
   Array.isArray(box) && box.length === 2 && box.every((pair) => Array.isArray(pair) && pair.length === 2)
     ? box.flat()
     : box;
 
-/** Two or four numbers, as numbers or as texts of them. */
+/** Two or four numbers, as numbers or text. */
 function cornersIn(value: unknown): number[] | undefined {
   if (!Array.isArray(value) || (value.length !== 2 && value.length !== 4)) return undefined;
   const numbers = value.map(numberOf);
@@ -307,20 +307,20 @@ const numberOf = (value: unknown): number | undefined => {
 
 const MAX_LABEL = 200;
 
-/** How far outside of the picture rounding may put a place. */
+/** How far outside the image rounding can move a place. */
 const SLACK = 0.005;
 
-/** What was read of one question's answer. */
+/** The result of one request. */
 interface ReadReply {
   readonly points: readonly GroundedPoint[];
   readonly boxes: readonly GroundedBox[];
-  /** Places outside of the picture, or in a picture that there isn't. */
+  /** Places outside the image, or in an unknown image. */
   readonly dropped: number;
 }
 
 /**
- * The places that a text names, clamped where rounding put them outside. `cameras` are those of the pictures that were shown, the first
- * of them frame number `first`. Throws an UpstreamFailure for a text of another convention, and when no place lies in the picture.
+ * Returns the places in a text, clamped after rounding. `cameras` are those of the sent images, the first of which is frame number `first`.
+ * Throws an UpstreamFailure for a text of another convention, and if no place is in the image.
  */
 export function readPlaces(
   { text, isCut, outputTokens }: Completion,
@@ -329,7 +329,7 @@ export function readPlaces(
   first: number,
 ): ReadReply {
   const places = placesIn(isCut ? uncut(text) : text, convention, seen, asked);
-  // Nothing is there only where the model ended by itself.
+  // An empty result is valid only if the model ended regularly.
   if (isCut && !places?.length)
     throw new UpstreamFailure(AttemptFailure.MALFORMED_ANSWER, cutBecause("length", outputTokens ?? 0));
   if (places === undefined) throw malformed("the response does not use the declared coordinate convention");
@@ -375,7 +375,7 @@ function inside(share: PointPlace["at"][number]): number | undefined {
   return Math.min(1, Math.max(0, share));
 }
 
-/** One answer of several questions' answers. `left` are the caller's parameters that the server refuses. */
+/** Combines the answers of several requests. `left` are the caller's parameters that the server refuses. */
 export function groundAnswerOf(
   read: readonly ReadReply[],
   completions: readonly Completion[],

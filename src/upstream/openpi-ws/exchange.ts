@@ -1,6 +1,6 @@
 /**
- * Connections of the openpi wire: WebSockets on which request and answer strictly alternate, without ids. A connection whose call was
- * aborted is closed: its next frame would be taken for the answer to another request.
+ * Connections of the openpi wire: WebSockets with strictly alternating requests and answers, without ids. A connection whose call was aborted is
+ * closed, because its next frame would be matched with another request.
  */
 import { type ClientRequestArgs, get as getHttp, type IncomingMessage } from "node:http";
 import { get as getHttps } from "node:https";
@@ -29,46 +29,46 @@ import { isResetDone, type Metadata } from "./messages.ts";
 /** Connections to one server, and calls that wait for one of them. */
 const MAX_CONNECTIONS = 256;
 const MAX_WAITING = 256;
-/** Calls at one time: of one session, which a server may know by its connection; of all calls without a session. */
+/** Concurrent calls: of one session, which a server may identify by its connection, and of all calls without a session. */
 const LANE = { session: 1, anonymous: 8 } as const;
-/** Room that a connection keeps for its requests: three cameras at 224 by 224 take less than half of it. */
+/** The request buffer of a connection: three cameras at 224 by 224 use less than half of it. */
 const MAX_SCRATCH_BYTES = 1 << 20;
 /** Shorter than vLLM-Omni's 30 s, so that the server never closes the connection during a call. */
 const IDLE_MS = 25_000;
 
-/** How a connection begins, with servers of this wire and with others of its manners. `T` is what a server tells of itself. */
+/** The handshake of a connection, for servers of this wire and of related ones. `T` is the server's description of itself. */
 interface Greeting<T> {
-  /** What the client says first; undefined where the server does. */
+  /** The client's first message; undefined if the server sends first. */
   readonly hello: Buffer | undefined;
   /** Reads the server's first frame. Throws an UpstreamFailure. */
   readonly read: (frame: Buffer) => T;
-  /** A request says that its episode begins. A server that is not told so keeps what it keeps for its connection. */
+  /** Whether a request announces the start of its episode. Other servers keep their state per connection. */
   readonly tellsEpisodes: boolean;
 }
 
-/** One request, until its connection is there. */
+/** One request, until its connection is available. */
 interface OpenpiRequest<T = Metadata> {
   /**
    * Writes the request as the server's metadata require, into the connection's own buffer, preceded by messages that get no response.
    * `isFirst`: nothing was sent on this connection before, or not in this episode.
    */
   readonly encode: (told: T, room: MsgpackBudget, isFirst: boolean) => Promise<Buffer | readonly Buffer[]>;
-  /** Asks what has to be asked before the request; each question is answered by one frame. `isFirst` as above. */
+  /** Sends queries that must precede the request; each is answered by one frame. `isFirst` as above. */
   readonly admit?: (told: T, ask: (frame: Buffer) => Promise<Buffer>, isFirst: boolean) => Promise<void>;
   /** Sent before the first request of each episode, on every connection; the server confirms it. */
   readonly opening: Buffer | undefined;
-  /** Names the episode of the session; absent where a session is one. */
+  /** Names the session's episode; absent if the session has only one. */
   readonly episode?: string | undefined;
   readonly signal: Signal;
 }
 
-/** Every connection to one server under one credential. */
+/** All connections to one server with one credential. */
 export class OpenpiPool<T = Metadata> implements UpstreamServer {
   readonly #address: Address;
   readonly #greeting: Greeting<T>;
   /** The parameters sent on its newest connection; undefined before the first. */
   #told: T | undefined;
-  /** The longest unused first. */
+  /** Least recently used first. */
   readonly #connections = new Set<OpenpiConnection<T>>();
   readonly #waiting: OpenpiWaiter<T>[] = [];
 
@@ -82,27 +82,27 @@ export class OpenpiPool<T = Metadata> implements UpstreamServer {
   }
 
   /**
-   * One request and its answer, on a connection of the session's own. Rejects with an UpstreamFailure; an aborted call closes its
-   * connection, which is all that the protocol has.
+   * Sends one request and resolves with its answer, on the session's own connection. Rejects with an UpstreamFailure. An aborted call closes its
+   * connection, because the protocol has no cancellation.
    */
   exchange(session: string | undefined, request: OpenpiRequest<T>): Promise<Buffer> {
     this.#leaveEpisode(session, request);
     return this.#on(session, request.signal, (connection) => connection.exchange(request));
   }
 
-  /** Closes what a session had for another episode, where the server is not told that one begins. */
+  /** Closes a session's connection of another episode, if the server does not receive episode starts. */
   #leaveEpisode(session: string | undefined, { opening, episode }: OpenpiRequest<T>): void {
     if (session === undefined || opening !== undefined || this.#greeting.tellsEpisodes) return;
     for (const connection of this.#connections)
       if (connection.session === session && !connection.isOf(episode)) connection.close();
   }
 
-  /** What the server said of itself when it was last connected to; undefined when it was not. */
+  /** The server's description at the last connection; undefined if it was never connected. */
   get told(): T | undefined {
     return this.#told;
   }
 
-  /** The metadata that the server sends when a connection opens. Rejects with an UpstreamFailure. */
+  /** Resolves with the metadata that the server sends when a connection opens. Rejects with an UpstreamFailure. */
   metadata(signal: Signal): Promise<T> {
     return this.#on(undefined, signal, (connection) => connection.metadata(signal));
   }
@@ -126,7 +126,7 @@ export class OpenpiPool<T = Metadata> implements UpstreamServer {
     for (const connection of this.#connections) connection.close();
   }
 
-  /** A connection that now belongs to the caller; undefined when it has to wait. */
+  /** Returns a connection that now belongs to the caller; undefined if it must wait. */
   #take(session: string | undefined): OpenpiConnection<T> | undefined {
     let inLane = 0;
     let unused: OpenpiConnection<T> | undefined;
@@ -188,7 +188,7 @@ export class OpenpiPool<T = Metadata> implements UpstreamServer {
     });
   }
 
-  /** Gives free connections to the calls that wait, in order. */
+  /** Assigns free connections to waiting calls, in order. */
   #serve(): void {
     for (const waiter of [...this.#waiting]) {
       const connection = this.#take(waiter.session);
@@ -205,10 +205,10 @@ interface OpenpiWaiter<T> {
   readonly reject: (failure: UpstreamFailure) => void;
 }
 
-/** What a pool hears of a connection, each once. */
+/** A pool's callbacks for a connection, each called once. */
 interface OpenpiEvents<T> {
   greeted(told: T): void;
-  /** It is of no more use. */
+  /** The connection is unusable. */
   closed(): void;
 }
 
@@ -220,7 +220,7 @@ class OpenpiConnection<T> {
   readonly #events: OpenpiEvents<T>;
   #busy = false;
   #metadata: T | undefined;
-  /** That of the last request that was sent; null before the first. */
+  /** The session of the last sent request; null before the first. */
   #episode: string | undefined | null = null;
   #opened = false;
   #takesText = false;
@@ -281,7 +281,7 @@ class OpenpiConnection<T> {
   }
 
   #send(frame: Buffer): void {
-    // Under its mask it is a copy.
+    // Masking copies the bytes.
     passed(frame.length);
     this.#socket.send(frame);
   }
@@ -296,7 +296,7 @@ class OpenpiConnection<T> {
     try {
       return await work();
     } catch (error) {
-      // An encoder that throws has probably sent nothing; a new connection is cheaper than certainty.
+      // An encoder that throws has probably sent nothing, but a new connection is safe at a low cost.
       this.#fail(failureOf(error));
       throw error;
     }
@@ -310,7 +310,7 @@ class OpenpiConnection<T> {
     return this.#metadata;
   }
 
-  /** Only here may a text be anything but an error. */
+  /** Only here can a text be anything but an error. */
   async #begin(opening: Buffer, signal: Signal): Promise<void> {
     this.#takesText = true;
     this.#socket.send(opening);
@@ -324,14 +324,14 @@ class OpenpiConnection<T> {
     this.#fail(lost("closed by the gateway"));
   }
 
-  /** One request's bytes at a time: the one before was answered, so nothing of it is still to be sent. */
+  /** Buffers one request at a time: the previous one was answered, so it has been sent completely. */
   readonly #room: MsgpackBudget = (bytes) => {
     if (bytes > MAX_SCRATCH_BYTES) return Buffer.allocUnsafe(bytes);
     if (bytes > this.#scratch.length) this.#scratch = Buffer.allocUnsafeSlow(bytes);
     return this.#scratch.subarray(0, bytes);
   };
 
-  /** The next frame of the server. */
+  /** Resolves with the server's next frame. */
   #frame(signal: Signal): Promise<Frame> {
     return new Promise((resolve, reject) => {
       if (this.#failure !== undefined) return reject(this.#failure);
@@ -356,14 +356,14 @@ class OpenpiConnection<T> {
   }
 
   #receive(data: RawData, isBinary: boolean): void {
-    const bytes = data as Buffer; // what the default `binaryType` gives
+    const bytes = data as Buffer; // the default `binaryType`
     passed(bytes.length);
     if (!isBinary && !this.#takesText) this.#fail(told(bytes));
     else if (this.#listener === undefined) this.#fail(malformed("the server sent an unrequested frame"));
     else this.#listener.resolve({ bytes, isBinary });
   }
 
-  /** The first failure ends the connection: an answer may be lost, and a later one could be taken for it. */
+  /** The first failure closes the connection: an answer may be lost, and a later one could be matched with the wrong request. */
   #fail(failure: UpstreamFailure): void {
     if (this.#failure !== undefined) return;
     this.#failure = failure;
@@ -374,11 +374,11 @@ class OpenpiConnection<T> {
   }
 }
 
-/** An error without a code is `ws`'s own, for an upgrade that breaks the rules. */
+/** An error without a code is `ws`'s own, for an upgrade that violates the protocol. */
 const socketFailure = (error: Error): UpstreamFailure =>
   "code" in error || error instanceof AddressRefused ? failureOf(error) : malformed(error.message, error);
 
-/** No pings of our own: a server that infers in its event loop couldn't answer them. No compression: openpi offers none. */
+/** No pings: a server that runs inference on its event loop cannot answer them. No compression: openpi offers none. */
 function optionsFor({ lookup, authorization }: Address): ClientOptions & ClientRequestArgs {
   return {
     lookup,
@@ -399,7 +399,7 @@ function upgradeFailure({ statusCode = 0 }: Pick<IncomingMessage, "statusCode">)
   return failureOfStatus(statusCode);
 }
 
-/** One message of the server. */
+/** Handles one message of the server. */
 interface Frame {
   readonly bytes: Buffer;
   readonly isBinary: boolean;
@@ -408,10 +408,10 @@ interface Frame {
 /** A text is a traceback. */
 const told = (text: Buffer): UpstreamFailure => toldFailure(tailOf(text));
 
-/** The end of a traceback is all that's shown; it may be megabytes long. */
+/** Only the end of a traceback is shown, which can be megabytes long. */
 const tailOf = (text: Buffer): string => text.subarray(-4_096).toString("utf8");
 
-/** The answer of servers without `/healthz`, which shows that they are alive. */
+/** The status of servers without `/healthz`, which shows that they are alive. */
 const UPGRADE_REQUIRED = 426;
 
 const refusedAt = (at: URL, statusCode: number): UpstreamFailure =>
@@ -435,7 +435,7 @@ export async function askHealth(
         resolve(response.statusCode ?? 0);
       }).on("error", fail);
     });
-  // A server without the path under its own may have it at the root. One that has it nowhere, and wants an upgrade, is alive.
+  // A server may have the route at the root instead of its own path. One without it that requires an upgrade is alive.
   let [failure, isAlive]: [UpstreamFailure | undefined, boolean] = [undefined, false];
   for (const path of new Set([...pathsUnder(url.pathname, health), health])) {
     const at = new URL(url.href.replace(/^ws/, "http"));

@@ -1,4 +1,4 @@
-/** Messages to and from a server of the openpi wire, in its dialect. */
+/** Messages of an openpi server, in its dialect. */
 import type { PredictedFrame } from "../../../gen/limber/v1/prediction_pb.ts";
 import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
 import type { MsgpackBudget, Packable, Unpacked, UnpackedMap } from "../../codecs/python/msgpack.ts";
@@ -10,10 +10,10 @@ import { instructionIn, type Profile } from "../payload/profile.ts";
 import { framesIn } from "../pictures/video.ts";
 import { failureOf, malformed, toldFailure } from "../transport/failures.ts";
 
-/** A map of the observation while it's being filled. */
+/** An observation's map under construction. */
 export type OpenpiFields = Map<string, Packable<NdArray>>;
 
-/** All that goes into one request. */
+/** The inputs of one request. */
 interface OpenpiMessage {
   readonly profile: Profile;
   /** From partsOf, with the same profile. */
@@ -24,12 +24,12 @@ interface OpenpiMessage {
   readonly requestId: string;
 }
 
-/** The request in a server's dialect. Throws an UpstreamFailure when the profile puts files where the dialect has pixels. */
+/** Builds the request in a server's dialect. Throws an UpstreamFailure if the profile specifies files, while the dialect has pixels. */
 export function encodeRequest(outgoing: OpenpiMessage, dialect: ServerDialect, room?: MsgpackBudget): Buffer {
   return encodeNumpy((WRITERS[dialect] ?? plain)(outgoing), room);
 }
 
-/** The message by which an episode begins, where the dialect has one. */
+/** The message that starts an episode, if the dialect has one. */
 export const encodeReset = (episode: string | undefined): Buffer =>
   encodeNumpy(new Map([["endpoint", "reset"], ...(episode === undefined ? [] : [["session_id", episode] as const])]));
 
@@ -40,7 +40,7 @@ const plain = ({ profile, parts, input }: OpenpiMessage): OpenpiFields => {
   return withConstants(fields, profile);
 };
 
-/** `endpoint`, a session, a seed. Where a call is of no episode it is one: servers that keep state would share theirs. */
+/** `endpoint`, a session, a seed. A call without an episode gets its own, because servers with state would share it otherwise. */
 const addressed = (outgoing: OpenpiMessage): OpenpiFields => {
   const { input, episode, requestId } = outgoing;
   const fields = plain(outgoing)
@@ -49,7 +49,7 @@ const addressed = (outgoing: OpenpiMessage): OpenpiFields => {
   return input.seed === undefined ? fields : fields.set("seed", input.seed);
 };
 
-/** Keys with dots that stand as they are. */
+/** Keys with dots that are not split. */
 const flat = ({ profile, parts, input }: OpenpiMessage): OpenpiFields => {
   const fields: OpenpiFields = new Map(parts.map((part) => [part.key, arrayOf(part)]));
   for (const [key, text] of instructionIn(profile, input.instruction)) fields.set(key, text);
@@ -57,7 +57,7 @@ const flat = ({ profile, parts, input }: OpenpiMessage): OpenpiFields => {
   return fields;
 };
 
-/** Proprioception has an axis of time. */
+/** Proprioception with a time axis. */
 const timed = (outgoing: OpenpiMessage): OpenpiFields => {
   const parts = outgoing.parts.map((part) => {
     const array = arrayOf(part);
@@ -66,7 +66,7 @@ const timed = (outgoing: OpenpiMessage): OpenpiFields => {
   return plain({ ...outgoing, parts });
 };
 
-/** One example of pictures in order, text, and perhaps state, in an envelope that names the request. */
+/** One example with images in order, text, and optionally a state, in an envelope with the request's id. */
 const enveloped = ({ profile, parts, input, requestId }: OpenpiMessage): OpenpiFields => {
   const example: OpenpiFields = new Map();
   const frames = parts.filter(({ kind }) => kind === "frame").map(arrayOf);
@@ -98,7 +98,7 @@ function withConstants(fields: OpenpiFields, { constants }: Profile): OpenpiFiel
   return fields;
 }
 
-/** Sets a value under a key whose dots open maps. */
+/** Sets a value under a key whose dots create nested maps. */
 export function place(into: OpenpiFields, key: string, value: Packable<NdArray>): void {
   const [head = "", ...rest] = key.split(".");
   if (rest.length === 0) {
@@ -117,11 +117,11 @@ type OpenpiAnswer = UnpackedMap<NdArray>;
 /** The first frame of a connection. */
 export interface Metadata {
   readonly dialect: ServerDialect;
-  /** Numbers per step, where it is given. */
+  /** Numbers per step, if stated. */
   readonly actionDim: number | undefined;
-  /** Steps in a chunk, where it is given. */
+  /** Steps in a chunk, if stated. */
   readonly chunk: number | undefined;
-  /** The size of the pictures that it takes, where it is given. */
+  /** The required image size, if stated. */
   readonly imageSize: ImageSize | undefined;
 }
 
@@ -131,7 +131,7 @@ export interface ImageSize {
   readonly height: number;
 }
 
-/** Reads the first frame of a connection: the server's metadata, which show its dialect. Throws an UpstreamFailure when it isn't a map. */
+/** Reads the first frame of a connection: the server's metadata, which identify its dialect. Throws an UpstreamFailure if it is not a map. */
 export function readMetadata(bytes: Buffer): Metadata {
   const metadata = decode(bytes);
   if (!(metadata instanceof Map)) throw malformed("the metadata are not a map");
@@ -144,12 +144,12 @@ export function readMetadata(bytes: Buffer): Metadata {
   };
 }
 
-/** What vLLM-Omni's models say beside the fields that RoboArena's servers have too. */
+/** The metadata of vLLM-Omni's models besides the fields in common with RoboArena's servers. */
 const VLLM_OMNI_KEYS = ["action_horizon", "max_action_horizon", "action_dim", "action_keys", "embodiment_tag"];
 
 /**
- * Metadata that only servers of one dialect have. vLLM-Omni's are its model's `policy_server_config`, with that name around them or
- * without (vllm-project/vllm-omni, entrypoints/openpi/serving.py at 0a2c951, deploy/Gr00tN1d7.yaml at 4b9dc92).
+ * Metadata that identify a dialect. vLLM-Omni's are its model's `policy_server_config`, with or without that key (vllm-project/vllm-omni,
+ * entrypoints/openpi/serving.py at 0a2c951, deploy/Gr00tN1d7.yaml at 4b9dc92).
  */
 const TOLD_BY: readonly { dialect: ServerDialect; tells: (metadata: OpenpiAnswer) => boolean }[] = [
   { dialect: ServerDialect.VLLM_OMNI, tells: (metadata) => metadata.has("policy_server_config") },
@@ -162,21 +162,21 @@ const TOLD_BY: readonly { dialect: ServerDialect; tells: (metadata: OpenpiAnswer
   { dialect: ServerDialect.STARVLA, tells: (metadata) => metadata.has("available_unnorm_keys") },
 ];
 
-/** What an answer is read by. */
+/** The parameters for reading an answer. */
 interface Expected {
   readonly profile: Pick<Profile, "actionKeys" | "actionDims">;
   readonly horizon: number;
-  /** Numbers of the whole action, where they are declared. */
+  /** Numbers of the entire action, if declared. */
   readonly dim?: number | undefined;
-  /** The answer must name it, where it names any request. */
+  /** The request's id, which the answer must repeat if it names any. */
   readonly requestId: string;
   /** The episode of the request. */
   readonly dialect: ServerDialect;
 }
 
 /**
- * The first `horizon` rows of the answer's action, each as long as the answer has it. Throws an UpstreamFailure: the server's own
- * error, no action, fewer rows than asked for, an answer to another request.
+ * Returns the first `horizon` rows of the answer's action, in their original length. Throws an UpstreamFailure for the server's own error, no
+ * action, fewer rows than requested, or an answer to another request.
  */
 export function readAnswer(bytes: Buffer, { profile, horizon, dim, requestId, dialect }: Expected): ActAnswer {
   const answer = decode(bytes);
@@ -189,14 +189,14 @@ export function readAnswer(bytes: Buffer, { profile, horizon, dim, requestId, di
   return chunkOf(sideBySide(tables, { dims: profile.actionDims, dim }), horizon, { gpuSeconds: gpuSecondsOf(answer) });
 }
 
-/** The video beside an action, where the answer has one (cosmos-framework), as pictures `dtMs` apart. Throws an UpstreamFailure. */
+/** Returns the video beside an action, if the answer has one (cosmos-framework), as images `dtMs` apart. Throws an UpstreamFailure. */
 export async function readPrediction(bytes: Buffer, dtMs: number): Promise<PredictedFrame[]> {
   const answer = decode(bytes);
   const video = answer instanceof Map ? answer.get("video") : undefined;
   return video instanceof NdArray ? framesIn(video, dtMs) : [];
 }
 
-/** Whether a frame confirms a new episode: as a text (RoboArena) or in a map (vLLM-Omni). */
+/** Whether a frame confirms a new episode, as text (RoboArena) or in a map (vLLM-Omni). */
 export function isResetDone(frame: Buffer, isBinary: boolean): boolean {
   if (!isBinary) return frame.length < 200 && frame.toString("utf8").startsWith("reset successful");
   const answer = decode(frame);
@@ -213,7 +213,7 @@ function decode(bytes: Buffer): OpenpiValue {
   }
 }
 
-/** Errors that dialects put into a map: `{type: "error", message}` and `{ok: false, error: {message}}`. */
+/** Errors that dialects send in a map: `{type: "error", message}` and `{ok: false, error: {message}}`. */
 function throwIfError(answer: OpenpiAnswer): void {
   if (answer.get("type") !== "error" && answer.get("ok") !== false) return;
   const inner = answer.get("error");
@@ -222,8 +222,8 @@ function throwIfError(answer: OpenpiAnswer): void {
 }
 
 /**
- * Where openpi (`actions`), cosmos (`action`), vLLM-Omni (the answer itself, or the only array of it) and starVLA (`data.actions`) put the
- * action. Several named arrays have no order of their own, and a wrong one passes every check: the offering declares it.
+ * Finds the action of openpi (`actions`), cosmos (`action`), vLLM-Omni (the answer itself, or its only array) and starVLA (`data.actions`).
+ * Several named arrays have no defined order, and a wrong one would pass every check, so the offering must declare it.
  */
 function actionIn(answer: OpenpiValue, dialect: ServerDialect): OpenpiValue | undefined {
   if (!(answer instanceof Map)) return answer;
@@ -232,13 +232,13 @@ function actionIn(answer: OpenpiValue, dialect: ServerDialect): OpenpiValue | un
   return onlyIn(action instanceof Map ? action : answer) ?? action;
 }
 
-/** The array of a map that holds nothing else. */
+/** The only array of a map. */
 function onlyIn(map: OpenpiAnswer): NdArray | undefined {
   const [first, ...others] = map.values();
   return others.length === 0 && first instanceof NdArray ? first : undefined;
 }
 
-/** The named arrays, of the answer itself or of the map that stands for its action. */
+/** The named arrays, of the answer itself or of the map in place of its action. */
 function namedIn(answer: OpenpiValue, action: OpenpiValue | undefined, keys: readonly string[]): Table[] {
   const holder = action instanceof Map ? action : answer;
   return keys.map((key) => tableAt(holder instanceof Map ? holder.get(key) : undefined));
@@ -252,7 +252,7 @@ function tableAt(value: OpenpiValue | undefined): Table {
   return tableOf(value);
 }
 
-/** What the server measured of its own work, if it did. */
+/** The server's own time measurement, if any. */
 function gpuSecondsOf(answer: OpenpiValue): number {
   if (!(answer instanceof Map)) return 0;
   for (const key of ["policy_timing", "server_timing"]) {
@@ -267,7 +267,7 @@ function mapAt(map: OpenpiAnswer, key: string): OpenpiAnswer | undefined {
   return value instanceof Map ? value : undefined;
 }
 
-/** Rows, then columns, as numpy has a picture's shape; no more of either than a declaration may have. */
+/** Rows, then columns, as in numpy's image shapes; neither exceeds the limit of a declaration. */
 function sizeAt(map: OpenpiAnswer, key: string): ImageSize | undefined {
   const value = map.get(key);
   const [height, width, ...others] = Array.isArray(value) ? value : [];

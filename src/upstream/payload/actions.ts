@@ -1,4 +1,4 @@
-/** An action chunk from the arrays that a server answered. */
+/** Builds an action chunk from the arrays in a server's answer. */
 import type { ActionStep } from "../../../gen/limber/v1/action_pb.ts";
 import { decodeJsonNumpy, type JsonNumpy } from "../../codecs/python/json-numpy.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
@@ -11,7 +11,7 @@ export interface Table {
   readonly rows: number;
   readonly columns: number;
   readonly values: Float64Array;
-  /** A single number without axes: an action where one of one number is declared. */
+  /** A single number without axes, which is valid if the action has one number. */
   readonly isBare?: boolean;
 }
 
@@ -23,9 +23,7 @@ export const bareNumber = (value: number): Table => ({
   isBare: true,
 });
 
-/**
- * Rows of an array of shape [T, D]; [1, T, D] loses its batch of one, and one action [D] is one row. Throws an UpstreamFailure.
- */
+/** Returns the rows of an array of shape [T, D]. [1, T, D] loses its batch axis, and one action [D] is one row. Throws an UpstreamFailure. */
 export function tableOf(array: NdArray): Table {
   const shape = array.shape.length === 3 && array.shape[0] === 1 ? array.shape.slice(1) : array.shape;
   const [rows = 1, columns = 1] = shape.length === 1 ? [1, shape[0]] : shape;
@@ -33,17 +31,17 @@ export function tableOf(array: NdArray): Table {
   return { rows, columns, values: array.toFloat64(), isBare: shape.length === 0 };
 }
 
-/** How wide an action is, as far as that is declared. */
+/** The declared width of an action. */
 interface ActionWidth {
-  /** Numbers of each part; empty where none are declared. */
+  /** Numbers of each part; empty if undeclared. */
   readonly dims: readonly number[];
-  /** Numbers of the whole action. */
+  /** Numbers of the entire action. */
   readonly dim: number | undefined;
 }
 
 /**
- * Parts of one number may come as a list of T numbers, without an axis for their one column: they are T rows where the part is declared to have
- * one number, where other parts have T rows, or where the action has as many numbers as parts.
+ * Parts of one number can arrive as a list of T numbers, without an axis for their column. They are T rows if the part is declared to have one
+ * number, if other parts have T rows, or if the action has as many numbers as parts.
  */
 function inColumns(tables: readonly Table[], { dims, dim }: ActionWidth): readonly Table[] {
   if (!tables.some(isOneRow)) return tables;
@@ -59,8 +57,8 @@ function inColumns(tables: readonly Table[], { dims, dim }: ActionWidth): readon
 const isOneRow = ({ rows, columns }: Table): boolean => rows === 1 && columns > 1;
 
 /**
- * Tables side by side, in this order, each as wide as it is declared.
- * Throws an UpstreamFailure: other columns than declared, or tables of different length.
+ * Concatenates tables in this order, each with its declared width. Throws an UpstreamFailure for other widths than declared, or tables of
+ * different length.
  */
 export function sideBySide(parts: readonly Table[], width: ActionWidth): Table {
   const { dims } = width;
@@ -92,14 +90,14 @@ export function sideBySide(parts: readonly Table[], width: ActionWidth): Table {
   return { rows, columns: sum, values };
 }
 
-/** As a horizon: as many rows as the server gives, of wires that ask for no number. */
+/** The horizon of wires that request no number: as many rows as the server returns. */
 export const WHOLE_CHUNK = 0;
-/** No server's chunk is taken further. */
+/** The maximum length of a server's chunk. */
 const MOST_ROWS = 1024;
 
 /**
- * The first `horizon` rows, each as long as the table has it, and how many there were. Fewer come as they are: whether they are enough is for
- * the contract to say. Throws an UpstreamFailure: no numbers.
+ * Returns the first `horizon` rows in their original length, and how many there were. Fewer rows are returned unchanged; the contract decides
+ * whether they are enough. Throws an UpstreamFailure without numbers.
  */
 export function chunkOf(table: Table, horizon: number, more: Partial<ActAnswer> = {}): ActAnswer {
   if (table.rows === 0 || table.columns === 0) {
@@ -118,24 +116,27 @@ function stepsOf({ columns, values }: Table, length: number): ActionStep[] {
 }
 
 /**
- * The first `horizon` rows of an answer's action: the named parts side by side, else `action`, `actions` or the answer itself. A JSON
- * text inside a JSON text is read too. Throws an UpstreamFailure, also for the text "error", which these servers send with status 200.
+ * Returns the first `horizon` rows of an answer's action: the concatenated named parts, otherwise `action`, `actions` or the answer itself. JSON
+ * text inside JSON text is also read. Throws an UpstreamFailure, also for the text "error", which these servers send with status 200.
  */
 export const readJsonAction = (body: Buffer, profile: ActionParts, horizon: number, dim?: number): ActAnswer =>
   jsonActionIn(jsonAnswerIn(body), profile, horizon, { dim });
 
 type ActionParts = Pick<Profile, "actionKeys" | "actionDims">;
 
-/** What is known of an action, and what else there is to say of it. */
+/** The known properties of an action, and additional fields. */
 interface JsonActionOptions {
-  /** Where the action usually is. */
+  /** The usual keys of the action. */
   readonly usual?: readonly string[];
   readonly gpuSeconds?: number;
-  /** Numbers of the whole action, where they are declared. */
+  /** Numbers of the entire action, if declared. */
   readonly dim: number | undefined;
 }
 
-/** The first `horizon` rows of the action in an answer: the named parts side by side, else the first of `usual`, or the answer itself. Throws an UpstreamFailure. */
+/**
+ * Returns the first `horizon` rows of an answer's action: the concatenated named parts, otherwise the first of `usual`, or the answer itself.
+ * Throws an UpstreamFailure.
+ */
 export function jsonActionIn(
   answer: JsonNumpy,
   { actionKeys, actionDims }: ActionParts,
@@ -148,7 +149,7 @@ export function jsonActionIn(
   return chunkOf(sideBySide(tables, { dims: actionDims, dim }), horizon, { gpuSeconds });
 }
 
-/** What an answer says. Throws an UpstreamFailure, also for the text "error". */
+/** Returns an answer's content. Throws an UpstreamFailure, also for the text "error". */
 export function jsonAnswerIn(body: Buffer): JsonNumpy {
   const outer = decode(body.toString("utf8"));
   if (outer === "error") throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, 'the server answered "error"');
@@ -168,7 +169,9 @@ function decode(text: string): JsonNumpy {
 const partOf = (answer: JsonNumpy, key: string): JsonNumpy | undefined =>
   answer instanceof Map ? (answer.get(key) ?? answer.get(`action.${key}`)) : undefined;
 
-/** One array, a list of arrays or of lists of numbers (a row each), a list of numbers (one row), or a number; a batch of one loses its axis. */
+/**
+ * Reads one array, a list of arrays or of number lists (a row each), a list of numbers (one row), or a number; a batch of one loses its axis.
+ */
 function rowsOf(given: JsonNumpy | undefined, name: string): Table {
   const value = isBatchOfOne(given) ? given[0] : given;
   if (value instanceof NdArray) return tableOf(value);
