@@ -7,7 +7,7 @@ import { ReasonSchema } from "../../gen/limber/v1/reason_pb.ts";
 import { BRAND } from "../brand.ts";
 import { factsOf, type Reason } from "../errors.ts";
 
-/** Nothing on these pages may come from another origin. */
+/** These pages load nothing from another origin. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -47,7 +47,7 @@ const PAGE = `<!doctype html>
 
 const START = `SwaggerUIBundle({ url: "/openapi.json", dom_id: "#api", deepLinking: true, validatorUrl: null });\n`;
 
-/** The page of all refusals, which says the same wherever it is served. */
+/** The page of all refusals, which is the same at every gateway. */
 let errors: string | undefined;
 
 /** Serves `/openapi.json`, `/docs` and `/docs/errors`. The document names the gateway's addresses as its servers. */
@@ -75,7 +75,7 @@ export function serveDocs(fastify: FastifyInstance, addresses: ServedAddresses =
   }
 }
 
-/** The addresses of the gateway: the public one, and one without a proxy timeout. */
+/** The gateway's addresses: the public one, and one without a proxy timeout. */
 interface ServedAddresses {
   readonly publicUrl?: string | undefined;
   readonly directUrl?: string | undefined;

@@ -19,10 +19,7 @@ import { violationsOf } from "../../src/edge/messages/validate.ts";
 import { type RestRoute, routesOf } from "../../src/edge/transports/rest/routes.ts";
 import { EXAMPLES } from "./examples.ts";
 
-/**
- * The document for `services`, whose files were compiled with source information; `errorBody` is the message that every
- * refusal is written as.
- */
+/** Returns the document for `services`, whose files were compiled with source information; `errorBody` is the message of every refusal. */
 export function openapiOf(services: readonly DescService[], errorBody: DescMessage): Keywords {
   if (errorBody.typeName !== ErrorBodySchema.typeName)
     throw new Error(`refusals are not written as ${errorBody.typeName}`);
@@ -64,7 +61,7 @@ const HEADERS = { "X-Request-Id": { $ref: "#/components/headers/RequestId" } };
 
 const tagOf = (service: DescService): string => service.name.replace(/Service$/, "").toLowerCase();
 
-/** The message that a caller sends as the body, in whole or in part. */
+/** The message that a caller sends as the body, completely or in part. */
 function bodyOf({ method, body }: RestRoute): DescMessage[] {
   if (body === undefined) return [];
   return body === "*" ? [method.input] : body.message === undefined ? [] : [body.message];
@@ -139,7 +136,7 @@ function parameterOf(place: string, name: string, { description, ...schema }: Ke
 
 function requestBodyOf({ method, path, dialect }: RestRoute, body: DescMessage, schemas: Schemas): Keywords {
   const example = EXAMPLES[body.name];
-  // What the path carries is no part of the body.
+  // Path parameters are not part of the body.
   const schema = path.length > 0 && body === method.input ? schemas.without(body, path) : schemas.message(body);
   return {
     required: !schemas.mayBeEmpty(body),
@@ -165,7 +162,7 @@ function wholeAnswer({ method, answer }: RestRoute, schemas: Schemas): Keywords 
   return { schema: schemas.message(desc), ...(example !== undefined && { example }) };
 }
 
-/** OpenAPI 3.1 has no form for event streams: they are described in text and by an extension. */
+/** OpenAPI 3.1 cannot describe event streams, so a text and an extension do. */
 function eventsOf({ method }: RestRoute, schemas: Schemas): Keywords {
   const events =
     method.methodKind === "unary"
@@ -181,7 +178,7 @@ function eventsOf({ method }: RestRoute, schemas: Schemas): Keywords {
   };
 }
 
-/** Nor has it one for lines. */
+/** Nor can it describe line streams. */
 function linesOf({ method }: RestRoute, schemas: Schemas): Keywords {
   const [field] = method.output.fields;
   if (field === undefined) throw new Error(`${method.output} has no field to be a line`);
@@ -209,31 +206,31 @@ export class Schemas {
   readonly #schemas = new Map<string, Keywords>();
   readonly #requests: ReadonlySet<string>;
 
-  /** `requests` are the messages that callers send; what is inside them is closed to unknown fields. */
+  /** `requests` are the messages that callers send; objects inside them are closed to unknown fields. */
   constructor(requests: Iterable<DescMessage>) {
     this.#requests = insideOf(requests);
   }
 
-  /** All schemas by name, in the order of the alphabet. */
+  /** All schemas by name, in alphabetical order. */
   get all(): Readonly<Record<string, Keywords>> {
     return Object.fromEntries([...this.#schemas].sort(([a], [b]) => (a < b ? -1 : 1)));
   }
 
-  /** A reference to the schema of a message. */
+  /** Returns a reference to the schema of a message. */
   message(desc: DescMessage): Keywords {
     if (desc.typeName === "google.protobuf.Struct") return { type: "object", additionalProperties: true };
     if (desc.typeName === "google.protobuf.Value") return {};
     return this.#refer(desc.name, () => (getOption(desc, inline) ? this.#inline(desc) : this.#object(desc)));
   }
 
-  /** The schema of a field's value, with its comment. */
+  /** Returns the schema of a field's value, with its comment. */
   field(field: DescField): Keywords {
     const value = this.#value(field);
     const description = commentOf(field);
     return description === "" ? value : { ...value, description };
   }
 
-  /** The same with what stands for a field that is not given. */
+  /** The same with the default of an absent field. */
   asked(field: DescField): Keywords {
     const { description, ...value } = this.field(field);
     const usual = usualIn(String(description ?? ""), field);
@@ -244,7 +241,7 @@ export class Schemas {
     };
   }
 
-  /** The schema of a request's body where `fields` of the message travel elsewhere. */
+  /** Returns the schema of a request's body if `fields` of the message are sent elsewhere. */
   without(desc: DescMessage, fields: readonly DescField[]): Keywords {
     const gone = new Set(fields.map(({ name }) => name));
     const { properties, required, ...rest } = this.#object(desc);
@@ -253,7 +250,7 @@ export class Schemas {
     return { ...rest, properties: Object.fromEntries(left), ...(demanded.length > 0 && { required: demanded }) };
   }
 
-  /** Whether a request needs no field at all. */
+  /** Whether a request requires no field. */
   mayBeEmpty(desc: DescMessage): boolean {
     return demandedOf(desc).length === 0;
   }
@@ -275,7 +272,7 @@ export class Schemas {
   #object(desc: DescMessage): Keywords {
     const asked = this.#requests.has(desc.typeName);
     const demanded = asked ? demandedOf(desc) : alwaysThere(desc);
-    // A property of the name `$ref` is a reference to every reader of such documents, so it is left out.
+    // Readers take a property named `$ref` for a reference, so it is left out.
     const shown = desc.fields.filter((field) => nameOf(field) !== "$ref");
     const properties = shown.map((field) => {
       const schema = asked ? this.asked(field) : this.field(field);
@@ -283,7 +280,7 @@ export class Schemas {
       return [nameOf(field), mayBeNull ? orNull(schema) : schema];
     });
     const required = desc.fields.filter(({ name }) => demanded.includes(name)).map(nameOf);
-    // Identity providers send what they have, and what is not known is passed over.
+    // Identity providers send additional fields, and unknown ones are ignored.
     const closed = asked && !isScim(desc);
     return {
       type: "object",
@@ -332,19 +329,19 @@ export class Schemas {
   }
 }
 
-/** How comments say what an absent field stands for: `50 when absent.`, `` `act` when absent ``, `True when absent.` */
+/** How comments state the default of an absent field: `50 when absent.`, `` `act` when absent ``, `True when absent.` */
 const USUAL = /(?:^|[.;] )(?:`([^`]+)`|([\d.,]+)|(true|false)) when absent/i;
-/** How the value of an enum that is not stated says what it stands for. */
+/** How the comment of an enum's unspecified value states its meaning. */
 const STANDS_FOR = /behaves as `?(\w+)/i;
 
-/** What a field stands for that is not given, where its comment says so by a value and not in words. */
+/** The default of an absent field, if its comment states a value. */
 function usualIn(comment: string, field: DescField): string | number | boolean | undefined {
   const isPlain = field.fieldKind === "scalar" || field.fieldKind === "enum";
-  // What changes something, or stands in for a request, leaves what it does not say.
+  // In changes and partial requests, absent fields keep their values.
   if (!isPlain || field.oneof !== undefined || /^(Update|Preset)/.test(field.parent.name)) return undefined;
   const [, word, figure, truth] = USUAL.exec(comment) ?? [];
   if (field.scalar === ScalarType.BOOL) {
-    // Without presence it is false, whatever else is said.
+    // Without presence an absent boolean is false.
     if (truth !== undefined) return truth.toLowerCase() === "true";
     return hasPresence(field) ? undefined : false;
   }
@@ -352,14 +349,14 @@ function usualIn(comment: string, field: DescField): string | number | boolean |
     const meant = word ?? STANDS_FOR.exec(commentOf(field.enum.values[0]!))?.[1]?.toLowerCase();
     return meant !== undefined && wordsOf(field.enum).toNumber.has(meant) ? meant : undefined;
   }
-  // What is set in that type may be another field, too.
+  // A message of that type may have other defaults set.
   if (field.scalar === ScalarType.STRING)
     return field.parent.fields.some(({ name }) => name === word) ? undefined : word;
   const number = Number(figure?.replaceAll(",", "") ?? Number.NaN);
   return Number.isNaN(number) ? undefined : number;
 }
 
-/** Names of the messages that `roots` contain, and of themselves. */
+/** Returns the names of `roots` and of the messages that they contain. */
 function insideOf(roots: Iterable<DescMessage>, found = new Set<string>()): Set<string> {
   for (const desc of roots) {
     if (found.has(desc.typeName)) continue;
@@ -372,13 +369,13 @@ function insideOf(roots: Iterable<DescMessage>, found = new Set<string>()): Set<
   return found;
 }
 
-/** Fields that a request must have: those that the rules miss in an empty message. */
+/** Required fields of a request: those whose rules an empty message violates. */
 function demandedOf(desc: DescMessage): string[] {
   const missed = new Set(violationsOf(desc, create(desc)).map(({ path }) => path));
   return desc.fields.map(({ name }) => name).filter((name) => missed.has(name));
 }
 
-/** Fields that an answer always has: those without presence, and those that are null instead of absent. */
+/** Fields that a response always has: those without presence, and those that are null instead of absent. */
 function alwaysThere(desc: DescMessage): string[] {
   if (desc.typeName === ErrorDetailsSchema.typeName) return []; // each refusal sets the fields of its kind
   return desc.fields
@@ -386,7 +383,7 @@ function alwaysThere(desc: DescMessage): string[] {
     .map(({ name }) => name);
 }
 
-/** The messages that are written by RFC 7644's convention, which names fields by their JSON names. */
+/** The messages in RFC 7644's convention, which names fields by their JSON names. */
 const isScim = (desc: DescMessage): boolean => desc.file.proto.package === "limber.scim.v2";
 
 const nameOf = (field: DescField): string => (isScim(field.parent) ? field.jsonName : field.name);
@@ -409,7 +406,7 @@ function orNull(schema: Keywords): Keywords {
 /** JSON Schema keywords and their values. */
 export type Keywords = Readonly<Record<string, unknown>>;
 
-/** The keywords for one value of a field: the field's own, or an item's where the field is repeated or a map. */
+/** The keywords for one value of a field: the field's own, or an item's of a repeated field or a map. */
 function valueBounds(field: DescField): Keywords {
   const { type } = getOption(field, fieldRules);
   if (field.fieldKind === "list") return type.case === "repeated" ? boundsOf(type.value.items?.type) : {};
@@ -417,7 +414,7 @@ function valueBounds(field: DescField): Keywords {
   return boundsOf(type);
 }
 
-/** The keywords for how many items or members a repeated field or a map has. */
+/** The keywords for the number of items or members of a repeated field or a map. */
 function countBounds(field: DescField): Keywords {
   const { type } = getOption(field, fieldRules);
   if (type.case === "repeated") {
@@ -447,7 +444,7 @@ function boundsOf(type: FieldRules["type"] | undefined): Keywords {
       });
     }
     case "bytes":
-      // Four letters for every three bytes.
+      // Four characters for every three bytes.
       return defined({ maxLength: type.value.maxLen > 0n ? Math.ceil(Number(type.value.maxLen) / 3) * 4 : undefined });
     case "double":
     case "uint32":
@@ -472,7 +469,7 @@ const count = (value: bigint): number | undefined => (value > 0n ? Number(value)
 const defined = (keywords: Keywords): Keywords =>
   Object.fromEntries(Object.entries(keywords).filter(([name, value]) => name !== "" && value !== undefined));
 
-/** The keywords of a scalar type as REST JSON writes it. */
+/** The keywords of a scalar type in REST JSON. */
 function scalarType(scalar: ScalarType): Keywords {
   switch (scalar) {
     case ScalarType.STRING:
@@ -492,10 +489,10 @@ function scalarType(scalar: ScalarType): Keywords {
   }
 }
 
-/** What of the schema bears a comment here. */
+/** Descriptors whose comments are used. */
 type Commented = DescMessage | DescField | DescEnum | DescEnumValue | DescService | DescMethod;
 
-// Numbers of fields in google/protobuf/descriptor.proto, which paths of source locations consist of.
+// Field numbers in google/protobuf/descriptor.proto, of which source location paths consist.
 const FILE_MESSAGE = 4;
 const FILE_ENUM = 5;
 const FILE_SERVICE = 6;
@@ -505,7 +502,7 @@ const MESSAGE_ENUM = 4;
 const ENUM_VALUE = 2;
 const SERVICE_METHOD = 2;
 
-/** The comment before `desc` as one text without line breaks; empty where its file was compiled without source information. */
+/** Returns the comment before `desc` as one text without line breaks; empty if its file was compiled without source information. */
 export function commentOf(desc: Commented): string {
   const file = "file" in desc ? desc.file : desc.parent.file;
   const path = pathOf(desc).join(".");

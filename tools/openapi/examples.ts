@@ -1,6 +1,6 @@
 /**
- * A body for every call that takes one, and some answers, by the name of their message. A test sends each as it stands to a gateway with the
- * reference provider; what the caller has a name of its own for, such as `key_01J…`, stands for such a name.
+ * An example body for every call with one, and some responses, by message name. A test sends each unchanged to a gateway with the reference
+ * provider; placeholders such as `key_01J…` stand for the caller's own ids.
  */
 
 /** A gray table, a red square and a green one, 64 by 48. */

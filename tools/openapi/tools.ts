@@ -1,4 +1,4 @@
-/** The tools of agents, derived from the schema and its comments: each RPC that says so by its option `tool`. */
+/** Agent tools, derived from the schema and its comments: each RPC with the option `tool`. */
 import { type DescMethod, type DescService, getOption } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel as Level } from "@bufbuild/protobuf/wkt";
 import { http } from "../../gen/google/api/annotations_pb.ts";
@@ -8,7 +8,7 @@ import { commentOf, type Keywords, Schemas } from "./document.ts";
 
 const REFERENCE = "#/components/schemas/";
 
-/** The tools of `services`, whose files were compiled with source information. */
+/** Returns the tools of `services`, whose files were compiled with source information. */
 export const toolsOf = (services: readonly DescService[]): readonly ToolFacts[] =>
   services.flatMap(({ methods }) => methods.flatMap((method) => toolOf(method) ?? []));
 
@@ -21,7 +21,7 @@ function toolOf(method: DescMethod): ToolFacts | undefined {
     rpc: `${method.parent.typeName}/${method.name}`,
     description: `${commentOf(method)} ${tool.description}`.trim(),
     inputSchema: inputOf(method, tool.fields),
-    // What moves a robot, and what ends something, is what a person may want to be asked about.
+    // Tools that move a robot or end something may need a user's confirmation.
     annotations: {
       readOnlyHint: readOnly,
       ...(!readOnly && { destructiveHint: tool.moves }),
@@ -30,7 +30,7 @@ function toolOf(method: DescMethod): ToolFacts | undefined {
   };
 }
 
-/** The schema of a request as one document of its own. */
+/** Returns the schema of a request as a self-contained document. */
 function inputOf(method: DescMethod, fields: readonly string[]): Keywords {
   for (const name of fields)
     if (!method.input.fields.some((field) => field.name === name))

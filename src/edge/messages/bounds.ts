@@ -1,6 +1,6 @@
 /**
- * How much a request message may be, read from the schema, and a look at protobuf bytes that counts before anything is made of them.
- * A decoder makes an object of two bytes; so bytes alone bound neither its memory nor its time.
+ * Size limits of request messages, read from the schema, and a scan of protobuf bytes that counts before decoding. A decoder can create an
+ * object from two bytes, so a limit of bytes alone bounds neither its memory nor its time.
  */
 import {
   create,
@@ -18,37 +18,37 @@ import { ViolationSchema } from "../../../gen/limber/v1/error_pb.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
 import { Reason, type Refusal, refuse } from "../../errors.ts";
 
-/** The most that a request message may be. */
+/** The limits of a request message. */
 export interface Bounds {
-  /** As sent, and as decompressed. */
+  /** Bytes as sent, and after decompression. */
   readonly bytes: number;
-  /** Messages, texts, members and whatever else is no number of a list, in all. */
+  /** The total of messages, texts, members and other values, except numbers in lists. */
   readonly elements: number;
 }
 
-/** The most bytes of a call that needs no key. */
+/** The maximum bytes of a call without a key. */
 const PUBLIC_BYTES = 64 << 10;
-/** The most bytes of every other call. */
+/** The maximum bytes of other calls. */
 const KEYED_BYTES = 32 << 20;
-/** The most bytes of one message of a conversation, on whatever transport. */
+/** The maximum bytes of one message of a stream, on every transport. */
 export const CONVERSATION_BYTES = 64 << 20;
 
-/** A message may have an element for each of so many bytes that it might have, but always so many. */
+/** The minimum of a message's element limit, which otherwise grows with its maximum bytes. */
 const BYTES_PER_ELEMENT = 320;
 const LEAST_ELEMENTS = 10_000;
-/** Numbers of lists, in all, where they are written in fewer bytes than they take in memory. */
+/** The total of numbers in lists, if they can be encoded in fewer bytes than they take in memory. */
 export const MOST_NUMBERS = 1_000_000;
-/** Messages inside messages. */
+/** The nesting depth of messages. */
 const MOST_DEPTH = 100;
 
-/** Smaller messages are read unseen: nothing that is made of them is large. */
+/** Smaller messages are decoded without a scan, because the result is small. */
 const UNSEEN_BYTES = 4 << 10;
 
 const KEYED: ReadonlySet<Access> = new Set([Access.KEY, Access.ADMIN, Access.ADMIN_OR_KEY]);
 
 const known = new WeakMap<DescMethod, Bounds>();
 
-/** The bounds of an RPC's request messages. */
+/** Returns the limits of an RPC's request messages. */
 export function boundsOf(method: DescMethod): Bounds {
   let bounds = known.get(method);
   if (bounds === undefined) {
@@ -60,16 +60,16 @@ export function boundsOf(method: DescMethod): Bounds {
   return bounds;
 }
 
-/** The bounds of messages of so many bytes. */
+/** Returns the limits of messages of this many bytes. */
 export const boundsFor = (bytes: number): Bounds => ({
   bytes,
   elements: Math.max(LEAST_ELEMENTS, Math.floor(bytes / BYTES_PER_ELEMENT)),
 });
 
-/** Asked of every list of every large body, and reading an option makes much that is thrown away. */
+/** Cached, because it is needed for every list of a large body, and reading an option allocates. */
 const mostItems = new WeakMap<DescField, number>();
 
-/** The most items that the schema gives a list, or the most pairs that it gives a map. */
+/** The schema's maximum number of a list's items or a map's pairs. */
 export function mostItemsOf(field: DescField): number {
   let most = mostItems.get(field);
   if (most === undefined) {
@@ -81,7 +81,7 @@ export function mostItemsOf(field: DescField): number {
   return most;
 }
 
-/** The refusal of a body of more than `most` bytes. */
+/** The refusal of a body above `most` bytes. */
 export const tooLarge = (most: number): Refusal =>
   refuse(
     Reason.PAYLOAD_TOO_LARGE,
@@ -92,7 +92,7 @@ export const tooLarge = (most: number): Refusal =>
 export const tooManyItems = (field: DescField, most = mostItemsOf(field)): string =>
   `must have at most ${most} ${field.fieldKind === "map" ? "entries" : "items"}`;
 
-/** The refusal of more than there may be at `path`. */
+/** The refusal of too many items at `path`. */
 export function tooMany(path: string, message: string): Refusal {
   const violation = create(ViolationSchema, { path, message, type: "too_long" });
   return refuse(
@@ -103,21 +103,21 @@ export function tooMany(path: string, message: string): Refusal {
   );
 }
 
-/** The refusal of a message with more elements or numbers than `most`, wherever they are. */
+/** The refusal of a message with more elements or numbers than `most` in total. */
 export const tooManyInAll = (most: number, what = "values"): Refusal =>
   tooMany("", `must have at most ${most} ${what} in total`);
 
-/** How a field stands on the wire, as far as counting goes. */
+/** A field's encoding, as far as counting needs it. */
 interface BoundsPlan {
   readonly field: DescField;
   readonly wire: WireType;
   readonly isList: boolean;
   readonly most: number;
-  /** Where its items are counted. */
+  /** The index of its item counter. */
   readonly place: number;
-  /** Of a list of numbers: the bytes of each where that is the same for all, else 0. */
+  /** For a list of numbers: the bytes of each if that is constant, otherwise 0. */
   readonly numberBytes: number | undefined;
-  /** What its bytes are a message of. */
+  /** The message type of its bytes. */
   readonly inner: (() => Plans) | undefined;
 }
 
@@ -173,7 +173,7 @@ function planOf(field: DescField, isList: boolean, place: number): BoundsPlan {
 
 interface BodyEncoding {
   readonly wire: WireType;
-  /** Of each number: 0 where they differ, undefined where it is none. */
+  /** The size of each number: 0 if it varies, undefined for other types. */
   readonly bytes: number | undefined;
 }
 
@@ -202,20 +202,20 @@ function wireOf(scalar: ScalarType | undefined): BodyEncoding {
   }
 }
 
-/** A message whose bytes are being looked at. */
+/** A message being scanned. */
 interface BoundsLevel {
   readonly plans: Plans;
   readonly end: number;
-  /** Items of each list so far. */
+  /** The number of items in each list so far. */
   readonly items: number[];
-  /** The field that it is of the message around it, and which item. */
+  /** Its field in the parent message, and its index. */
   readonly name: string;
 }
 
 /**
- * Refuses, naming field and limit, a message with more items in a list or map than the schema allows, or with more elements in all
- * than `bounds` does, one that nests too deep, and one that is no protobuf or has other wire types than the schema. Makes nothing of
- * the bytes. Fields that the schema does not know count as elements.
+ * Refuses, with field and limit, a message with more items in a list or map than the schema allows, with more elements in total than `bounds`
+ * allows, with too much nesting, with invalid protobuf, or with other wire types than the schema. Decodes nothing. Fields that the schema does
+ * not know count as elements.
  */
 export function assertBounded(desc: DescMessage, bytes: Uint8Array, bounds: Bounds): void {
   if (bytes.length <= UNSEEN_BYTES) return;
@@ -247,13 +247,13 @@ export function assertBounded(desc: DescMessage, bytes: Uint8Array, bounds: Boun
     }
     const length = varint(cursor);
     const end = cursor.at + length;
-    // A decoder would go on there, uncounted.
+    // A decoder would continue there, uncounted.
     if (end > level.end) throw unreadable();
     if (isPacked) {
       const size = plan.numberBytes!;
       const inIt = size > 0 ? Math.floor(length / size) : varintsIn(bytes, cursor.at, end);
       count(levels, plan, inIt);
-      // Those of a fixed size take no more memory than they have bytes.
+      // Fixed-size numbers take no more memory than their bytes.
       if (size === 0) numbers += inIt;
       if (numbers > MOST_NUMBERS) throw tooManyInAll(MOST_NUMBERS, "numbers");
     } else if (plan?.isList) count(levels, plan, 1);
@@ -284,7 +284,7 @@ interface Cursor {
   at: number;
 }
 
-/** The lowest 32 bits of a number, as decoders take tags and lengths. */
+/** The lowest 32 bits of a number, as decoders read tags and lengths. */
 function varint(cursor: Cursor): number {
   const { bytes } = cursor;
   let value = 0;
@@ -311,13 +311,13 @@ function varintsIn(bytes: Uint8Array, from: number, to: number): number {
   return ends;
 }
 
-/** Gathers the pieces of a body. One that comes in a single piece is not copied; of several, none is kept beside the copy. */
+/** Collects the pieces of a body. A single piece is not copied; of several, none is kept besides the copy. */
 export class GatheredBody {
   readonly #most: number;
   #first: Buffer | undefined;
   #all: Gatherer | undefined;
 
-  /** The caller refuses more than `most` bytes before they are added. */
+  /** The caller must refuse more than `most` bytes before adding them. */
   constructor(most: number) {
     this.#most = most;
   }
@@ -333,17 +333,17 @@ export class GatheredBody {
     }
   }
 
-  /** All of it: call this when nothing more is to come. */
+  /** Returns the complete body. Call it after the last piece. */
   bytes(): Buffer {
     return this.#all?.bytes() ?? this.#first ?? Buffer.alloc(0);
   }
 }
 
-/** Whether a request asks for its answer as a stream, by a field `stream` of its own. */
+/** Whether a request requests a streamed response by its field `stream`. */
 export const wantsStream = (method: DescMethod, request: Message): boolean =>
   "stream" in method.input.field && "stream" in request && request.stream === true;
 
-/** The refusal of a stream where the call is answered whole. */
+/** The refusal of a stream on a transport with single responses. */
 export function refuseStream(): Refusal {
   const text =
     "this transport does not stream this call; omit `stream`, or use POST /v1/act or POST /v1/predict/stream";

@@ -14,9 +14,9 @@ import { isOutage, isStarting, isUnstorableText } from "../../store/database/una
 import { encoderOf } from "./json.ts";
 import { wordsOf } from "./json-text.ts";
 
-/** Where a REST request had the fields of its message, and with what values. */
+/** The locations and values of a REST request's fields. */
 export interface Given {
-  /** Where the caller sent the field at `path`: `["body", "horizon"]`. */
+  /** Returns the location of the field at `path` in the request: `["body", "horizon"]`. */
   locate(path: string): (string | number)[];
   /** The caller's own JSON by the first segment of a location: `body`, `query`, `path`. */
   readonly inputs: Readonly<Record<string, unknown>>;
@@ -145,7 +145,7 @@ const pushbackOf = ({ reason, retryAfter }: Refusal): Record<string, string> =>
     ? { "grpc-retry-pushback-ms": String(Math.round(retryAfter * 1000)) }
     : {};
 
-/** Rules that a zero value breaks, which then may be a missing field. */
+/** Rules that a zero value violates, which can be a missing field. */
 const BROKEN_BY_NOTHING = new Set([
   "string_too_short",
   "string_pattern_mismatch",
@@ -266,7 +266,7 @@ const detail = <D extends DescMessage>(desc: D, value: MessageInitShape<D>): Det
 /** Connect's own error codes as reasons of the schema. */
 const CONNECT_REASONS: Partial<Record<Code, Reason>> = {
   [Code.InvalidArgument]: Reason.MALFORMED_BODY,
-  [Code.Unimplemented]: Reason.MALFORMED_BODY, // an encoding that is not known here, or no message at all
+  [Code.Unimplemented]: Reason.MALFORMED_BODY, // an unknown encoding, or no message at all
   [Code.ResourceExhausted]: Reason.PAYLOAD_TOO_LARGE,
   [Code.DeadlineExceeded]: Reason.DEADLINE_EXCEEDED,
   [Code.Canceled]: Reason.CLIENT_CLOSED_REQUEST,

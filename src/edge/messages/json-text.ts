@@ -1,4 +1,4 @@
-/** From the bytes of a body to a JSON value, with the checks that `JSON.parse` leaves out. */
+/** Parses a body's bytes to a JSON value, with checks that `JSON.parse` lacks. */
 import { isAscii, isUtf8 } from "node:buffer";
 import {
   type DescEnum,
@@ -20,13 +20,13 @@ import { SideNote } from "../../side-note.ts";
 import { breathe, inSlices, type Sliced } from "../../slices.ts";
 import { type Bounds, MOST_NUMBERS, mostItemsOf, tooMany, tooManyInAll, tooManyItems } from "./bounds.ts";
 
-/** How deep arrays and objects may nest. */
+/** The maximum nesting depth of arrays and objects. */
 const MAX_DEPTH = 64;
 
-/** Larger bodies are counted before anything is made of them. */
+/** Larger bodies are counted before they are parsed. */
 export const COUNTED_BYTES = 16 << 10;
 
-/** Between the steps of reading larger bodies others have their turn. */
+/** The maximum length of a step in milliseconds, after which other work can run. */
 const LONG_BYTES = 1 << 20;
 
 const QUOTE = 0x22;
@@ -38,18 +38,18 @@ const CLOSE_LIST = 0x5d;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
-/** What a body is to be read as. */
+/** The expected content of a body. */
 export interface Expected {
   readonly bounds: Bounds;
-  /** The message that it is, where it has the names of the schema. */
+  /** The message type, if the body has the schema's names. */
   readonly desc?: DescMessage | undefined;
-  /** Addresses that hold a picture are given as `SentPicture`, where the body is so large that it is counted. */
+  /** Whether addresses with an image are returned as `SentPicture`, in bodies large enough to be counted. */
   readonly pictures?: boolean;
 }
 
 /**
- * The JSON value in `bytes`. Refuses with `malformed_body` what is not UTF-8, not JSON, nested deeper than `MAX_DEPTH`,
- * or names a key of an object twice (where readers differ about which one counts).
+ * Parses the JSON value in `bytes`. Refuses with `malformed_body` if they are not UTF-8, not JSON, nested deeper than `MAX_DEPTH`, or contain a
+ * duplicate key (of which parsers choose different ones).
  */
 export function parseBody(bytes: Buffer): unknown {
   const text = textOf(bytes);
@@ -57,8 +57,8 @@ export function parseBody(bytes: Buffer): unknown {
 }
 
 /**
- * As `parseBody`; a body of more than `COUNTED_BYTES` is counted first, and refused with `validation_failed` where it has more than is
- * expected. Then the answer is a promise, and other calls have their turns meanwhile.
+ * As `parseBody`, but counts a body above `COUNTED_BYTES` first, and refuses with `validation_failed` if it has more than expected. The result
+ * is then a promise, and other calls run in between.
  */
 export const parseCounted = (bytes: Buffer, expected: Expected): unknown =>
   bytes.length > COUNTED_BYTES ? parseLarge(bytes, expected) : parseBody(bytes);
@@ -78,7 +78,7 @@ async function parseLarge(bytes: Buffer, expected: Expected): Promise<unknown> {
   return value;
 }
 
-/** The value with its pictures; undefined if anything is unusual: then the complete body is parsed, and refused in its words. */
+/** Returns the value with its images; undefined if anything is unusual: then the complete body is parsed, with the usual errors. */
 function parsedAround(bytes: Buffer, addresses: readonly AddressText[], members: number): unknown {
   const pictures = picturesAt(bytes, addresses);
   if (pictures === undefined) return undefined;
@@ -111,7 +111,7 @@ const malformed = (text: string) => refuse(Reason.MALFORMED_BODY, text);
 
 const tooDeep = () => malformed(`the body must not nest deeper than ${MAX_DEPTH} levels`);
 
-/** Counts the members of all objects by their colons, and refuses deep nesting before anything recurses into it. */
+/** Counts the members of all objects by their colons, and refuses deep nesting before anything recurses. */
 function countMembers(text: string): number {
   let members = 0;
   let depth = 0;
@@ -136,7 +136,7 @@ function countMembers(text: string): number {
   return members;
 }
 
-// Pictures come as long strings, which a search for the next quote crosses at the speed of memory.
+// Images are long strings, in which searching for the next quote runs at memory speed.
 function endOfText(text: string, start: number): number {
   for (let at = text.indexOf('"', start + 1); at >= 0; at = text.indexOf('"', at + 1)) {
     let before = at;
@@ -146,7 +146,7 @@ function endOfText(text: string, start: number): number {
   return text.length;
 }
 
-/** How many members the objects in `value` kept: fewer than the text has when a key came twice. */
+/** Returns the number of members in `value`: fewer than in the text if a key was a duplicate. */
 function membersOf(value: unknown): number {
   if (typeof value !== "object" || value === null) return 0;
   let members = 0;
@@ -154,7 +154,7 @@ function membersOf(value: unknown): number {
     for (let i = 0; i < value.length; i++) if (typeof value[i] === "object") members += membersOf(value[i]);
     return members;
   }
-  // What JSON.parse made has nothing but its own members.
+  // JSON.parse creates only own members.
   for (const name in value) {
     const item: unknown = value[name as keyof typeof value];
     members += typeof item === "object" ? 1 + membersOf(item) : 1;
@@ -162,29 +162,28 @@ function membersOf(value: unknown): number {
   return members;
 }
 
-/** An array or object that is open. */
+/** An open array or object. */
 interface TextLevel {
   readonly isList: boolean;
-  /** The message that an object is. */
+  /** The message type of an object. */
   readonly desc: DescMessage | undefined;
-  /** The list that an array is, or the map that an object is. */
+  /** The list type of an array, or the map type of an object. */
   readonly field: DescField | undefined;
   readonly most: number;
   /** Items or members so far. */
   items: number;
-  /** The key of the member that begins. */
+  /** The key of the current member. */
   key: string | undefined;
 }
 
-/** How many steps are taken before the clock is looked at. */
+/** The number of steps between two looks at the clock. */
 const STEPS = 1 << 10;
-/** Keys are short; of a longer one it is not asked what it names. */
+/** Keys are short; longer ones are not looked up. */
 const LONGEST_KEY = 64;
 
 /**
- * Counts the members of all objects, and refuses, naming field and limit, more items in a list or map than the schema allows and more
- * values in all than `expected` does. Makes nothing of the bytes; what is no JSON is left to `JSON.parse`. `addresses` takes where the long
- * addresses of frames stand.
+ * Counts the members of all objects, and refuses, with field and limit, more items in a list or map than the schema allows and more values in
+ * total than `expected`. Parses nothing; invalid JSON is left to `JSON.parse`. `addresses` receives the positions of long frame addresses.
  */
 export function* countingJson(bytes: Buffer, { desc, bounds }: Expected, addresses?: AddressText[]): Sliced<number> {
   const levels: TextLevel[] = [];
@@ -199,7 +198,7 @@ export function* countingJson(bytes: Buffer, { desc, bounds }: Expected, address
   for (let at = 0; at < bytes.length; at++) {
     if (++steps % STEPS === 0) yield;
     const byte = bytes[at]!;
-    // Blanks, and what JSON.parse will not take.
+    // White space, and characters that JSON.parse refuses.
     if (byte <= 0x20) continue;
     const level = levels[levels.length - 1];
     if (byte === COMMA) {
@@ -231,17 +230,17 @@ export function* countingJson(bytes: Buffer, { desc, bounds }: Expected, address
   return members;
 }
 
-/** The key or the place of what begins on a level. */
+/** The key or index of the value that begins on a level. */
 const placeOf = ({ isList, items, key }: TextLevel): string | number => (isList ? items - 1 : (key ?? ""));
 
-/** Whether an odd number of backslashes stands before. */
+/** Whether an odd number of backslashes precedes. */
 function isEscaped(bytes: Buffer, start: number, at: number): boolean {
   let before = at;
   while (before > start && bytes[before - 1] === BACKSLASH) before--;
   return (at - before) % 2 === 1;
 }
 
-/** What goes on with a number or a word. */
+/** Characters that continue a number or a word. */
 const isWord = (byte: number): boolean =>
   byte > 0x20 &&
   byte !== COMMA &&
@@ -262,12 +261,12 @@ function countItem(levels: readonly TextLevel[]): void {
   throw tooMany(path.join("."), tooManyItems(level.field!, level.most));
 }
 
-/** The level that an array or object is which begins in `around`; undefined where it is the whole body, a message of `root`. */
+/** Returns the level of an array or object that begins in `around`; undefined for the entire body, a message of `root`. */
 function levelOf(around: TextLevel | undefined, isList: boolean, root: DescMessage | undefined): TextLevel {
   if (around === undefined) return levelOfMessage(isList, root);
   const field = around.field ?? (around.desc && fieldsOf(around.desc).get(around.key ?? ""));
   if (field === undefined) return newLevel(isList, undefined, undefined);
-  // Inside of a list or map, or at a member that is one.
+  // Inside a list or map, or at such a member.
   const begins = (field.fieldKind === "list" && isList) || (field.fieldKind === "map" && !isList);
   return around.field === undefined && begins
     ? newLevel(isList, undefined, field)
@@ -290,7 +289,7 @@ const newLevel = (isList: boolean, desc: DescMessage | undefined, field: DescFie
 
 const lists = new WeakMap<DescMessage, DescField | null>();
 
-/** The list that stands for a message; undefined for a message that is an object. */
+/** The list that replaces a message in JSON; undefined for a message written as an object. */
 function listIn(desc: DescMessage): DescField | undefined {
   let list = lists.get(desc);
   if (list === undefined) {
@@ -317,23 +316,23 @@ function fieldsOf(desc: DescMessage): ReadonlyMap<string, DescField> {
   return fields;
 }
 
-/** Shorter texts are read with the rest of the body. */
+/** Shorter addresses are parsed with the body. */
 const LEAST_PICTURE_BYTES = 4 << 10;
 
-/** A larger picture is refused when it is wanted, and not before. */
+/** A larger image is refused when a wire reads it. */
 const MOST_BYTES = 16 << 20;
 
-/** Where the text of a frame's address stands in a body, between its quotes, and in the body's value. */
+/** The position of a frame's address in a body, between its quotes, and its place in the body's value. */
 interface AddressText {
   readonly start: number;
   readonly end: number;
-  /** Keys and places from the outside to the frame's `url`. */
+  /** Keys and indexes from the outside to the frame's `url`. */
   readonly path: readonly (string | number)[];
 }
 
-/** A picture that came as an address. */
+/** An image that was sent as an address. */
 export class SentPicture {
-  /** The encoded picture. */
+  /** The encoded image. */
   readonly bytes: Buffer;
   readonly #body: Buffer;
   readonly #text: AddressText;
@@ -344,21 +343,18 @@ export class SentPicture {
     this.bytes = bytes;
   }
 
-  /** The address as it was sent. */
+  /** The address as sent. */
   get url(): string {
     return this.#body.toString("latin1", this.#text.start, this.#text.end);
   }
 }
 
-/** A comma stands behind so many letters at most. */
+/** The maximum length of the text before a data URL's comma. */
 const LONGEST_HEAD = 256;
-/** No letter of these is written in another way in JSON. */
+/** Characters that JSON does not escape. */
 const PLAIN_HEAD = /^data:[ !#-+\--[\]-~]*; *base64,/i;
 
-/**
- * The pictures at all of these places; undefined where one of them is anything but base64 in its plain form, so that the body has to be
- * read as a whole.
- */
+/** Decodes the images at all of these positions; undefined if one is anything but plain base64, so that the complete body must be parsed. */
 function picturesAt(body: Buffer, texts: readonly AddressText[]): SentPicture[] | undefined {
   const pictures: SentPicture[] = [];
   for (const text of texts) {
@@ -372,13 +368,10 @@ function picturesAt(body: Buffer, texts: readonly AddressText[]): SentPicture[] 
   return pictures;
 }
 
-/** Letters that JSON writes in another way, or forbids. */
+/** Characters that JSON escapes or forbids. */
 const ESCAPED = /[\p{Cc}"\\]/u;
 
-/**
- * The bytes of an address whose text is plain JSON: what decodes to the byte is letters of base64 alone; else it has spaces and percent
- * signs at most.
- */
+/** The bytes of an address in plain JSON: base64 letters if they decode completely; otherwise at most with spaces and percent signs. */
 function plainBytes(head: string, text: string): Buffer | undefined {
   const bytes = exactly(text);
   if (bytes !== undefined || ESCAPED.test(text)) return bytes;
@@ -390,7 +383,7 @@ function plainBytes(head: string, text: string): Buffer | undefined {
   }
 }
 
-/** The body with nothing between the quotes of these texts, which stand in their order. */
+/** Returns the body with empty text between these quotes, given in order. */
 function without(body: Buffer, texts: readonly AddressText[]): Buffer {
   const parts: Buffer[] = [];
   let from = 0;
@@ -402,8 +395,8 @@ function without(body: Buffer, texts: readonly AddressText[]): Buffer {
 }
 
 /**
- * Puts the pictures into the value that was parsed of the rest, in place of the empty texts that it has there. False where a frame has
- * bytes as well, or where there is no such place.
+ * Inserts the images into the value that was parsed of the remaining body, in place of its empty texts. False if a frame also has bytes, or if
+ * there is no such place.
  */
 function putPictures(value: unknown, texts: readonly AddressText[], pictures: readonly SentPicture[]): boolean {
   for (const [i, { path }] of texts.entries()) {
@@ -418,13 +411,13 @@ function putPictures(value: unknown, texts: readonly AddressText[], pictures: re
 
 const sent = new SideNote<Frame, SentPicture>("sent");
 
-/** Gives a frame the picture that came as its address. */
+/** Gives a frame the image that was sent as its address. */
 export function setPicture(frame: Frame, picture: SentPicture): void {
   frame.data = picture.bytes;
   sent.set(frame, picture);
 }
 
-/** The request with its pictures as they were sent: in addresses, where they came in addresses. */
+/** Returns the request with its images as sent: as addresses if they were addresses. */
 export function asSent<M extends Message>(request: M): M {
   const { observations, goalImage } = request as Partial<ActRequest>;
   const sentFrame = (frame: Frame): Frame => {
@@ -446,34 +439,34 @@ export function asSent<M extends Message>(request: M): M {
 
 const NO_BYTES = new Uint8Array();
 
-/** One fault: the path of the field from the message that is being read, the broken rule by pydantic's name, a sentence. */
+/** One fault: the path of the field from the current message, the violated rule by pydantic's name, a sentence. */
 export interface Fault {
   readonly path: (string | number)[];
   readonly type: string;
   readonly message: string;
 }
 
-/** The most faults that one answer lists: enough for any honest request, and a bound for the others. */
+/** The maximum number of faults per response: enough for any honest request. */
 export const MAX_FAULTS = 1000;
 
-/** Path segments come from the caller where a key is unknown; longer ones are cut. */
+/** Path segments come from the caller if a key is unknown; longer ones are cut. */
 const MAX_SEGMENT = 128;
 
-/** A list of faults whose paths grow as the reading functions return. */
+/** A list of faults whose paths grow as the decoding functions return. */
 export class Faults {
   readonly list: Fault[] = [];
 
-  /** Notes a fault of the current value, or of its member `key`; always returns undefined, which stands for no value. */
+  /** Adds a fault of the current value, or of its member `key`; returns undefined, which means no value. */
   add(type: string, message: string, key?: string | number): undefined {
     if (this.list.length < MAX_FAULTS) this.list.push({ path: key === undefined ? [] : [cut(key)], type, message });
   }
 
-  /** Puts `key` before the paths of all faults from number `first` on: they were found inside it. */
+  /** Prefixes `key` to the paths of all faults from index `first` on, which were found inside it. */
   inside(key: string | number, first: number): void {
     for (let i = first; i < this.list.length; i++) this.list[i]?.path.unshift(cut(key));
   }
 
-  /** There is room for more, so that details are worth computing. */
+  /** Whether the list can hold more, so that details are worth computing. */
   get open(): boolean {
     return this.list.length < MAX_FAULTS;
   }
@@ -482,12 +475,12 @@ export class Faults {
 const cut = (key: string | number): string | number =>
   typeof key === "string" && key.length > MAX_SEGMENT ? `${key.slice(0, MAX_SEGMENT)}…` : key;
 
-/** A name that was cut short, from so many letters on, is as good as one letter wrong. */
+/** From this length on, a truncated name counts as one wrong letter. */
 const LEAST_CUT = 4;
-/** Longer names are not worth a guess. */
+/** Longer names get no suggestion. */
 const MAX_LENGTH = 64;
 
-/** The name that is fewest edits away from `name`, where that is near enough to be meant. */
+/** Returns the name with the fewest edits from `name`, if it is close enough to be intended. */
 export function nearest(name: string, among: Iterable<string>): string | undefined {
   if (name.length > MAX_LENGTH) return undefined;
   let best: string | undefined;
@@ -507,7 +500,7 @@ export function unknown(what: "field" | "parameter", name: string, known: Iterab
   return `is not a known ${what}${meant === undefined ? "" : `; did you mean \`${meant}\`?`}`;
 }
 
-/** Levenshtein's distance, one row of its table at a time. */
+/** The Levenshtein distance, computed row by row. */
 function editsBetween(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, j) => j);
   for (let i = 1; i <= a.length; i++) {
@@ -521,19 +514,19 @@ function editsBetween(a: string, b: string): number {
   return row[b.length]!;
 }
 
-/** The words of one enum, both ways. */
+/** The words of one enum, in both directions. */
 interface EnumWords {
-  /** Number to word, the unspecified value included. */
+  /** Number to word, including the unspecified value. */
   readonly ofNumber: ReadonlyMap<number, string>;
-  /** Word to number; what is unspecified has no word that a caller may send. */
+  /** Word to number; callers cannot send the unspecified value. */
   readonly toNumber: ReadonlyMap<string, number>;
-  /** Words that a caller may send as well, to number: `(synonym)` names them. Documents and answers have only those of `toNumber`. */
+  /** Alternative words that a caller can send, to number, from `(synonym)`. Documents and responses use only those of `toNumber`. */
   readonly synonyms: ReadonlyMap<string, number>;
 }
 
 const wordsByEnum = new WeakMap<DescEnum, EnumWords>();
 
-/** The words of an enum by the one rule (drop the shared prefix, lower the case), or as `(spelling)` gives them. */
+/** Derives an enum's words by the rule (drop the shared prefix, lower case), or from `(spelling)`. */
 export function wordsOf(desc: DescEnum): EnumWords {
   let words = wordsByEnum.get(desc);
   if (words === undefined) {

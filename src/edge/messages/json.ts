@@ -1,4 +1,4 @@
-/** REST JSON: the spelling of the schema's messages, in both directions. */
+/** REST JSON: encodes and decodes the schema's messages. */
 import {
   create,
   type DescEnum,
@@ -25,12 +25,12 @@ import type { Sliced } from "../../slices.ts";
 import { mostItemsOf, tooManyItems } from "./bounds.ts";
 import { type Faults, SentPicture, setPicture, unknown, wordsOf } from "./json-text.ts";
 
-/** The REST JSON text of a message. Throws as the encoder does. */
+/** Returns the REST JSON text of a message. Throws as the encoder does. */
 export function toText(desc: DescMessage, message: Message): string {
   const value = encoderOf(desc).encode(message);
   const bytes = bytesIn(desc);
   if (bytes.size === 0) return JSON.stringify(value);
-  // JSON escapes no letter of base64, and looking at each of a picture's costs more than all the rest of a frame.
+  // JSON escapes no base64 letter, and checking each letter of an image costs more than the remaining frame.
   const members = Object.entries(value as object).map(
     ([name, each]) =>
       `${JSON.stringify(name)}:${bytes.has(name) && each !== null ? `"${each}"` : JSON.stringify(each)}`,
@@ -40,7 +40,7 @@ export function toText(desc: DescMessage, message: Message): string {
 
 const known = new WeakMap<DescMessage, ReadonlySet<string>>();
 
-/** The names of a message's own fields of bytes. */
+/** The names of a message's own bytes fields. */
 function bytesIn(desc: DescMessage): ReadonlySet<string> {
   let names = known.get(desc);
   if (names === undefined) {
@@ -52,24 +52,24 @@ function bytesIn(desc: DescMessage): ReadonlySet<string> {
   return names;
 }
 
-/** Makes the plain form of one value. What comes in has the type of the descriptor that the function was compiled from. */
+/** Converts one value to plain form. Its input has the type of the descriptor that the function was compiled from. */
 type Plain = (value: unknown) => unknown;
 
 type EncodeFields = Record<string, unknown>;
 
-/** Makes the REST JSON of one message type. */
+/** Encodes one message type as REST JSON. */
 interface Encoder {
-  /** The whole message as a plain value. */
+  /** Returns the entire message as a plain value. */
   encode(message: Message): unknown;
-  /** The value of one field, by its name in the message, as a plain value. */
+  /** Returns one field's value, by its name in the message, as a plain value. */
   encodeField(localName: string, value: unknown): unknown;
 }
 
 const encoders = new WeakMap<DescMessage, Encoder>();
 
 /**
- * The encoder of a message type: fields without presence are always there, `optional` ones when set, `(nullable)` ones
- * as null when not. Throws for what JSON cannot carry: a number that is not finite, a value that its enum does not have.
+ * Returns the encoder of a message type: fields without presence are always written, `optional` ones if set, `(nullable)` ones as null if unset.
+ * Throws for values that JSON cannot represent: a non-finite number, an unknown enum value.
  */
 export function encoderOf(desc: DescMessage): Encoder {
   let encoder = encoders.get(desc);
@@ -80,7 +80,7 @@ export function encoderOf(desc: DescMessage): Encoder {
   return encoder;
 }
 
-/** One field of a message: its REST name, how to get it, how to write it, and whether it is null when it is not set. */
+/** One field of a message: its REST name, its reader, its writer, and whether it is null if unset. */
 interface EncodeMember {
   readonly name: string;
   readonly get: (message: Message) => unknown;
@@ -91,7 +91,7 @@ interface EncodeMember {
 function compileEncoder(desc: DescMessage): Encoder {
   const members = new Map<string, EncodeMember>();
   const ready = (): Map<string, EncodeMember> => {
-    // Compiled at first use, because a message may contain itself.
+    // Compiled on first use, because a message may contain itself.
     if (members.size === 0) for (const field of desc.fields) members.set(field.localName, memberOf(field));
     return members;
   };
@@ -139,7 +139,7 @@ function objectValue(ready: () => Map<string, EncodeMember>): Encoder["encode"] 
 // Generated messages are plain objects with their fields as properties.
 const fieldIn = (message: Message, name: string): unknown => (message as unknown as EncodeFields)[name];
 
-/** Gets a field's value from a message; undefined where it isn't set. */
+/** Reads a field's value from a message; undefined if unset. */
 function getterOf(field: DescField): (message: Message) => unknown {
   const { localName, oneof } = field;
   if (oneof === undefined) return (message) => fieldIn(message, localName);
@@ -149,7 +149,7 @@ function getterOf(field: DescField): (message: Message) => unknown {
   };
 }
 
-/** Makes the plain form of a field's value. */
+/** Converts a field's value to plain form. */
 function plainOf(field: DescField): Plain {
   switch (field.fieldKind) {
     case "list":
@@ -163,7 +163,7 @@ function plainOf(field: DescField): Plain {
 
 function listOf(plain: Plain): Plain {
   if (plain === finite) {
-    // Long chunks are lists of numbers, which are their own plain form.
+    // Long chunks are lists of numbers, which need no conversion.
     return (value) => {
       for (const item of value as readonly unknown[]) finite(item);
       return value;
@@ -206,7 +206,7 @@ function messageOf(desc: DescMessage): Plain {
 
 const same: Plain = (value) => value;
 
-/** The number itself. Throws where JSON has none for it. */
+/** Returns the number itself. Throws if JSON cannot represent it. */
 function finite(value: unknown): unknown {
   // JSON.stringify would write null.
   if (!Number.isFinite(value)) throw new Error(`JSON has no ${value}`);
@@ -231,13 +231,10 @@ const SCALAR_ENCODERS: Partial<Record<ScalarType, Plain>> = {
   [ScalarType.BYTES]: base64Of,
 };
 
-/** Letters that are written between two looks at the clock. */
+/** The number of characters written between two looks at the clock. */
 const PIECE = 32 << 10;
 
-/**
- * The REST JSON of a message, to the byte what `JSON.stringify` makes of the encoder's value. It is put down between items of lists of
- * messages.
- */
+/** Writes the REST JSON of a message, byte for byte as `JSON.stringify` of the encoder's value. It yields between items of message lists. */
 export function* writingJson(desc: DescMessage, message: Message): Sliced<Buffer> {
   const written: Written = { pieces: [], text: "" };
   yield* writingMembers(desc, message, written);
@@ -247,7 +244,7 @@ export function* writingJson(desc: DescMessage, message: Message): Sliced<Buffer
 
 interface Written {
   readonly pieces: Buffer[];
-  /** What is not among the pieces yet. */
+  /** Text that is not flushed yet. */
   text: string;
 }
 
@@ -283,7 +280,7 @@ function* writingItems(desc: DescMessage, items: readonly Message[], written: Wr
   written.text += separator === "[" ? "[]" : "]";
 }
 
-/** The type of a list's messages, where they are written as objects of their fields. */
+/** The message type of a list, if its messages are written as objects. */
 function itemsOf(field: DescField): DescMessage | undefined {
   if (field.fieldKind !== "list" || field.listKind !== "message") return undefined;
   const { message } = field;
@@ -291,25 +288,25 @@ function itemsOf(field: DescField): DescMessage | undefined {
   return hasOwnForm || message === ActionStepSchema ? undefined : message;
 }
 
-/** Reads a value, or notes what is wrong with it and returns undefined. */
+/** Decodes a value, or adds its faults and returns undefined. */
 type FieldReader = (value: unknown, faults: Faults) => unknown;
 
-/** Reads a value into a field of `target`; null leaves the field unset. */
+/** Decodes a value into a field of `target`; null leaves the field unset. */
 type Put = (target: DecodeFields, value: unknown, faults: Faults) => void;
 
 type DecodeFields = Record<string, unknown>;
 
-/** Reads the REST JSON of one message type. */
+/** Decodes the REST JSON of one message type. */
 interface Decoder {
-  /** The message in `value`; where faults were noted it is incomplete, with what could be read in its place. */
+  /** Decodes the message in `value`; with faults it is incomplete, with its valid parts. */
   decode(value: unknown, faults: Faults): Message;
-  /** Reads `value` into one field of `message`, by its name in the schema. */
+  /** Decodes `value` into one field of `message`, by its name in the schema. */
   set(message: Message, name: string, value: unknown, faults: Faults): void;
 }
 
 const decoders = new WeakMap<DescMessage, Decoder>();
 
-/** The decoder of a message type. Throws for types that REST JSON cannot carry as the specification writes them. */
+/** Returns the decoder of a message type. Throws for types that REST JSON cannot represent by the specification. */
 export function decoderOf(desc: DescMessage): Decoder {
   let decoder = decoders.get(desc);
   if (decoder === undefined) {
@@ -322,7 +319,7 @@ export function decoderOf(desc: DescMessage): Decoder {
 function compile(desc: DescMessage): Decoder {
   const puts = new Map<string, Put>();
   const ready = (): Map<string, Put> => {
-    // Compiled at first use, because a message may contain itself.
+    // Compiled on first use, because a message may contain itself.
     if (puts.size === 0) {
       for (const field of desc.fields) puts.set(field.name, putOf(field));
       if (desc === FrameSchema) puts.set("url", addressPut(puts.get("url")!));
@@ -360,7 +357,7 @@ function objectReader(desc: DescMessage, ready: () => Map<string, Put>): Decoder
   };
 }
 
-/** The fields that a change may remove by naming them in `clear`; undefined for a message that has no such field. */
+/** The fields that a change can remove through `clear`; undefined for a message without that field. */
 function clearableIn(desc: DescMessage): ReadonlySet<string> | undefined {
   const { clear } = desc.field;
   const { type } = clear === undefined ? {} : getOption(clear, fieldRules);
@@ -368,13 +365,13 @@ function clearableIn(desc: DescMessage): ReadonlySet<string> | undefined {
   return items?.case === "string" ? new Set(items.value.in) : undefined;
 }
 
-/** Removes what is given as null, by JSON merge patch. Source: RFC 7396. */
+/** Removes fields that are null, by JSON merge patch. Source: RFC 7396. */
 function clearNulls(message: DecodeFields, value: DecodeFields, clearable: ReadonlySet<string>): void {
   const nulls = [...clearable].filter((name) => Object.hasOwn(value, name) && value[name] === null);
   if (nulls.length > 0) message.clear = [...new Set([...(message.clear as string[]), ...nulls])];
 }
 
-/** The message's one repeated field stands for the message. */
+/** Whether the message's only field, a repeated one, replaces it in JSON. */
 function inlineReader(desc: DescMessage, ready: () => Map<string, Put>): Decoder["decode"] {
   const [only, ...others] = desc.fields;
   if (only?.fieldKind !== "list" || others.length > 0) throw new Error(`${desc.typeName} cannot be inline`);
@@ -404,7 +401,7 @@ function putOf(field: DescField): Put {
   };
 }
 
-/** An address that holds a picture may have been read already. */
+/** Handles an address whose image may already be decoded. */
 const addressPut =
   (put: Put): Put =>
   (target, value, faults) => {
@@ -447,7 +444,7 @@ function listReader(field: DescField & { fieldKind: "list" }): FieldReader {
       const first = faults.list.length;
       const item = value[i] === null ? faults.add("null_item", "must not be null") : read(value[i], faults);
       if (faults.list.length > first) faults.inside(i, first);
-      // What could not be read keeps its place, so that the paths of later faults are right.
+      // Invalid items keep their index, so that the paths of later faults are right.
       items.push(item ?? zero());
     }
     return items;
@@ -501,7 +498,7 @@ function mapReader(field: DescField & { fieldKind: "map" }): FieldReader {
   };
 }
 
-/** A key that assignment would take for the prototype has no place in a map of any message. */
+/** Assigning this key would set the prototype, so it is refused in every map. */
 function checkKey(key: string, faults: Faults): void {
   if (key === "__proto__") faults.add("invalid_key", "the key `__proto__` is not allowed");
   else string(key, faults);
@@ -515,7 +512,7 @@ function messageReader(desc: DescMessage): FieldReader {
     case "google.protobuf.Value":
       return (value, faults) => {
         const free = freeForm(value, faults);
-        // Sound: it came out of JSON.parse.
+        // Sound: it is from JSON.parse.
         return free === undefined ? undefined : fromJson(ValueSchema, free as JsonValue);
       };
     default: {
@@ -525,7 +522,7 @@ function messageReader(desc: DescMessage): FieldReader {
   }
 }
 
-/** A free-form value as it came, when all in it can be stored. Its depth was bounded before it was parsed. */
+/** Returns a free-form value unchanged if it can be stored. Its depth was limited before parsing. */
 function freeForm(value: unknown, faults: Faults): unknown {
   const first = faults.list.length;
   if (typeof value === "string") string(value, faults);
@@ -552,7 +549,7 @@ function enumReader(desc: DescEnum): FieldReader {
 
 function scalarReader(scalar: ScalarType): FieldReader {
   const read = SCALARS[scalar];
-  // 64-bit integers are strings in every JSON that keeps them whole, and the specification writes integers as numbers.
+  // Other JSON formats write 64-bit integers as strings, but the specification writes integers as numbers.
   if (read === undefined) throw new Error(`REST JSON does not support ${ScalarType[scalar]}`);
   return read;
 }
@@ -613,8 +610,7 @@ function isObject(value: unknown): value is DecodeFields {
 }
 
 /**
- * Encodes an answer once: the bill calls it before it charges, so that an answer that can't be encoded costs nothing, and the transport calls it
- * again for the bytes that it sends.
+ * Encodes a response once: billing calls it before charging, so that an unencodable response costs nothing, and the transport reuses the bytes.
  */
 export function encodedOnce<T>(encode: (answer: Message) => T): (answer: Message) => T {
   let last: { readonly answer: Message; readonly encoded: T } | undefined;
@@ -624,14 +620,14 @@ export function encodedOnce<T>(encode: (answer: Message) => T): (answer: Message
   };
 }
 
-/** The text of an event message. */
+/** Returns the text of an event message. */
 export function eventText(payload: Uint8Array): string {
   const { id, apiVersion, createdAt, orgId, workspaceId, name, data } = eventParts(payload);
   const about = { org_id: orgId, workspace_id: workspaceId };
   return JSON.stringify({ id, type: name, created_at: createdAt, api_version: apiVersion, ...about, data });
 }
 
-/** An event message as targets of spans get it. */
+/** Returns an event message in the form for trace targets. */
 export function toldEvent(payload: Uint8Array): { id: string; name: string; createdAt: number; data: string } {
   const { id, createdAt, name = "", data } = eventParts(payload);
   return { id, name, createdAt, data: JSON.stringify(data) };

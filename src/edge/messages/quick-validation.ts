@@ -1,6 +1,6 @@
 /**
- * A quick yes to a message that surely obeys the schema's rules. Protovalidate is the judge: it explains every no, but takes
- * its time for every yes, and counts the letters of every picture that comes as an address.
+ * A fast check that accepts most valid messages. Messages that it does not accept go to protovalidate, which explains every violation, but is
+ * slow for valid messages and counts the characters of every image address.
  */
 import { type DescField, type DescMessage, type DescOneof, getOption, type Message } from "@bufbuild/protobuf";
 import { reflect } from "@bufbuild/protobuf/reflect";
@@ -14,18 +14,18 @@ import {
   oneof as oneofRules,
 } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 
-/** Whether a value surely obeys; its type is that of the descriptor that the check was compiled from. */
+/** Whether a value is certainly valid; its type is that of the descriptor that the check was compiled from. */
 type QuickCheck = (value: unknown) => boolean;
 
 type QuickFields = Record<string, unknown>;
 
-/** Not known here: protovalidate has to decide. */
+/** Not supported here: protovalidate must decide. */
 const unsure: QuickCheck = () => false;
 const always: QuickCheck = () => true;
 
 const compiled = new WeakMap<DescMessage, QuickCheck>();
 
-/** True only where protovalidate finds no violation in `message`; false where it has to be asked. */
+/** True only if protovalidate finds no violation in `message`; false if it must be called. */
 export function surelyObeys(desc: DescMessage, message: Message): boolean {
   return checkOf(desc)(message);
 }
@@ -34,7 +34,7 @@ function checkOf(desc: DescMessage): QuickCheck {
   let check = compiled.get(desc);
   if (check === undefined) {
     let members: QuickCheck | undefined;
-    // Compiled at first use, because a message may contain itself.
+    // Compiled on first use, because a message may contain itself.
     check = (message) => {
       members ??= membersCheck(desc);
       return members(message);
@@ -56,7 +56,7 @@ function membersCheck(desc: DescMessage): QuickCheck {
   return all(checks.filter((check) => check !== always));
 }
 
-/** The chosen member of a `oneof`, or none where none is required. */
+/** Checks the chosen member of a `oneof`, or that none is required. */
 function chosenCheck(oneof: DescOneof): QuickCheck {
   const { required } = getOption(oneof, oneofRules);
   const members = new Map<unknown, QuickCheck>();
@@ -71,7 +71,7 @@ function chosenCheck(oneof: DescOneof): QuickCheck {
   };
 }
 
-/** All of them; most fields have no rule, and cost nothing. */
+/** Combines all checks; most fields have no rule, and cost nothing. */
 function all(checks: readonly QuickCheck[]): QuickCheck {
   const [first, second] = checks;
   if (first === undefined) return always;
@@ -83,7 +83,7 @@ function all(checks: readonly QuickCheck[]): QuickCheck {
   };
 }
 
-/** At most one of the named fields, or exactly one where one is required. */
+/** At most one of the named fields, or exactly one if required. */
 function oneofCheck(desc: DescMessage, { fields, required }: MessageOneofRule): QuickCheck {
   const named = desc.fields.filter(({ name }) => fields.includes(name));
   if (named.some((field) => field.oneof !== undefined || field.fieldKind === "map")) return unsure;
@@ -121,7 +121,7 @@ function valueCheck(field: DescField): QuickCheck {
   return own;
 }
 
-// What is free of form is free of rules.
+// Free-form values have no rules.
 const messageCheck = (desc: DescMessage): QuickCheck =>
   desc.typeName.startsWith("google.protobuf.") ? always : checkOf(desc);
 
@@ -130,7 +130,7 @@ function both(one: QuickCheck, other: QuickCheck): QuickCheck {
   return all([one, other].filter((check) => check !== always));
 }
 
-/** Lists of numbers, the longest of hot messages, are checked in one loop without a call for each number. */
+/** Lists of numbers, the longest in frequent messages, are checked in one loop without a call per number. */
 function every(check: QuickCheck): QuickCheck {
   if (check === finite) return (value) => areFinite(value as readonly unknown[]);
   return (value) => {
@@ -152,7 +152,7 @@ const everyValue =
   (value) =>
     Object.values(value as QuickFields).every((item) => check(item));
 
-/** The checks of the rules that are set in `rules`, such as buf.validate.StringRules; unsure where one of them is unknown. */
+/** Returns the checks of the set rules, such as buf.validate.StringRules; unsure if one is unknown. */
 function rulesCheck(kind: string, rules: Message, field: DescField): QuickCheck {
   const desc = FieldRulesSchema.fields.find(({ name }) => name === kind)?.message;
   if (desc === undefined) return unsure;
@@ -179,19 +179,19 @@ const nested = (rules: unknown, field: DescField): QuickCheck => {
 
 const lengthOf = (value: unknown): number => (value as { readonly length: number }).length;
 
-/** A longer text is not kept to compare the next one with. */
+/** The maximum length of a text that is kept for comparison with the next one. */
 const MOST_KEPT = 64;
 
-/** A rule's check, made from its bound. */
+/** Creates a rule's check from its limit. */
 type Rule = (bound: unknown, field: DescField) => QuickCheck;
 
 const RULES: Readonly<Record<string, Rule>> = {
-  // A letter is one or two units of a string, so that its length bounds the number of letters on both sides.
+  // A character has one or two string units, so the length bounds the number of characters in both directions.
   "string.min_len": (n) => (value) => lengthOf(value) >= (n === 1n ? 1 : 2 * Number(n)),
   "string.max_len": (n) => (value) => lengthOf(value) <= Number(n),
   "string.pattern": (pattern) => {
     const regex = new RegExp(String(pattern), "u");
-    // A robot says the same words with every call.
+    // Caches the last text, because a robot sends the same instruction with every call.
     let before: unknown;
     return (value) => {
       if (value === before) return true;
@@ -228,7 +228,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   },
 };
 
-/** The rules that all types of numbers have. */
+/** The rules that all number types share. */
 const NUMBER_RULES: Readonly<Record<string, Rule>> = {
   gt: (bound) => (value) => (value as number) > Number(bound),
   gte: (bound) => (value) => (value as number) >= Number(bound),

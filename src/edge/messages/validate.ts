@@ -1,4 +1,4 @@
-/** The schema's own rules on messages, and the refusal that lists every field at fault. */
+/** Validates messages by the schema's rules, and refuses with every invalid field. */
 import { create, type DescField, type DescMessage, getOption, type Message, ScalarType } from "@bufbuild/protobuf";
 import type { Path } from "@bufbuild/protobuf/reflect";
 import { createValidator, type Violation as RuleViolation } from "@bufbuild/protovalidate";
@@ -19,7 +19,7 @@ const validator = createValidator({ regexMatch: (pattern, against) => regexOf(pa
 
 const regexes = new Map<string, RegExp>();
 
-// The patterns are the schema's own and linear, so that the engine's speed may be had.
+// The patterns are the schema's own and take linear time, so the engine's RegExp is safe.
 function regexOf(pattern: string): RegExp {
   let regex = regexes.get(pattern);
   if (regex === undefined) {
@@ -29,7 +29,7 @@ function regexOf(pattern: string): RegExp {
   return regex;
 }
 
-/** Every rule of the schema that a message breaks; paths are those of its REST JSON, such as `observations.0.proprio.2`. */
+/** Returns every violated rule of a message; paths are those of its REST JSON, such as `observations.0.proprio.2`. */
 export function violationsOf(desc: DescMessage, message: Message): Violation[] {
   const areNamesGood = areNamesOneLine(desc, message);
   if (areNamesGood && surelyObeys(desc, message)) return [];
@@ -49,18 +49,18 @@ const NOT_ONE_LINE = {
   type: "string_pattern_mismatch",
 };
 
-/** A fault of decoding in the form of a violation. */
+/** Returns a decoding fault as a violation. */
 export function violationOf({ path, message, type }: Fault): Violation {
   return create(ViolationSchema, { path: path.join("."), message, type });
 }
 
-/** The refusal that lists `violations`, of which there is at least one. */
+/** Returns the refusal that lists `violations`, of which there is at least one. */
 export function invalid(violations: readonly Violation[]): Refusal {
   const extras = violations[0] === undefined ? {} : { param: violations[0].path };
   return refuse(Reason.VALIDATION_FAILED, sentenceOf(violations), { violations: [...violations] }, extras);
 }
 
-/** Refuses a message that breaks rules of the schema, with `validation_failed` and all of them. */
+/** Refuses an invalid message with `validation_failed` and all violations. */
 export function assertValid(desc: DescMessage, message: Message): void {
   const violations = violationsOf(desc, message);
   if (violations.length > 0) throw invalid(violations);
@@ -71,7 +71,7 @@ export function warmUp(descs: Iterable<DescMessage>): void {
   for (const desc of descs) validator.validate(desc, create(desc));
 }
 
-/** Where an inline message stands for its one field, the path has no place for that field's name. */
+/** If an inline message is replaced by its only field, the path leaves out that field's name. */
 function pathOf(path: Path): (string | number)[] {
   const segments: (string | number)[] = [];
   for (const part of path) {
@@ -113,7 +113,7 @@ function typeOf({ ruleId, field }: RuleViolation, message: Message): string {
   return BOUNDS[bound] ?? "value_error";
 }
 
-/** A rule on a range is broken at its lower end, or else at its upper. */
+/** A range is violated at its lower end, or otherwise at its upper. */
 function isBelow(path: Path, message: Message): boolean {
   const value = valueAt(path, message);
   const least = rulesAt(path)?.greaterThan?.value;
@@ -121,7 +121,7 @@ function isBelow(path: Path, message: Message): boolean {
   return value <= least || Number.isNaN(value);
 }
 
-/** The limits in a field's rules. Each type of field has some of them. */
+/** The limits in a field's rules. Each field type has some of them. */
 interface Limits {
   readonly minLen?: bigint;
   readonly maxLen?: bigint;
@@ -141,7 +141,7 @@ interface Bound {
   readonly value?: unknown;
 }
 
-/** The rules on the value at `path`, or on a map's key there. */
+/** Returns the rules of the value at `path`, or of a map's key there. */
 function rulesAt(path: Path, forKey = false): Limits | undefined {
   const owner = path.findLast((part) => part.kind === "field");
   if (owner === undefined) return undefined;
@@ -166,7 +166,7 @@ function valueAt(path: Path, message: Message): unknown {
   return value;
 }
 
-/** What callers read about a broken rule, by the rule's id. Limits and sizes are given; values only if they are numbers. */
+/** The texts for violated rules, by rule id. They include limits and sizes, and values only if they are numbers. */
 const TEXTS: Readonly<Record<string, (limits: Limits, value: unknown, field: string) => string | undefined>> = {
   "string.min_len": ({ minLen }, value) =>
     minLen === 1n ? "must not be empty" : `must have at least ${minLen} characters, got ${lengthOf(value)}`,
@@ -215,10 +215,10 @@ const PATTERNS: Readonly<Record<string, string>> = {
   "^/([^/\\\\\\x00-\\x20][^\\\\\\x00-\\x20]*)?$": "must be a path that starts with a single `/`",
 };
 
-/** Fields whose value comes from an earlier answer. Their patterns differ, their text does not. */
+/** Fields whose value is from an earlier response. Their patterns differ, their text does not. */
 const CURSORS: ReadonlySet<string> = new Set(["cursor", "last_event_id"]);
 
-/** What a string must look like that `pattern` refuses in `field`; undefined for a pattern without a text. */
+/** Describes the format that `pattern` requires of `field`; undefined for a pattern without a text. */
 export const patternText = (pattern: string, field: string): string | undefined =>
   CURSORS.has(field) ? "must be a cursor that an earlier response of this call contains" : PATTERNS[pattern];
 
@@ -277,10 +277,10 @@ const isOneLine: Check = (value, path, bad) => {
   return false;
 };
 
-/** Whether every name in a message is of one line. */
+/** Whether every name in a message is on one line. */
 const areNamesOneLine = (desc: DescMessage, message: Message): boolean => checkOf(desc)(message, [], undefined);
 
-/** The paths of the names in a message that are not. */
+/** Returns the paths of the multi-line names in a message. */
 function brokenNamesOf(desc: DescMessage, message: Message): NamePath[] {
   const bad: NamePath[] = [];
   checkOf(desc)(message, [], bad);
@@ -293,11 +293,11 @@ const always: Check = () => true;
 function checkOf(desc: DescMessage): Check {
   const known = compiled.get(desc);
   if (known !== undefined) return known;
-  // Such a message stands for its one field in REST's JSON.
+  // Its only field replaces such a message in REST's JSON.
   const isInline = getOption(desc, inline);
   let members: readonly (readonly [DescField, Check])[] | undefined;
   const check: Check = (message, path, bad) => {
-    // At first use, because a message may contain itself.
+    // Created on first use, because a message may contain itself.
     members ??= desc.fields.flatMap((field) => {
       const check = fieldCheck(field);
       return check === always ? [] : [[field, check] as const];
@@ -356,7 +356,7 @@ function isName(field: DescField): boolean {
   return rules?.case === "string" && rules.value.maxLen > 0n && rules.value.maxLen <= LONGEST_NAME;
 }
 
-/** What is free of form, such as metadata, holds no names. */
+/** Free-form values, such as metadata, contain no names. */
 function mayHoldNames(desc: DescMessage, above: Set<DescMessage>): boolean {
   if (desc.typeName.startsWith("google.protobuf.") || above.has(desc)) return false;
   above.add(desc);
