@@ -33,7 +33,7 @@ const KEYED_BYTES = 32 << 20;
 /** The maximum bytes of one message of a stream, on every transport. */
 export const CONVERSATION_BYTES = 64 << 20;
 
-/** The minimum of a message's element limit, which otherwise grows with its maximum bytes. */
+/** A message can have one element per this many of its maximum bytes, and always `LEAST_ELEMENTS`. */
 const BYTES_PER_ELEMENT = 320;
 const LEAST_ELEMENTS = 10_000;
 /** The total of numbers in lists, if they can be encoded in fewer bytes than they take in memory. */

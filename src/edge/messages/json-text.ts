@@ -26,7 +26,7 @@ const MAX_DEPTH = 64;
 /** Larger bodies are counted before they are parsed. */
 export const COUNTED_BYTES = 16 << 10;
 
-/** The maximum length of a step in milliseconds, after which other work can run. */
+/** Larger bodies yield the event loop between the steps of parsing. */
 const LONG_BYTES = 1 << 20;
 
 const QUOTE = 0x22;

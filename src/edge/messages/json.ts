@@ -371,7 +371,7 @@ function clearNulls(message: DecodeFields, value: DecodeFields, clearable: Reado
   if (nulls.length > 0) message.clear = [...new Set([...(message.clear as string[]), ...nulls])];
 }
 
-/** Whether the message's only field, a repeated one, replaces it in JSON. */
+/** Decodes a message whose only field, a repeated one, replaces it in JSON. */
 function inlineReader(desc: DescMessage, ready: () => Map<string, Put>): Decoder["decode"] {
   const [only, ...others] = desc.fields;
   if (only?.fieldKind !== "list" || others.length > 0) throw new Error(`${desc.typeName} cannot be inline`);
@@ -401,7 +401,7 @@ function putOf(field: DescField): Put {
   };
 }
 
-/** Handles an address whose image may already be decoded. */
+/** Decodes an address, whose image may already be decoded. */
 const addressPut =
   (put: Put): Put =>
   (target, value, faults) => {
