@@ -1,4 +1,4 @@
-/** The newest observation of a request in the parts that a server's profile names, each under its key. */
+/** The newest observation of a request as the parts of a server's profile, each under its key. */
 import { ImageFit, NumberType, PixelForm, PixelLayout } from "../../../gen/limber/v1/supply_pb.ts";
 import { encoded, type RgbPixels } from "../../codecs/pictures/raw-pictures.ts";
 import type { Asker } from "../../codecs/pictures/turns.ts";
@@ -7,18 +7,18 @@ import { AttemptFailure, type ModelInput, UpstreamFailure } from "../../contract
 import { type EncodedFrame, type FrameSet, picturesIn } from "../pictures/frames.ts";
 import { type FrameSlot, ownName, type Profile, type ProprioSlot } from "./profile.ts";
 
-/** One part of an observation: pixels [H, W, 3] or [3, H, W] or the picture's own file, or numbers [D]. */
+/** One part of an observation: pixels [H, W, 3] or [3, H, W], the image's own file, or numbers [D]. */
 export interface ObservationPart {
   readonly key: string;
   readonly kind: "frame" | "proprio";
   readonly value: NdArray | EncodedFrame;
-  /** Whose picture it is. */
+  /** The camera of an image. */
   readonly asker?: Asker;
 }
 
 /**
- * Frames first, then proprioception, each in the profile's order. Pictures are resized once for each size and kept in the frame set.
- * Throws an UpstreamFailure `INPUT_REJECTED` when the caller's robot doesn't fit the profile, before any picture is decoded.
+ * Returns frames first, then proprioception, each in the profile's order. Images are resized once per size and cached in the frame set. Throws
+ * an UpstreamFailure `INPUT_REJECTED` if the caller's robot does not match the profile, before any image is decoded.
  */
 export async function partsOf(profile: Profile, input: ModelInput, frames: FrameSet): Promise<ObservationPart[]> {
   const newest = input.observations.at(-1);
@@ -32,13 +32,13 @@ export async function partsOf(profile: Profile, input: ModelInput, frames: Frame
   return [...(await Promise.all(shown)), ...proprio];
 }
 
-/** A part of proprioception, and the pixels of a frame, are arrays; only a frame in its own encoding isn't. */
+/** Proprioception parts and pixels are arrays; only a frame in its own encoding is not. */
 export function arrayOf({ key, value }: ObservationPart): NdArray {
   if (value instanceof NdArray) return value;
   throw rejected(`this wire carries pixels, not files, under ${key}`);
 }
 
-/** A frame as a file: as its camera encoded it, or pixels as a PNG. */
+/** Returns a frame as a file: as its camera encoded it, or pixels as a PNG. */
 export async function fileOf({
   key,
   value,
@@ -50,17 +50,17 @@ export async function fileOf({
 
 const NO_ASKER: Asker = { key: "", robot: "" };
 
-/** The failure of a caller whose observation a server couldn't use. */
+/** The failure for an observation that a server cannot use. */
 export const rejected = (message: string): UpstreamFailure =>
   new UpstreamFailure(AttemptFailure.INPUT_REJECTED, message, undefined, message);
 
-/** The place in the frame set of each picture that the profile names. */
+/** Returns the index in the frame set of each image in the profile. */
 export function picturesFor({ frames: slots }: Profile, input: ModelInput): { slot: FrameSlot; index: number }[] {
   const first = picturesIn(input.observations.slice(0, -1));
   const cameras = input.observations.at(-1)?.frames.map(({ camera }) => camera) ?? [];
   return slots.flatMap((slot, position) => {
     const { index, isOwn } = placeOf(slot, position, cameras);
-    // Under the server's own name a picture is as the server wants it.
+    // An image under the server's own name is already in the server's form.
     if (cameras[index] !== undefined)
       return [{ slot: isOwn ? { ...slot, rotate180: false } : slot, index: first + index }];
     if (slot.optional) return [];
@@ -70,21 +70,18 @@ export function picturesFor({ frames: slots }: Profile, input: ModelInput): { sl
 
 const MOST_ECHOED = 64;
 
-/** The picture that is missing, by the server's key and the camera's name. */
+/** Describes the missing image by the server's key and the camera's name. */
 const wanted = ({ key, camera }: FrameSlot): string =>
   `the profile wants a picture for ${key}${camera === "" || camera === key ? "" : ` (the camera ${camera})`}`;
 
-/** The pictures that a caller sent, by its own names for them. */
+/** Lists the caller's images by its own names. */
 function shown(cameras: readonly string[]): string {
   if (cameras.length === 0) return "the observation has none";
   const names = cameras.map((name) => (name === "" ? "a camera without a name" : name.slice(0, MOST_ECHOED)));
   return `the observation has one of ${names.join(", ")}`;
 }
 
-/**
- * Frames go by their camera's name, or by the name that the server has for it; by their place where the slot names no camera or the caller
- * names none.
- */
+/** Frames are matched by their camera's name or the server's name for it; by position if the slot or the caller names no camera. */
 function placeOf(
   { camera, key }: FrameSlot,
   position: number,
@@ -121,7 +118,7 @@ function rotate180({ data }: RgbPixels): Uint8Array {
   return turned;
 }
 
-/** Channels first. */
+/** Converts to channels first. */
 function planes(data: Uint8Array): Uint8Array {
   const pixels = data.length / 3;
   const planar = Buffer.allocUnsafe(data.length);
@@ -142,7 +139,7 @@ function proprioOf({ proprio, proprioDim }: Profile, given: readonly number[]): 
   return filled.map((slot) => ({ key: slot.key, kind: "proprio", value: sliceOf(slot, given) }));
 }
 
-/** A part that takes what is left is not sent where nothing is. What is required and lacks values is refused by its key. */
+/** A part for the remaining values is not sent if there are none. A required part without values is refused by its key. */
 function isFilled({ optional = false, start, end }: ProprioSlot, count: number): boolean {
   if (end !== undefined) return !optional || end <= count;
   return start < count || (!optional && start > count);

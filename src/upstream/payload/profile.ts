@@ -1,4 +1,4 @@
-/** Where pictures, proprioception and instruction go in a server's observation, and where the action is in its answer. */
+/** The positions of images, proprioception and instruction in a server's observation, and of the action in its answer. */
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import {
   ActionMeaningSchema,
@@ -22,48 +22,48 @@ import {
 } from "../../../gen/limber/v1/supply_pb.ts";
 import type { ProfileReads, Wants, WireLayout } from "../wire.ts";
 
-/** A picture of the observation. */
+/** An image of the observation. */
 export interface FrameSlot
   extends Pick<FrameMapping, "camera" | "key" | "layout" | "width" | "height" | "fit" | "rotate180" | "form"> {
-  /** Left out when the caller has no such picture, instead of failing. */
+  /** Left out if the caller has no such image, instead of failing. */
   readonly optional: boolean;
 }
 
-/** A part of the proprioception; `end` undefined takes all that is left. */
+/** A part of the proprioception; an undefined `end` takes all remaining values. */
 export interface ProprioSlot extends Pick<ProprioMapping, "start" | "key" | "dtype"> {
   readonly end: number | undefined;
-  /** Left out when the caller has too few values for it, instead of failing. */
+  /** Left out if the caller has too few values for it, instead of failing. */
   readonly optional?: boolean;
 }
 
-/** What every request carries as it stands. */
+/** Constants of every request. */
 export interface Constant {
   readonly key: string;
   readonly value: string | number;
 }
 
-/** A profile with nothing left open. */
+/** A profile with all fields resolved. */
 export interface Profile {
   readonly frames: readonly FrameSlot[];
   readonly proprio: readonly ProprioSlot[];
   readonly instructionKey: string;
-  /** Empty: wherever the wire's servers put it. */
+  /** Empty for the default of the wire's servers. */
   readonly actionKeys: readonly string[];
-  /** Columns of each of the action's keys; empty takes what the server answers. */
+  /** Columns of each of the action's keys; empty accepts the server's answer as it is. */
   readonly actionDims: readonly number[];
   readonly proprioDim: number | undefined;
-  /** Undefined: the one of the server's metadata, or the wire's usual one. */
+  /** Undefined for the value in the server's metadata, or the wire's default. */
   readonly dialect: ServerDialect | undefined;
   readonly constants: readonly Constant[];
   readonly serverModel: string | undefined;
   readonly coordinates: CoordinateConvention | undefined;
   readonly session: WireSession;
   readonly reset: WireReset;
-  /** What its actions mean, where that belongs to the profile. */
+  /** The action semantics, if they belong to the profile. */
   readonly meaning?: MessageInitShape<typeof ActionMeaningSchema> | undefined;
 }
 
-/** A picture at 224 by 224, padded, rows of red, green and blue bytes, unless given otherwise. */
+/** An image at 224 by 224, padded, rows of RGB bytes, unless specified otherwise. */
 export const picture = (camera: string, key: string, more: Partial<FrameSlot> = {}): FrameSlot => ({
   camera,
   key,
@@ -77,7 +77,7 @@ export const picture = (camera: string, key: string, more: Partial<FrameSlot> = 
   ...more,
 });
 
-/** The values from `start` up to `end` under a key, doubles unless given otherwise. */
+/** The values from `start` up to `end` under a key, doubles unless specified otherwise. */
 export const values = (
   start: number,
   end: number | undefined,
@@ -85,7 +85,7 @@ export const values = (
   dtype: NumberType = NumberType.F8,
 ): ProprioSlot => ({ start, end, key, dtype });
 
-/** A wire's profile of an offering that declares none: nothing but what is given. */
+/** A wire's default profile, with only the given fields. */
 export const plainProfile = (more: Partial<Profile>): Profile => ({
   frames: [],
   proprio: [],
@@ -102,12 +102,12 @@ export const plainProfile = (more: Partial<Profile>): Profile => ({
   ...more,
 });
 
-/** A server's own name for what stands under a key: `video.ego_view` is `ego_view`. */
+/** The server's own name in a key: `ego_view` for `video.ego_view`. */
 export const ownName = (key: string): string => key.replace(/^(?:(?:video|state)\.|observation\/)/, "");
 
 /**
- * The instruction under its key; nothing where the caller gave none, or the server has no key for it. An empty text is an instruction: it would
- * take the place of the server's own default.
+ * Returns the instruction under its key; nothing if the caller gave none, or the server has no key for it. An empty text would replace the
+ * server's own default.
  */
 export const instructionIn = (
   { instructionKey }: Pick<Profile, "instructionKey">,
@@ -115,11 +115,11 @@ export const instructionIn = (
 ): readonly (readonly [key: string, text: string])[] =>
   instruction === "" || instructionKey === "" ? [] : [[instructionKey, instruction]];
 
-/** The values that every request carries, by their keys. */
+/** Returns the constants of every request by key. */
 export const constantsIn = ({ constants }: Pick<Profile, "constants">): Readonly<Record<string, string | number>> =>
   Object.fromEntries(constants.map(({ key, value }) => [key, value]));
 
-/** The profiles of one wire: its ready-made ones by name, and the one that stands where an offering declares nothing. */
+/** The profiles of one wire: its presets by name, and its default. */
 export class Profiles {
   readonly #presets: Readonly<Record<string, Profile>>;
   readonly #plain: Profile;
@@ -130,12 +130,12 @@ export class Profiles {
     this.#presets = presets;
   }
 
-  /** The names of the ready-made profiles. */
+  /** The names of the presets. */
   get names(): string[] {
     return Object.keys(this.#presets);
   }
 
-  /** What an offering's profile comes to: its preset, or the plain one, with its own fields in front. An unknown preset counts as none. */
+  /** Resolves an offering's profile: its own fields over its preset, or over the default. An unknown preset counts as none. */
   of(declared: WireProfile | undefined): Profile {
     if (declared === undefined) return this.#plain;
     const known = this.#resolved.get(declared) ?? this.#resolve(declared);
@@ -143,12 +143,12 @@ export class Profiles {
     return known;
   }
 
-  /** What an observation needs for it. */
+  /** The observation that the profile requires. */
   wants(declared: WireProfile | undefined): Wants {
     return wantsOf(this.of(declared));
   }
 
-  /** What a server with it sees and does, by its own names. */
+  /** The inputs and actions of a server with this profile, by its own names. */
   layout(declared: WireProfile | undefined): WireLayout {
     const { frames, proprio, actionKeys, actionDims, instructionKey } = this.of(declared);
     return {
@@ -176,13 +176,13 @@ export class Profiles {
       coordinates: declared.coordinates ?? base.coordinates,
       session: declared.session ?? base.session,
       reset: declared.reset ?? base.reset,
-      // Actions that are put together in another way are others.
+      // Actions that are composed differently have other semantics.
       meaning: actionKeys.length > 0 ? undefined : base.meaning,
     };
   }
 }
 
-/** What an observation needs for a profile. */
+/** Returns the input contract of a profile. */
 export function wantsOf({ frames, proprio, proprioDim }: Profile): Wants {
   const ends = proprio.map(({ end }) => end).filter((end) => end !== undefined);
   return {
@@ -196,7 +196,7 @@ const constantOf = ({ key, text, number }: WireProfile["constants"][number]): Co
   value: text ?? number ?? "",
 });
 
-/** Undefined where the offering chose no ready-made profile and names neither pictures nor proprioception. */
+/** Undefined if the offering has no preset and declares neither images nor proprioception. */
 export function readsOf(profile: Profile, declared: WireProfile): ProfileReads | undefined {
   const { preset, frames, proprio, proprioDim, actionKeys } = declared;
   const says = preset !== undefined || frames.length > 0 || proprio.length > 0 || proprioDim !== undefined;
@@ -224,7 +224,7 @@ function cameraOf({
     name: camera,
     aliases: camera === "" ? [] : [...other],
     role: roleOf(`${camera} ${key}`),
-    // A picture that goes to the server as it came may have any size.
+    // An image that is sent unchanged can have any size.
     ...(form !== PixelForm.ENCODED && { width, height }),
     anySize: true,
     required: !optional,
@@ -238,10 +238,10 @@ const ROLES: readonly (readonly [RegExp, CameraRole])[] = [
   [/exterior|agentview|front|side|base|cam_low/, CameraRole.SCENE],
 ];
 
-/** What its name says; robots of these profiles have their cameras where their names say. */
+/** Derives the camera position from its name, as is valid for the presets' robots. */
 const roleOf = (words: string): CameraRole => ROLES.find(([word]) => word.test(words))?.[1] ?? CameraRole.UNSPECIFIED;
 
-/** As many values as the profile fixes, or as many as its parts need at least. */
+/** The fixed number of values of the profile, or the minimum that its parts need. */
 function proprioOf({ proprio, proprioDim }: Profile): MessageInitShape<typeof ProprioSpecSchema>[] {
   if (proprioDim !== undefined) return [{ dimension: proprioDim, names: namesOf(proprio, proprioDim) }];
   if (proprio.length === 0) return [{ dimension: 0, moreValues: true }];
@@ -249,7 +249,7 @@ function proprioOf({ proprio, proprioDim }: Profile): MessageInitShape<typeof Pr
   return needed === 0 ? [] : [{ dimension: needed, moreValues: true, names: namesOf(proprio, needed) }];
 }
 
-/** Where each value has a key of its own, such as a motor's. */
+/** If each value has its own key, such as a motor's. */
 function namesOf(proprio: Profile["proprio"], dim: number): string[] {
   const names = Array.from(
     { length: dim },
@@ -259,7 +259,7 @@ function namesOf(proprio: Profile["proprio"], dim: number): string[] {
   return own.length === dim && new Set(own).size === dim ? own : [];
 }
 
-/** Names from the answer's parts, where their sizes are known, beside what the profile itself says. */
+/** Names from the answer's parts, if their sizes are known, besides the profile's own declarations. */
 function actionsOf({ meaning, actionKeys, actionDims }: Profile) {
   const isKnown = actionKeys.length > 0 && actionDims.length === actionKeys.length;
   if (meaning === undefined && !isKnown) return [];

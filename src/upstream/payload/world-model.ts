@@ -1,4 +1,4 @@
-/** What the wires of world models have in common: the newest picture as a file, and an answer of files as a prediction. */
+/** Shared code of world-model wires: the newest image as a file, and files as a prediction. */
 
 import sharp from "sharp";
 import type { Signal } from "../../cancellation.ts";
@@ -20,18 +20,18 @@ import { rejected } from "./observe.ts";
 
 const MAX_FILE_BYTES = 64 * 2 ** 20;
 
-/** The first picture of the newest observation. Throws an UpstreamFailure `INPUT_REJECTED` when there is none. */
+/** Returns the first image of the newest observation. Throws an UpstreamFailure `INPUT_REJECTED` if there is none. */
 export function newestPicture({ observations }: PredictInput, frames: FrameSet): Promise<EncodedFrame> {
   const newest = observations.at(-1);
   if (newest === undefined || newest.frames.length === 0) throw rejected("the request contains no image to start from");
   return frames.bytes(picturesIn(observations.slice(0, -1)));
 }
 
-/** A picture as a `data:` URL. */
+/** Returns an image as a `data:` URL. */
 export const dataUrlOf = ({ bytes, format }: EncodedFrame): string =>
   `data:image/${format};base64,${bytes.toString("base64")}`;
 
-/** The bytes of a `data:` URL, or of bare base64; addresses aren't fetched. Throws an UpstreamFailure. */
+/** Returns the bytes of a `data:` URL, or of bare base64; other addresses are not fetched. Throws an UpstreamFailure. */
 export function fileIn(text: unknown): Buffer {
   if (typeof text !== "string" || /^https?:/i.test(text)) throw malformed("the file is not included in the response");
   try {
@@ -42,29 +42,29 @@ export function fileIn(text: unknown): Buffer {
   }
 }
 
-/** Most models make videos of one more picture than a multiple of these: Wan and HunyuanVideo 4k+1, LTX and Cosmos 8k+1. */
+/** Most models produce videos of one image more than a multiple of these: Wan and HunyuanVideo 4k+1, LTX and Cosmos 8k+1. */
 const MULTIPLES = [4, 8] as const;
 const MAX_SERVERS = 1_024;
-/** How often one prediction may be asked for again at another length. */
+/** The maximum number of further attempts with another length per prediction. */
 const MOST_LESSONS = 3;
 
 /** A prediction, with the number of images to request from the server. */
 export type VideoQuestion = PredictInput & { readonly pictures: number };
 
-/** What is known of the videos of one server. */
+/** The known properties of one server's videos. */
 interface Lengths {
   /** Their lengths are one more than a multiple of this, and at least `least`. */
   readonly multiple: number;
   readonly least: number;
-  /** They begin with the picture that the server was given. */
+  /** Whether they begin with the image that was sent to the server. */
   readonly withGiven: boolean;
-  /** Nothing more is to be learned. */
+  /** Whether all properties are known. */
   readonly isSettled: boolean;
 }
 
 const ANY: Lengths = { multiple: 1, least: 1, withGiven: true, isSettled: false };
 
-/** The next length that a server makes. */
+/** Returns the next supported length. */
 const lawful = ({ multiple, least }: Lengths, pictures: number): number =>
   Math.ceil((Math.max(pictures, least) - 1) / multiple) * multiple + 1;
 
@@ -76,8 +76,8 @@ export class VideoLengths {
   readonly #byServer = new Map<string, Lengths>();
 
   /**
-   * The parts of a prediction, of a server that `make`s files of so many pictures. `fixed`: their number follows from the actions, and is one
-   * more than the horizon. Throws an UpstreamFailure.
+   * Returns the parts of a prediction from a server whose `make` returns files for a number of images. `fixed`: the number follows from the
+   * actions, and is one more than the horizon. Throws an UpstreamFailure.
    */
   async *predict(
     target: UpstreamTarget,
@@ -97,7 +97,7 @@ export class VideoLengths {
       try {
         files = await make(asked);
         next = declared === undefined ? lessonOfVideo(files, known, { asked, horizon }) : undefined;
-        // As many as are wanted: without the picture that was given, or rounded down to a video that begins with it.
+        // The requested number is ambiguous: without the given image, or rounded down to a video that begins with it.
         if (next !== undefined && known.multiple === 1 && next.multiple > 1)
           if (picturesInVideo(files[0]!) === horizon && !(await beginsWith(files[0]!, given, signal))) next = undefined;
       } catch (thrown) {
@@ -107,7 +107,7 @@ export class VideoLengths {
       if (isLast || next === undefined) break;
       known = next;
       this.#note(server, known);
-      // Learned from a video that will do.
+      // Learned from a sufficient video.
       if (lawful(known, horizon + 1) === asked || known.isSettled) break;
     }
     const dtMs = fps === undefined ? target.dtMs : 1_000 / fps;
@@ -122,13 +122,13 @@ export class VideoLengths {
   }
 }
 
-/** How far the numbers of two equal pictures may lie apart in the mean, after a video's codec. */
+/** The maximum mean difference between two equal images after video compression. */
 const MOST_APART = 20;
 const THUMBNAIL = { width: 16, height: 16, fit: "fill" } as const;
 const thumbnailOf = (picture: Buffer): Promise<Buffer> =>
   sharp(picture).removeAlpha().resize(THUMBNAIL).raw().toBuffer();
 
-/** Whether a video begins with a picture, as far as thumbnails tell. Throws an UpstreamFailure. */
+/** Whether a video begins with an image, compared by thumbnails. Throws an UpstreamFailure. */
 async function beginsWith(video: Buffer, { bytes }: EncodedFrame, signal: Signal): Promise<boolean> {
   const [first] = await decodeVideo(video, 1, signal);
   if (first === undefined) return false;
@@ -143,7 +143,7 @@ const noteOf = (known: Lengths, { asked, horizon }: { asked: number; horizon: nu
     ? `the server makes videos of ${lengthsOf(known)} images: ${asked} requested, ${horizon} returned`
     : "";
 
-/** What a video says of its server's lengths; undefined where it says nothing new. */
+/** Returns the rule that a video's length implies; undefined without new information. */
 function lessonOfVideo(
   files: readonly Buffer[],
   known: Lengths,
@@ -153,25 +153,25 @@ function lessonOfVideo(
   if (known.isSettled || first === undefined || !isMp4(first)) return undefined;
   const count = picturesInVideo(first);
   if (count >= asked || count === 0) return undefined;
-  // One less than a length that more than one rule allows: it leaves out the picture that it was given.
+  // One less than a length that several rules allow, so it leaves out the given image.
   if (count === asked - 1 && known.multiple > 1) return { ...ANY, withGiven: false, isSettled: true };
   const next = MULTIPLES.find(
     (multiple) =>
       multiple > known.multiple && (count - 1) % multiple === 0 && lawful({ ...known, multiple }, horizon + 1) > asked,
   );
   if (next !== undefined && count <= horizon) return { ...known, multiple: next };
-  // No rule of ours: it makes what it makes, whatever it's asked for.
+  // No known rule: it returns the same length for any request.
   return count <= horizon && known.multiple > 1 ? { ...ANY, isSettled: true } : undefined;
 }
 
 const lengthsOf = ({ multiple, least }: Lengths): string => (multiple > 1 ? `${multiple}k+1` : `at least ${least}`);
 
-/** Rules in the words of refusals: "4k+1", "divisible by 8", "greater than or equal to 25". */
+/** Rules in refusal texts: "4k+1", "divisible by 8", "greater than or equal to 25". */
 const RULE = /(\d{1,2})\s*\*?\s*[a-z]\s*\+\s*1|(?:divisible|multiple)\s(?:by|of)\s(\d{1,2})/i;
 const LEAST = /(?:at least|>=|≥|greater than or equal to|minimum(?: of| is)?:?|no less than)\s*(\d{1,3})\b/i;
 const OF_FRAMES = /frame/i;
 
-/** What a refusal of a length says of its server's lengths; undefined where it speaks of something else. */
+/** Returns the rule in a refusal's text; undefined if it is about something else. */
 function lessonOfRefusal({ failure, message }: UpstreamFailure, known: Lengths): Lengths | undefined {
   if (failure !== AttemptFailure.INPUT_REJECTED && failure !== AttemptFailure.UPSTREAM_ERROR) return undefined;
   if (!OF_FRAMES.test(message)) return undefined;

@@ -1,6 +1,6 @@
 /**
- * The pictures of one request: fetched once, looked at once, decoded once, and resized once for each size that an upstream
- * takes, so that a fallback to the next offering costs nothing again.
+ * The images of one request. Each is fetched, parsed and decoded once, and resized once per requested size, so that a fallback to the next
+ * offering causes no further cost.
  */
 import { createHash } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
@@ -18,20 +18,20 @@ import { type Asker, pictureTurns } from "../../codecs/pictures/turns.ts";
 import { Reason, Refusal } from "../../errors.ts";
 import { AddressRefused, checkUrl, FetchFailed, fetchBytes } from "../transport/guard.ts";
 
-/** A frame as the request gives it: encoded bytes in `data`, or the head of a picture that came as pixels; else a `url`. */
+/** A frame of the request: encoded bytes in `data`, or the placeholder of an image in pixels; otherwise a `url`. */
 export interface FrameSource {
-  /** Where the frame stands in the request, such as `observations.0.frames.1`; refusals name it. */
+  /** The frame's path in the request, such as `observations.0.frames.1`, for refusals. */
   readonly path: string;
   readonly camera: string;
   readonly url: string;
   readonly data?: Uint8Array;
-  /** SHA-256 of the encoded picture in lower-case hex. */
+  /** SHA-256 of the encoded image in lower-case hex. */
   readonly sha256?: string | undefined;
-  /** The picture is one of depth: of the others, 16-bit gray ones are refused. */
+  /** Whether it is a depth image; 16-bit gray images are refused otherwise. */
   readonly isDepth?: boolean;
 }
 
-/** What the frames of one request may cost and use. */
+/** The limits and resources for the frames of one request. */
 export interface FrameOptions {
   /** From guardedAgent, with the same `allowPrivate`. */
   readonly agent: Dispatcher;
@@ -41,22 +41,22 @@ export interface FrameOptions {
   readonly signal?: Signal | undefined;
   /** On the steady clock in milliseconds; waits end with FrameRefused `frame_timed_out`. */
   readonly deadline?: number | undefined;
-  /** Whose turn it is when several ask for pixels; all that are not named share one. */
+  /** The caller for scheduling image work; unnamed callers share one turn. */
   readonly asker?: Asker | undefined;
-  /** Where pixels are kept, for several sets of the same pictures; each set's own when absent. */
+  /** A pixel cache for several sets of the same images; by default each set has its own. */
   readonly pixels?: KeptPixels | undefined;
 }
 
-/** The pixels of one request's pictures, by their sizes. */
+/** The pixels of one request's images, by size. */
 export class KeptPixels {
   readonly decoded = new SharedWork<RgbPixels>();
   readonly resized = new SharedWork<RgbPixels>();
-  /** What each of them takes. */
+  /** The bytes of each. */
   readonly #bytes = new Map<string, number>();
   #decodedBytes = 0;
   #resizedBytes = 0;
 
-  /** Whether the decoded image is cached for other sizes, given its bytes; else it is decoded again for each. */
+  /** Whether to cache a decoded image of this many bytes for other sizes; otherwise it is decoded again for each. */
   keeps(index: number, bytes: number): boolean {
     const name = `${index}`;
     if (this.#bytes.has(name)) return true;
@@ -66,7 +66,7 @@ export class KeptPixels {
     return true;
   }
 
-  /** Whether there is room for a picture in one more size, so many bytes. */
+  /** Whether there is space for another size of an image, in bytes. */
   takes(name: string, bytes: number): boolean {
     if (this.#bytes.has(name)) return true;
     if (this.#resizedBytes + bytes > MAX_PIXEL_BYTES) return false;
@@ -76,17 +76,19 @@ export class KeptPixels {
   }
 }
 
-/** An upright picture as its camera encoded it, or encoded again where EXIF data turned it; both sides are above zero, together at most 64 megapixels. */
+/**
+ * An upright image as its camera encoded it, or encoded again after EXIF rotation; both sides are above zero, together at most 64 megapixels.
+ */
 export interface EncodedFrame {
   readonly bytes: Buffer;
   readonly format: ImageFormat;
   readonly width: number;
   readonly height: number;
-  /** SHA-256 of the bytes, where they are not those that came and the request gives a sum. */
+  /** SHA-256 of the bytes, if they differ from the received ones and the request has a checksum. */
   readonly sha256?: string;
 }
 
-/** `pad` keeps the ratio and centers the picture on black (openpi's resize_with_pad); `stretch` fills the size. */
+/** `pad` keeps the ratio and centers the image on black (openpi's resize_with_pad); `stretch` fills the size. */
 interface FrameSize {
   readonly width: number;
   readonly height: number;
@@ -96,7 +98,7 @@ interface FrameSize {
 /** Why a frame was refused, as in `details.violations[].type`. */
 type FrameReason = keyof typeof SENTENCES;
 
-/** For the caller: nothing of the address, nothing of what answered. */
+/** The text for the caller, which reveals nothing of the address or its response. */
 const SENTENCES = {
   frame_address_refused: "the gateway does not fetch frames from this address",
   frame_port_refused:
@@ -121,11 +123,11 @@ const ADDRESSES: ReadonlySet<FrameReason> = new Set([
   "frame_not_an_address",
 ]);
 
-/** A frame that can't be used, as the refusal that the caller gets. */
+/** An unusable frame, as the caller's refusal. */
 export class FrameRefused extends Refusal {
   readonly frameReason: FrameReason;
 
-  /** `path` is the frame's place in the request; the cause is for the log. */
+  /** `path` is the frame's path in the request; the cause is for the log. */
   constructor(frameReason: FrameReason, path: string, cause?: unknown) {
     const message = SENTENCES[frameReason];
     const reason = ADDRESSES.has(frameReason) ? Reason.ADDRESS_REFUSED : Reason.FRAME_REFUSED;
@@ -137,35 +139,35 @@ export class FrameRefused extends Refusal {
 
 const MAX_BYTES = 16 * 2 ** 20;
 const MAX_PIXELS = 64_000_000;
-/** Decoding the others takes up to 8 bytes a pixel at once: 64 MiB at 4K, which a file of 100 KiB can claim. */
+/** Decoding other images needs up to 8 bytes per pixel at once: 64 MiB at 4K, which a file of 100 KiB can claim. */
 const MAX_PIXELS_HELD_WHOLE = 3840 * 2160;
-/** Turning a picture takes all of it at once, 3 bytes a pixel: 75 MB for the largest that phones make. */
+/** Rotating an image needs all of it at once, 3 bytes per pixel: 75 MB for the largest phone images. */
 const MAX_PIXELS_TURNED = 25_000_000;
 const FETCH_TIMEOUT_MS = 10_000;
 const DECODE_TIMEOUT_S = 10;
 const ACCEPT = "image/png, image/jpeg, image/webp";
-/** Pictures up to 1080p stay decoded (6 MB); a larger one would cost more memory than the time that decoding it again costs. */
+/** Images up to 1080p stay decoded (6 MB); for larger ones memory is more expensive than decoding again. */
 const MAX_KEPT_PIXELS = 1920 * 1080;
-/** What a request's decoded pictures may take: two of 1080p, or 18 of 640 by 480. */
+/** The maximum memory of a request's decoded images: two of 1080p, or 18 of 640 by 480. */
 const MAX_DECODED_BYTES = 16 * 2 ** 20;
-/** The same in the sizes that models read: 16 moments of four cameras at 512 by 512 take 50 MB. */
+/** The same in the sizes that models read: 16 moments of four cameras at 512 by 512 need 50 MB. */
 const MAX_PIXEL_BYTES = 64 * 2 ** 20;
 const NO_ASKER: Asker = { key: "", robot: "" };
 
-/** What has no scheme was meant to be the picture itself. */
+/** An address without a scheme was probably meant as the image itself. */
 function reasonOf({ reason }: AddressRefused, url: string): FrameReason {
   if (reason === "port_not_allowed") return "frame_port_refused";
   return /^[a-z][a-z0-9+.-]*:/i.test(url.slice(0, 64)) ? "frame_address_refused" : "frame_not_an_address";
 }
 
-/** All frames of one request, by their index. Everything is done on first demand and kept, failures too. */
+/** All frames of one request, by index. Results are computed on first use and cached, including failures. */
 export class FrameSet {
   readonly #sources: readonly FrameSource[];
   readonly #options: FrameOptions;
   /** Available sizes, and all requested ones. */
   readonly #known: EncodedFrame[] = [];
   readonly #loaded: Promise<EncodedFrame>[] = [];
-  /** Made when a wire first asks for pixels: most pass pictures on as they came. */
+  /** Created when a wire first reads pixels: most wires pass images on unchanged. */
   #pixels: KeptPixels | undefined;
 
   constructor(sources: readonly FrameSource[], options: FrameOptions) {
@@ -179,19 +181,19 @@ export class FrameSet {
     return this.#sources.map(({ camera }) => camera);
   }
 
-  /** Whose turn it is where more is done with the pictures. */
+  /** The caller for further image work. */
   get asker(): Asker {
     return this.#options.asker ?? NO_ASKER;
   }
 
-  /** Resolves when every frame is fetched and looks whole; rejects with FrameRefused or the signal's reason. */
+  /** Resolves when every frame is fetched and appears complete; rejects with FrameRefused or the signal's reason. */
   async ready(): Promise<void> {
     await Promise.all(this.#sources.map((_, index) => this.bytes(index)));
   }
 
   /**
-   * As `bytes`, where the file came upright with the request or is there already; undefined where it has to be fetched, turned, or packed from
-   * pixels. Throws FrameRefused.
+   * As `bytes`, if the upright file came with the request or is cached; undefined if it must be fetched, rotated, or encoded from pixels. Throws
+   * FrameRefused.
    */
   held(index: number): EncodedFrame | undefined {
     const known = this.#known[index];
@@ -205,15 +207,15 @@ export class FrameSet {
   }
 
   /**
-   * The upright picture as its camera encoded it, not decoded: its header and outline were read, its pixels may still be broken. What came as
-   * pixels is a PNG, and what EXIF data turns is encoded again. Rejects with FrameRefused or the signal's reason.
+   * Resolves with the upright image as its camera encoded it. Its header and structure were checked, but its pixels can be damaged. An image in
+   * pixels becomes a PNG, and an EXIF-rotated one is encoded again. Rejects with FrameRefused or the signal's reason.
    */
   bytes(index: number): Promise<EncodedFrame> {
     this.#loaded[index] ??= this.#load(index);
     return this.#loaded[index];
   }
 
-  /** The upright picture's pixels in the size that an upstream takes. Transparency is dropped. */
+  /** Resolves with the upright image's pixels in the size that an upstream requires. Transparency is dropped. */
   rgb(index: number, size: FrameSize): Promise<RgbPixels> {
     const source = this.#source(index);
     return this.#inTime(source.path, async (leaving) => {
@@ -250,7 +252,7 @@ export class FrameSet {
     return frame;
   }
 
-  /** Encodes the picture again, upright and without its EXIF data. */
+  /** Encodes the image again, upright and without its EXIF data. */
   #turn(
     index: number,
     { path, sha256 }: FrameSource,
@@ -301,7 +303,7 @@ export class FrameSet {
   ): Promise<RgbPixels> {
     const { path } = this.#source(index);
     const { width, height } = from;
-    const pixels = this.#pixels!; // what this is kept in
+    const pixels = this.#pixels!; // the cache entry
     const turn = (work: () => Sharp, count: number, { signal, begun }: WorkProgress): Promise<RgbPixels> =>
       pictureTurns.run(
         this.asker,
@@ -338,7 +340,7 @@ export class FrameSet {
     return deadline === undefined ? Number.POSITIVE_INFINITY : deadline - steadyNow();
   }
 
-  /** Decoding that has begun cannot be stopped, but an aborted call does not wait for it. */
+  /** Decoding that has started cannot be stopped, but an aborted call does not wait for it. */
   #inTime<T>(path: string, begin: (leaving: Signal) => Promise<T>): Promise<T> {
     const { signal } = this.#options;
     if (signal?.aborted) return Promise.reject(signal.reason);
@@ -361,7 +363,7 @@ export class FrameSet {
   }
 }
 
-/** What a source's bytes say of its picture. Throws FrameRefused. */
+/** Returns the properties of an image by its source's bytes. Throws FrameRefused. */
 function look({ path, sha256, isDepth = false }: FrameSource, bytes: Buffer): ImageHeader {
   const header = lookAt(bytes);
   if (typeof header === "string") throw new FrameRefused(header, path);
@@ -370,10 +372,10 @@ function look({ path, sha256, isDepth = false }: FrameSource, bytes: Buffer): Im
   return header;
 }
 
-/** Whether a picture's rows are stored as rows, from the top. */
+/** Whether an image's rows are stored as rows, from the top. */
 export const isUpright = ({ orientation = 1 }: Pick<ImageHeader, "orientation">): boolean => orientation === 1;
 
-/** What a picture's bytes say of it; why it is refused where they are none, are cut short, or make too large a picture. */
+/** Returns an image's properties by its bytes, or why it is refused: not an image, truncated, or too large. */
 export function lookAt(bytes: Buffer): ImageHeader | FrameReason {
   if (bytes.length > MAX_BYTES) return "frame_too_large";
   const header = readImageHeader(bytes);
@@ -391,10 +393,10 @@ const FETCH_REASONS = {
   too_large: "frame_too_large",
 } as const satisfies Record<FetchFailed["reason"], FrameReason>;
 
-/** The pixels that came with the request in place of a file. */
+/** The pixels that came with the request instead of a file. */
 const pixelsFor = ({ data }: FrameSource): RgbPixels | undefined => data && pixelsIn(data);
 
-/** The bytes that came with the request; undefined where they have to be fetched. Throws FrameRefused. */
+/** The bytes that came with the request; undefined if they must be fetched. Throws FrameRefused. */
 function bytesIn({ url, data, path }: FrameSource): Buffer | undefined {
   if (data !== undefined && data.length > 0) return Buffer.from(data.buffer, data.byteOffset, data.length);
   return isDataUrl(url) ? readDataUrl(url, path) : undefined;
@@ -416,8 +418,8 @@ const open = (bytes: Buffer): Sharp => sharp(bytes, { failOn: "error", limitInpu
 const reopen = ({ data, width, height }: RgbPixels): Sharp => sharp(data, { raw: { width, height, channels: 3 } });
 
 /**
- * Bilinear as Pillow's, which the models' own clients use: within a gray level on average when it shrinks; when it enlarges, the
- * picture sits half an output pixel lower right. No shortcut inside the JPEG decoder, which would blur differently.
+ * Bilinear as in Pillow, which the models' own clients use: within a gray level on average when reducing; when enlarging, the image is half an
+ * output pixel lower right. It does not use the JPEG decoder's scaling, which blurs differently.
  */
 const STRETCH = { fit: "fill", kernel: "linear", fastShrinkOnLoad: false } as const;
 
@@ -448,8 +450,8 @@ function undecodable(path: string, error: unknown): FrameRefused {
 }
 
 /**
- * Every picture of a request, for `new FrameSet`: observation by observation, oldest first, its frames and then its depth; last the
- * goal image, if there is one.
+ * Returns every image of a request for `new FrameSet`: by observation, oldest first, its frames and then its depth images; last the goal image,
+ * if there is one.
  */
 export function frameSources(observations: readonly Observation[], goal?: Frame): FrameSource[] {
   const sources: FrameSource[] = [];
@@ -462,7 +464,7 @@ export function frameSources(observations: readonly Observation[], goal?: Frame)
   return sources;
 }
 
-/** How many pictures the observations have; the goal image, if there is one, stands behind them. */
+/** The number of the observations' images; the goal image follows them. */
 export const picturesIn = (observations: readonly Observation[]): number =>
   observations.reduce((sum, { frames, depth }) => sum + frames.length + depth.length, 0);
 
@@ -474,7 +476,7 @@ const sourceOf = ({ camera, url, data, sha256 }: Frame, path: string): FrameSour
   sha256,
 });
 
-/** Signals of a piece of work. */
+/** The signals of shared work. */
 interface WorkProgress {
   /** Aborted if no caller waits for the work and it has not started. */
   readonly signal: Signal;
@@ -499,11 +501,11 @@ class Work<T> implements WorkProgress {
   };
 }
 
-/** Pieces of work by their names. What failed is kept as well. */
+/** Shared work by name. Failures are cached, too. */
 class SharedWork<T> {
   readonly #all = new Map<string, Work<T>>();
 
-  /** What `make` gives for the name, made on first demand only. Rejects with the signal's reason when that is aborted. */
+  /** Resolves with the result of `make` for the name, which runs on first use. Rejects with the signal's reason if that is aborted. */
   join(name: string, signal: Signal, make: (progress: WorkProgress) => Promise<T>): Promise<T> {
     if (signal.aborted) return Promise.reject(signal.reason);
     const work = this.#all.get(name) ?? new Work(make);

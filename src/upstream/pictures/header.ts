@@ -1,4 +1,4 @@
-/** What the bytes of a picture say of themselves, before anything is fetched or decoded. */
+/** Reads image headers before anything is fetched or decoded. */
 import { type Frame, ImageFormat } from "../../../gen/limber/v1/observation_pb.ts";
 import { CodecError } from "../../codecs/error.ts";
 import { decodeDataUrl, isDataUrl, startOfDataUrl } from "../../codecs/pictures/data-url.ts";
@@ -6,16 +6,16 @@ import { type ImageHeader, readImageHeader } from "../../codecs/pictures/image.t
 import type { PictureFacts } from "../../contracts/inputs.ts";
 import { SideNote } from "../../side-note.ts";
 
-/** The encodings as the schema numbers them. */
+/** The encodings by the schema's numbers. */
 export const FORMATS = { png: ImageFormat.PNG, jpeg: ImageFormat.JPEG, webp: ImageFormat.WEBP } as const;
 
-/** What stands at the beginning of a picture stands in so many bytes: of most in the first few, of some behind a preview. */
+/** The number of bytes that contain an image's header: most headers are in the first few, some follow a preview. */
 const BEGINNINGS = [3 * 1024, 96 * 1024] as const;
 
-/** Several contracts may want to know of one picture. */
+/** Cached, because several contracts may read one image. */
 const known = new SideNote<Frame, { readonly facts: PictureFacts | undefined }>("facts");
 
-/** Size and encoding of a picture that came as bytes; undefined where it has to be fetched, or is none that can be read by its beginning. */
+/** Returns size and encoding of an image that came as bytes; undefined if it must be fetched or its start is unreadable. */
 export function readPicture(frame: Frame): PictureFacts | undefined {
   const before = known.of(frame);
   if (before) return before.facts;
@@ -32,7 +32,7 @@ function headerOf({ data, url }: Frame): ImageHeader | undefined {
     for (const most of BEGINNINGS) {
       const { bytes, isWhole } = startOfDataUrl(url, most);
       const header = readImageHeader(bytes);
-      // The orientation may stand behind the pixels.
+      // The orientation can follow the pixels.
       if (header?.orientation !== undefined || isWhole) return header;
       if (header !== undefined) return readImageHeader(decodeDataUrl(url, MOST_BYTES));
     }

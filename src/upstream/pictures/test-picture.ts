@@ -1,7 +1,7 @@
-/** Pictures that the conformance probe shows to a server: generated, and of a thing at a known place. */
+/** Generated images of an object at a known place, for the conformance probe. */
 import sharp from "sharp";
 
-/** A red square on gray as a PNG of `size` by `size` pixels; its center at (`x`, `y`), normalized. */
+/** Returns a red square on gray as a PNG of `size` by `size` pixels; its center at (`x`, `y`), normalized. */
 export const redSquare = (x: number, y: number, size = 224): Promise<Buffer> =>
   redSquareAs({ x, y }, { width: size, height: size });
 
@@ -20,14 +20,14 @@ export function redSquareAs(
 }
 
 const LARGE = { width: 1_280, height: 720 } as const;
-/** Rows of grain that are made; they are repeated , far enough apart that nothing gets small by it. */
+/** The number of generated noise rows; they are repeated far enough apart that the file does not become smaller. */
 const GRAIN_ROWS = 32;
-/** What a sensor adds, in levels of all colors alike. */
+/** Sensor noise, in levels, equal for all colors. */
 const GRAIN = 16;
 
 let grainy: Promise<Buffer> | undefined;
 
-/** A red square as a camera of 1,280 by 720 sees it, with its grain: a JPEG of about 350 kB, always the same one. */
+/** Returns a red square as a camera of 1,280 by 720 sees it, with noise: a JPEG of about 350 kB, always the same one. */
 export function grainyPicture(): Promise<Buffer> {
   grainy ??= makeGrainy();
   return grainy;

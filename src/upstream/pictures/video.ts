@@ -1,4 +1,4 @@
-/** Pictures that a server predicted: as an array of pixels, as a video file, or as files of their own. */
+/** Predicted images: as an array of pixels, as a video file, or as separate files. */
 import { spawn } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -20,7 +20,7 @@ import { FORMATS } from "./header.ts";
 const MAX_PREDICTED = 256;
 const MAX_SIDE = 4_096;
 
-/** The frames of an array u1 [T, H, W, 3], or [1, T, H, W, 3], as PNG pictures `dtMs` apart; at most `most`. Throws an UpstreamFailure. */
+/** Returns the frames of an array u1 [T, H, W, 3], or [1, T, H, W, 3], as PNG images `dtMs` apart; at most `most`. Throws an UpstreamFailure. */
 export async function framesIn(video: NdArray, dtMs: number, most = MAX_PREDICTED): Promise<PredictedFrame[]> {
   const shape = video.shape.length === 5 && video.shape[0] === 1 ? video.shape.slice(1) : video.shape;
   const [count = 0, height = 0, width = 0, channels] = shape;
@@ -44,13 +44,13 @@ export async function framesIn(video: NdArray, dtMs: number, most = MAX_PREDICTE
   );
 }
 
-/** Pictures that models made share turns: no caller has more of them for its own. */
+/** Images from models share one caller's turns, because no caller submits them. */
 export const MODELS = { key: "models", robot: "" } as const;
 
 /**
- * `horizon` frames of a server's files, `dtMs` apart: pictures as they are, or the pictures of one MP4 video. World models begin a video
- * with the picture that they were given, so of more pictures than asked for the first is left out, unless `start` says where to begin. Their number is read from the container before
- * anything is decoded. Throws an UpstreamFailure: fewer than asked for, or files that are neither.
+ * Returns `horizon` frames of a server's files, `dtMs` apart: images unchanged, or the images of one MP4 video. World models begin a video with
+ * the given image, so the first of more images than requested is left out, unless `start` gives the first index. Their number is read from the
+ * container before decoding. Throws an UpstreamFailure for fewer than requested, or other files.
  */
 export async function framesOfFiles(
   files: readonly Buffer[],
@@ -83,7 +83,7 @@ function startIn(count: number, horizon: number, begin: number | undefined): num
   throw new UpstreamFailure(AttemptFailure.WRONG_STEP_COUNT, `${count} pictures, of ${horizon} asked for`);
 }
 
-/** How many pictures a video's container says that it holds. Throws an UpstreamFailure. */
+/** Returns the number of images in a video's container. Throws an UpstreamFailure. */
 export function picturesInVideo(video: Buffer): number {
   try {
     return countMp4Frames(video);
@@ -121,8 +121,8 @@ interface DecodedPicture {
 }
 
 /**
- * The first `count` pictures of a video file as PNG. Throws an UpstreamFailure: `UNREADABLE_FRAME` where there is no decoder, or it can't
- * read the file. The file is read from a folder of its own, and no protocol but `file` may be used by what it holds.
+ * Returns the first `count` images of a video file as PNG. Throws an UpstreamFailure: `UNREADABLE_FRAME` without a decoder, or if it cannot read
+ * the file. The file is in its own folder, and its contents can use no protocol but `file`.
  */
 export async function decodeVideo(bytes: Buffer, count: number, signal: Signal): Promise<DecodedPicture[]> {
   const folder = await mkdtemp(join(tmpdir(), `${BRAND}-video-`));
@@ -173,7 +173,7 @@ function run(file: string, count: number, signal: Signal): Promise<Buffer> {
 const unreadable = (message: string, cause?: unknown): UpstreamFailure =>
   new UpstreamFailure(AttemptFailure.UNREADABLE_FRAME, message, cause);
 
-/** PNG files one behind the other, each from its first chunk to its last. */
+/** Splits consecutive PNG files, each from its first chunk to its last. */
 function picturesIn(stream: Buffer): DecodedPicture[] {
   const pictures: DecodedPicture[] = [];
   for (let at = 0; at < stream.length; ) {

@@ -1,6 +1,6 @@
 /**
- * Servers that serve one robot at a time. A call holds the server alone, and a session holds it until 30 s after its last call. The lease is
- * valid among all replicas. The server knows nothing of leases, so an answer that comes after the lease's end is thrown away.
+ * Servers that serve one robot at a time. A call holds the server exclusively, and its session holds it until 30 s after its last call. The
+ * lease applies to all replicas. The server does not know leases, so an answer after the lease's end is discarded.
  */
 import { createHash } from "node:crypto";
 import type { Signal } from "../../cancellation.ts";
@@ -87,17 +87,17 @@ interface Taken {
 /** How a server is released. */
 interface Released {
   readonly epoch: number;
-  /** For so long the session keeps the server. */
+  /** How long the session keeps the server. */
   readonly keepMs: number;
-  /** What the server is set up with; undefined where that is unknown. */
+  /** The server's setup; undefined if unknown. */
   readonly setup: string | undefined;
 }
 
-/** The leases of all servers. A session is named by the caller; the empty name stands for calls without one. */
+/** The leases of all servers. A session is named by the caller; the empty name is for calls without one. */
 export interface ServerLeases {
   /**
-   * Takes a server for one call of a session, for `runMs` unless it is released before. `running`: a call of the same session, or of none,
-   * has it and will be done. `busy`: another session has it. Rejects when that cannot be found out.
+   * Leases a server for one call of a session, for `runMs` unless it is released before. `running`: a call of the same session, or of none, has
+   * it and will finish. `busy`: another session has it. Rejects if the lease cannot be determined.
    */
   take(server: string, session: string, runMs: number): Promise<Taken | "running" | "busy">;
   /** Releases a server, unless it was leased by another call meanwhile. */
@@ -115,7 +115,7 @@ interface HeldLease {
 /** Maximum number of servers whose setup is kept. */
 const MOST_KNOWN = 4_096;
 
-/** Leases in this process alone, for a gateway of one replica. */
+/** Leases in this process only, for a gateway with one replica. */
 export function localLeases(): ServerLeases {
   const known = new Map<string, HeldLease>();
   return {

@@ -9,8 +9,8 @@ import { AddressRefused } from "./guard.ts";
 const MAX_TEXT = 200;
 
 /**
- * The text of a server's error, cut down for its owner: the last line with anything on it (of a traceback, the error itself) without
- * control characters, at most 200 characters.
+ * Returns the text of a server's error for its owner: the last non-empty line (of a traceback, the error itself) without control characters, at
+ * most 200 characters.
  */
 export function ownerText(text: string): string {
   const end = text.slice(-16 * MAX_TEXT).trimEnd();
@@ -19,8 +19,8 @@ export function ownerText(text: string): string {
 }
 
 /**
- * An error in a server's own words, where the protocol has one word for all of them. A server that raises an exception called `InvalidInput`, of
- * whatever module, says so that it was the input.
+ * An error in a server's own words, in protocols with one code for all errors. An exception named `InvalidInput`, of any module, means that the
+ * input was rejected.
  */
 export function toldFailure(text: string): UpstreamFailure {
   const said = ownerText(text);
@@ -85,16 +85,16 @@ const BY_CODE: Readonly<Record<string, AttemptFailure>> = {
   ENODATA: AttemptFailure.UNREACHABLE,
   UND_ERR_CONNECT_TIMEOUT: AttemptFailure.UNREACHABLE,
   UND_ERR_HEADERS_OVERFLOW: AttemptFailure.MALFORMED_ANSWER,
-  // What isn't HTTP/2, or breaks its rules.
+  // Not HTTP/2, or a protocol violation.
   ERR_HTTP2_ERROR: AttemptFailure.MALFORMED_ANSWER,
   // The session accepts no more new streams.
   ERR_HTTP2_GOAWAY_SESSION: AttemptFailure.UPSTREAM_BUSY,
-  // A client of WebSocket gets these for frames that break the rules.
+  // WebSocket clients get these for invalid frames.
   WS_ERR_UNSUPPORTED_MESSAGE_LENGTH: AttemptFailure.ANSWER_TOO_LARGE,
   WS_ERR_UNSUPPORTED_DATA_PAYLOAD_LENGTH: AttemptFailure.ANSWER_TOO_LARGE,
 };
 
-/** An error of `connect` itself means that no server was reached; an untrusted certificate likewise. */
+/** An error of `connect` itself means that no server was reached, as does an untrusted certificate. */
 function byPhase(error: unknown, code: string): AttemptFailure {
   if (error instanceof Error && "syscall" in error && error.syscall === "connect") return AttemptFailure.UNREACHABLE;
   if (error instanceof AggregateError || /CERT|^ERR_TLS|^UNABLE_TO/.test(code)) {
@@ -105,7 +105,7 @@ function byPhase(error: unknown, code: string): AttemptFailure {
   return http2Failure(http2CodeOf(error) ?? constants.NGHTTP2_CANCEL);
 }
 
-/** The code by which HTTP/2 ended a stream or a session; Node has its name or its number in the error's text alone. */
+/** The HTTP/2 error code of a stream or session; Node has its name or number only in the error's text. */
 function http2CodeOf(error: unknown): number | undefined {
   const text = error instanceof Error && /^ERR_HTTP2_(STREAM|SESSION)_ERROR$/.test(codeOf(error)) ? error.message : "";
   const [, code, name] = /error code (?:(\d+)|(NGHTTP2_\w+))$/.exec(text) ?? [];
@@ -122,7 +122,7 @@ const HTTP2_CODES: Readonly<Record<string, number>> = {
   NGHTTP2_ENHANCE_YOUR_CALM: constants.NGHTTP2_ENHANCE_YOUR_CALM,
 };
 
-/** What it means that HTTP/2 ended a stream or a session by this code (RFC 9113 section 7). Either side may have been the one to end it. */
+/** The failure for an HTTP/2 error code (RFC 9113 section 7), sent by either side. */
 export function http2Failure(code: number): AttemptFailure {
   if (NOT_NOW.has(code)) return AttemptFailure.UPSTREAM_BUSY;
   return BROKEN_RULES.has(code) ? AttemptFailure.MALFORMED_ANSWER : AttemptFailure.CONNECTION_LOST;
@@ -136,7 +136,7 @@ const BROKEN_RULES: ReadonlySet<number> = new Set([
   constants.NGHTTP2_COMPRESSION_ERROR,
 ]);
 
-/** Source: RFC 9110, and what model servers, their proxies and hosted APIs make of it. */
+/** Source: RFC 9110, and its use by model servers, their proxies and hosted APIs. */
 const BY_HTTP_STATUS: Readonly<Record<number, AttemptFailure>> = {
   400: AttemptFailure.INPUT_REJECTED,
   401: AttemptFailure.UPSTREAM_AUTH,
@@ -165,7 +165,7 @@ const BY_HTTP_STATUS: Readonly<Record<number, AttemptFailure>> = {
   530: AttemptFailure.UNREACHABLE,
 };
 
-/** gRPC's numbers; all others are errors of the server's own. Source: https://grpc.github.io/grpc/core/md_doc_statuscodes.html */
+/** gRPC's numbers; all others are the server's own errors. Source: https://grpc.github.io/grpc/core/md_doc_statuscodes.html */
 const BY_GRPC_STATUS: Readonly<Record<number, AttemptFailure>> = {
   1: AttemptFailure.CONNECTION_LOST, // CANCELLED
   3: AttemptFailure.INPUT_REJECTED, // INVALID_ARGUMENT
@@ -177,7 +177,7 @@ const BY_GRPC_STATUS: Readonly<Record<number, AttemptFailure>> = {
   16: AttemptFailure.UPSTREAM_AUTH, // UNAUTHENTICATED
 };
 
-/** Source: RFC 6455, section 7.4.1, and the registry it opens. Above 4400 frameworks write HTTP's own. */
+/** Source: RFC 6455, section 7.4.1, and its registry. Frameworks use HTTP statuses above 4400. */
 const BY_CLOSE_CODE: Readonly<Record<number, AttemptFailure>> = {
   1009: AttemptFailure.INPUT_REJECTED, // message too big
   1011: AttemptFailure.UPSTREAM_ERROR, // internal error
@@ -188,22 +188,25 @@ const BY_CLOSE_CODE: Readonly<Record<number, AttemptFailure>> = {
 
 const HTTP_IN_CLOSE_CODES = { from: 4_400, to: 4_599 } as const;
 
-/** The server's own answer, which it may not send. In the words of gRPC's C core, Go and Node. */
+/** The server's answer exceeds its own send limit, in the texts of gRPC's C core, Go and Node. */
 const ANSWER_TOO_LARGE =
   /\b(?:sent message|trying to send(?: a)? message|send(?:ing)? message|response)\b.{0,40}\b(?:larger|too large|exceeds?)\b/i;
-/** A message that is too large for the server, in the words of gRPC's C core, Go, Java, .NET and tonic, and of HTTP's frameworks. */
+/** A message is too large for the server, in the texts of gRPC's C core, Go, Java, .NET and tonic, and of HTTP frameworks. */
 const MESSAGE_TOO_LARGE =
   /(?:message|payload|request|body|entity|content|file|image|input|prompt)[\w\s-]{0,30}(?:larger than|too (?:large|big|long)|exceeds?|exceeded)|(?:exceeds?|exceeded)[\w\s]{0,30}(?:message|payload|request|body|content)[\w\s-]{0,20}(?:size|length|limit)|PayloadTooLarge|context[_ ]length[_ ]exceeded/i;
-/** Words that make "exceeds" a matter of rates. */
+/** Words that relate "exceeds" to rates. */
 const RATE = /\b(?:rate|quota|per (?:minute|second|day|hour)|too many|queue|concurren\w*|requests? limit)\b/i;
 const OUT_OF_MEMORY = /out of memory|\boom\b|cuda error|cannot allocate/i;
 const BUSY =
   /\b(?:queue|overloaded|overload|too many (?:requests|concurrent)|at capacity|rate.?limit\w*|backlog|server is busy|try again later)\b/i;
-/** The owner's account or key, where the status says otherwise. Gemini answers 400 for a wrong key, OpenAI 429 for an account without credit. */
+/**
+ * A problem with the owner's account or key despite another status. Gemini answers 400 for a wrong key, OpenAI 429 for an account without
+ * credit.
+ */
 const NOT_ALLOWED =
   /insufficient[_ ](?:quota|balance|credits?)|billing_hard_limit|credit balance is too low|api[_ ]key[_ ](?:not valid|invalid)|invalid[_ ]api[_ ]key|API_KEY_INVALID|incorrect api key/i;
 
-/** What the words beside a status say that the status itself doesn't; undefined where they say nothing. */
+/** Returns the failure that the text beside a status adds; undefined without one. */
 function meantBy(said: string): AttemptFailure | undefined {
   if (said === "") return undefined;
   if (NOT_ALLOWED.test(said)) return AttemptFailure.UPSTREAM_AUTH;
@@ -213,17 +216,17 @@ function meantBy(said: string): AttemptFailure | undefined {
   return undefined;
 }
 
-/** Statuses that are nothing but their own meaning. */
+/** Statuses whose meaning does not depend on a text. */
 const PLAIN_HTTP: ReadonlySet<number> = new Set([401, 403, 404, 408, 502, 504]);
 
-/** The failure for an HTTP status. `said` is for the owner, shortened by `ownerText`. */
+/** Returns the failure for an HTTP status. `said` is for the owner, shortened by `ownerText`. */
 export function failureOfStatus(status: number, said = ""): UpstreamFailure {
   const meant = PLAIN_HTTP.has(status) ? undefined : meantBy(said);
   const failure = meant ?? BY_HTTP_STATUS[status] ?? AttemptFailure.UPSTREAM_ERROR;
   return new UpstreamFailure(failure, said === "" ? `answered HTTP ${status}` : advised(meant, said));
 }
 
-/** Statuses of gRPC that say why only in words: UNKNOWN, RESOURCE_EXHAUSTED, OUT_OF_RANGE, INTERNAL, UNAVAILABLE. */
+/** gRPC statuses that are only explained by their text: UNKNOWN, RESOURCE_EXHAUSTED, OUT_OF_RANGE, INTERNAL, UNAVAILABLE. */
 const LOOSE_GRPC: ReadonlySet<number> = new Set([2, 8, 11, 13, 14]);
 
 /** The failure for a gRPC status. */

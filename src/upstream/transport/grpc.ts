@@ -1,6 +1,6 @@
 /**
- * gRPC towards one model server over node:http2. A server that breaks the rules loses its call or its connection.
- * Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
+ * A gRPC client for one model server over node:http2. A server that violates the protocol loses its call or its connection. Source:
+ * https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
  */
 import {
   type ClientHttp2Session,
@@ -34,10 +34,10 @@ import {
 } from "./failures.ts";
 import { type Address, MAX_MESSAGE_BYTES, type UpstreamServer } from "./servers.ts";
 
-/** The schemes of every wire that is gRPC. */
+/** The schemes of every gRPC wire. */
 export const GRPC_SCHEMES: Readonly<Record<string, string>> = { "grpc:": "http:", "grpcs:": "https:" };
 
-/** Calls to one server at one time, each on a stream of its own. One more fails with `UPSTREAM_BUSY`. */
+/** Concurrent calls to one server, each on its own stream. One more fails with `UPSTREAM_BUSY`. */
 const MOST_CALLS = 1_024;
 
 /** A request to a server, and its timeout. */
@@ -51,51 +51,51 @@ export interface GrpcExchange {
   readonly traceparent?: string | undefined;
 }
 
-/** A framed message, whole or in pieces. */
+/** A framed message, complete or in pieces. */
 export type GrpcMessage = Buffer | readonly Buffer[];
 
-/** A call with messages both ways. It stays open until either side ends it. */
+/** A bidirectional call. It stays open until either side ends it. */
 export interface GrpcDuplex {
-  /** False once it has ended, or its connection takes no new calls: what comes next needs another one. */
+  /** False once it has ended, or its connection accepts no new calls: later messages need another one. */
   readonly lasts: boolean;
-  /** Bytes that wait for the server to read. */
+  /** Bytes that the server has not read yet. */
   readonly queued: number;
-  /** Sends a framed message, whose bytes have to stay as they are. */
+  /** Sends a framed message, whose bytes must not change. */
   send(message: GrpcMessage): void;
-  /** Gives the connection up unless the server answers a ping in 10 s: something that was sent found no answer. */
+  /** Closes the connection unless the server answers a ping within 10 s, because a sent message got no answer. */
   proveLife(): void;
-  /** Ends it for both sides; no event follows. */
+  /** Ends it for both sides, without further events. */
   cancel(): void;
 }
 
-/** What happens on a duplex call. None of it happens before `duplex` has returned. */
+/** The events of a duplex call, none of which occurs before `duplex` returns. */
 export interface DuplexEvents {
-  /** A message came. What it throws ends the call. */
+  /** Receives a message. An error that it throws ends the call. */
   message(bytes: Buffer): void;
-  /** It ended, once and as the last event: undefined where the server said OK. */
+  /** The end, once and as the last event: undefined if the server reported OK. */
   ended(failure: UpstreamFailure | undefined): void;
-  /** Its connection was not used for five minutes, and is closed when the call ends. */
+  /** Its connection was idle for five minutes, and closes when the call ends. */
   idle(): void;
 }
 
-/** The header fields that only this call has. */
+/** The header fields of this call only. */
 const fieldsOf = (exchange: Omit<GrpcExchange, "signal">): Record<string, string> => ({
   "grpc-timeout": `${Math.max(1, Math.min(99_999_999, Math.floor(exchange.budgetMs)))}m`,
   "x-request-id": exchange.requestId,
   ...traceOf(exchange),
 });
 
-/** The fields of a head or of trailers, by their names in small letters. */
+/** The fields of a header or trailer block, by lower-case name. */
 type ReplyFields = Readonly<Record<string, string | string[] | number | undefined>>;
 
-/** The head and the trailers around the messages of one call. */
+/** The headers and trailers of one call. */
 export class ReplyStatus {
-  /** The first thing that went wrong. */
+  /** The first error. */
   failure: UpstreamFailure | undefined;
-  /** The server said how the call ended. */
+  /** Whether the server reported the call's status. */
   isComplete = false;
 
-  /** Reads the head of the answer. A status in it stands for trailers. */
+  /** Reads the response headers. A status in them replaces trailers. */
   head(fields: ReplyFields): void {
     if (fields["grpc-status"] !== undefined) this.trailers(fields);
     else if (Number(fields[":status"]) !== 200) this.failure ??= statusFailure(fields);
@@ -107,7 +107,7 @@ export class ReplyStatus {
     this.isComplete = true;
   }
 
-  /** How the call ended, given how its stream did: undefined where the server said OK. */
+  /** Returns how the call ended, given its stream's end: undefined if the server reported OK. */
   outcome(ofStream: UpstreamFailure | undefined): UpstreamFailure | undefined {
     const failure = this.failure ?? ofStream;
     if (failure !== undefined || this.isComplete) return failure;
@@ -115,16 +115,16 @@ export class ReplyStatus {
   }
 }
 
-/** The call announced no encoding, so a compressed message cannot be meant for it. Throws a CodecError. */
+/** The call announced no encoding, so compressed messages are invalid. Throws a CodecError. */
 function uncompressed(message: Buffer, compressed: boolean): Buffer {
   if (compressed) throw new CodecError("unsupported");
   return message;
 }
 
-/** The failure of a unary call whose answer has a second message. */
+/** The failure of a unary call whose response has a second message. */
 const severalMessages = (): UpstreamFailure => malformed("the server sent more than one message");
 
-/** The failure of a unary call whose answer has no message. */
+/** The failure of a unary call whose response has no message. */
 const noMessage = (): UpstreamFailure =>
   new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, "the stream ended without a message");
 
@@ -134,7 +134,7 @@ const tooManyCalls = (): UpstreamFailure =>
 
 const isGrpc = (fields: ReplyFields): boolean => String(fields["content-type"]).startsWith("application/grpc");
 
-/** How a stream ended, by its trailers, or by its headers when they stand alone: undefined for OK. */
+/** Returns how a stream ended, by its trailers, or by its headers if they are alone: undefined for OK. */
 function statusFailure(fields: ReplyFields): UpstreamFailure | undefined {
   const status = fields["grpc-status"];
   if (status === "0") return undefined;
@@ -150,7 +150,7 @@ function statusFailure(fields: ReplyFields): UpstreamFailure | undefined {
   return failure;
 }
 
-/** `grpc-message` is percent-encoded; what isn't stays as it is. */
+/** `grpc-message` is percent-encoded; invalid escapes are kept. */
 function decoded(field: ReplyFields[string]): string {
   const text = String(field ?? "");
   try {
@@ -160,7 +160,7 @@ function decoded(field: ReplyFields[string]): string {
   }
 }
 
-/** Calls to one server under one credential; connections are made on first use. Every failure is an UpstreamFailure. */
+/** Calls to one server with one credential; connections are opened on first use. Every failure is an UpstreamFailure. */
 export class GrpcClient implements UpstreamServer {
   readonly #calls: Http2Connection;
   readonly #duplexes: Http2Connection;
@@ -219,8 +219,8 @@ export class GrpcClient implements UpstreamServer {
   }
 
   /**
-   * Opens a call with messages both ways, on a connection of its own, so a slow reader of the other calls doesn't delay it. Throws while no
-   * connection may be opened.
+   * Opens a bidirectional call on its own connection, so that a slow reader of other calls does not delay it. Throws while no connection can be
+   * opened.
    */
   duplex(path: string, events: DuplexEvents): GrpcDuplex {
     const opened = this.#duplexes.request({ ":path": path });
@@ -247,7 +247,7 @@ export class GrpcClient implements UpstreamServer {
           stream.write(message);
           return;
         }
-        // All pieces leave in one write.
+        // All pieces are sent in one write.
         stream.cork();
         for (const piece of message) stream.write(piece);
         stream.uncork();
@@ -265,7 +265,7 @@ export class GrpcClient implements UpstreamServer {
     this.#duplexes.close();
   }
 
-  /** Sends framed messages and yields those of the answer as they come. A consumer that leaves ends the call. */
+  /** Sends framed messages and yields those of the response as they arrive. A consumer that stops iterating ends the call. */
   async *#messages(exchange: GrpcExchange, message: Buffer): AsyncGenerator<Buffer, void, undefined> {
     const { signal, path } = exchange;
     if (signal.aborted) throw calledOff(signal);
@@ -293,7 +293,7 @@ export class GrpcClient implements UpstreamServer {
       });
       const chunks = stream.iterator({ destroyOnReturn: false });
       for (;;) {
-        // The stream's own error comes by its event.
+        // The stream's own error is reported by its event.
         const chunk = await chunks.next().catch(() => undefined);
         if (chunk === undefined || chunk.done) break;
         if (status.failure !== undefined) throw status.failure;
@@ -303,14 +303,14 @@ export class GrpcClient implements UpstreamServer {
         } catch (error) {
           fault = error;
         }
-        // What came whole before a fault is part of the answer.
+        // Complete messages before an error are part of the response.
         for (const part of ready.splice(0)) {
           if (signal.aborted) throw calledOff(signal);
           yield part;
         }
         if (fault !== undefined) throw fault;
       }
-      // The reason of a reset is known when the stream has closed. A stream that ended well closes later: when all of the request has left.
+      // The reason of a reset is known when the stream has closed. A successful stream closes later: when the entire request was sent.
       if (stream.closed || stream.destroyed) await closed;
       if (signal.aborted) throw calledOff(signal);
       const failure = outcomeOf(status, ofStream ?? session.failure ?? resetOf(stream), reader);
@@ -325,15 +325,15 @@ export class GrpcClient implements UpstreamServer {
   }
 }
 
-/** What a call tells of its answer. */
+/** The events of a call's response. */
 interface CallEvents {
-  /** A message came. What it throws ends the call. */
+  /** Receives a message. An error that it throws ends the call. */
   message(bytes: Buffer): void;
-  /** It ended, once and as the last event: undefined where the server said OK. */
+  /** The end, once and as the last event: undefined if the server reported OK. */
   ended(failure: UpstreamFailure | undefined): void;
 }
 
-/** A call whose messages are handled as they come. */
+/** A call whose messages are handled as they arrive. */
 class Call {
   isOver = false;
   readonly #opened: OpenedStream;
@@ -355,21 +355,21 @@ class Call {
       this.#ofStream = failureOf(error);
     });
     stream.on("data", this.#data);
-    // A stream that was reset ends too; its reason is known when it has closed.
+    // A reset stream also emits its end; its reason is known when it has closed.
     stream.on("end", () => {
       if (!stream.closed) this.#outcome(session.failure);
     });
     stream.on("close", () => this.#outcome(this.#ofStream ?? session.failure ?? resetOf(stream)));
   }
 
-  /** Ends it for both sides, and tells of it. */
+  /** Ends it for both sides, and reports it. */
   end(failure: UpstreamFailure | undefined): void {
     if (this.isOver) return;
     this.cancel();
     this.#events.ended(failure);
   }
 
-  /** Ends it for both sides; no event follows. */
+  /** Ends it for both sides, without further events. */
   cancel(): void {
     this.isOver = true;
     cancelStream(this.#opened.stream);
@@ -390,7 +390,7 @@ class Call {
   }
 }
 
-/** How a call ended whose stream has closed. */
+/** How a call with a closed stream ended. */
 function outcomeOf(
   status: ReplyStatus,
   ofStream: UpstreamFailure | undefined,
@@ -406,40 +406,40 @@ function outcomeOf(
   }
 }
 
-/** Why the server reset a stream without an error of Node's; undefined where it did not. */
+/** Why the server reset a stream without an error from Node; undefined if it did not. */
 function resetOf({ rstCode }: ClientHttp2Stream): UpstreamFailure | undefined {
   if (rstCode === undefined || rstCode === constants.NGHTTP2_NO_ERROR) return undefined;
   return new UpstreamFailure(http2Failure(rstCode), `the server reset the stream: code ${rstCode}`);
 }
 
-/** Ends a stream that is not read any more, with a reset to the server. */
+/** Ends a stream that is no longer read, with a reset to the server. */
 function cancelStream(stream: ClientHttp2Stream): void {
   if (stream.destroyed) return;
   stream.close(constants.NGHTTP2_CANCEL);
   stream.destroy();
 }
 
-/** From the first packet to the server's first frame: a server that infers in its event loop is slow to greet. */
+/** From the first packet to the server's first frame: a server that runs inference on its event loop is slow to respond. */
 const CONNECT_MS = 10_000;
 const IDLE_MS = 5 * 60_000;
 /** The time that a server has to answer a ping. */
 const PROOF_OF_LIFE_MS = 10_000;
 const BACKOFF = { firstMs: 25, mostMs: 1_000 } as const;
 const KEEP_ALIVE_MS = 30_000;
-/** A stream whose reader stalls holds what its window lets in. Node gives the connection's own window back at once. */
+/** A stream with a stalled reader retains its window's data. Node replenishes the connection's own window at once. */
 const WINDOW_BYTES = { stream: 2 ** 18, connection: 32 * 2 ** 20 } as const;
-/** Megabytes that one session may hold before Node refuses its streams. The limits here are bytes of a message and calls at one time. */
+/** The megabytes that a session can hold before Node refuses its streams. The limits here are message bytes and concurrent calls. */
 const SESSION_MEMORY_MB = 1_024;
-/** All fields of a head together. */
+/** The total size of a header block's fields. */
 const MAX_HEAD_BYTES = 64 << 10;
 
 /** One session of Node's, and why it ended. */
 interface Session {
   readonly http2: ClientHttp2Session;
-  /** The server's first frame has come. */
+  /** Whether the server's first frame has arrived. */
   isGreeted: boolean;
   isClosed: boolean;
-  /** Why its streams fail if it ends now; undefined where their own errors hold. */
+  /** Why its streams fail if it ends now; undefined if their own errors apply. */
   readonly failure: UpstreamFailure | undefined;
   readonly takesStreams: boolean;
 }
@@ -450,7 +450,7 @@ interface OpenedStream {
   readonly session: Session;
 }
 
-/** A connection that opens when it is needed, and again when it has gone: not at once where that keeps failing. */
+/** A connection that opens on demand, and reopens after it closed, with a delay after repeated failures. */
 class Http2Connection {
   readonly #address: Address;
   readonly #onIdle: () => void;
@@ -472,7 +472,7 @@ class Http2Connection {
     return this.#sessions.size === 0 && steadyNow() >= this.#notBefore;
   }
 
-  /** Opens a stream, on a new session if need be. Throws an UpstreamFailure while none may be opened. */
+  /** Opens a stream, on a new session if necessary. Throws an UpstreamFailure while none can be opened. */
   request(headers: OutgoingHttpHeaders): OpenedStream {
     const session = this.#session?.takesStreams ? this.#session : this.#connect();
     this.touch();
@@ -481,7 +481,7 @@ class Http2Connection {
     try {
       return { stream: session.http2.request({ ...own, ...headers }, { endStream: false }), session };
     } catch (error) {
-      session.http2.close(); // Its stream ids may be used up; the next session has fresh ones.
+      session.http2.close(); // Its stream ids may be used up; the next session starts again.
       throw failureOf(error);
     }
   }
@@ -491,7 +491,7 @@ class Http2Connection {
     this.#usedAt = steadyNow();
   }
 
-  /** Gives the session up unless it answers a ping soon. */
+  /** Closes the session unless it answers a ping in time. */
   proveLife(): void {
     const session = this.#session;
     if (session === undefined || !session.isGreeted || session.isClosed || this.#forgetPing !== undefined) return;
@@ -501,7 +501,7 @@ class Http2Connection {
     });
   }
 
-  /** Ends everything at once. */
+  /** Closes everything at once. */
   close(): void {
     for (const { http2 } of this.#sessions) http2.destroy(lost("the connection was closed"));
   }

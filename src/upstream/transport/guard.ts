@@ -1,7 +1,7 @@
 /**
- * The guard of addresses that a user gave: a frame, a model server, a webhook, a policy under test.
- * A name is judged by the addresses that it resolves to, at the moment of connecting, and the connection goes to exactly those.
- * So neither an odd spelling nor a name that changes its answer reaches a private address.
+ * Guards user-supplied addresses: frames, model servers, webhooks, evaluated policies. A name is checked by the addresses that it resolves to at
+ * connection time, and the connection uses exactly those. Neither an odd spelling nor a name with changing addresses therefore reaches a private
+ * address.
  */
 import { Resolver } from "node:dns";
 import { lookup } from "node:dns/promises";
@@ -13,7 +13,7 @@ import type { Signal } from "../../cancellation.ts";
 import { after, inTime } from "../../clock.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
 
-/** Why an address was refused: short, stable, and free of the address itself. */
+/** Why an address was refused: a short, stable code without the address. */
 type AddressReason =
   | "too_long"
   | "bad_character"
@@ -23,7 +23,7 @@ type AddressReason =
   | "port_not_allowed"
   | "private_address";
 
-/** The address may not be reached. Nothing was sent to it. */
+/** The address is forbidden. Nothing was sent to it. */
 export class AddressRefused extends Error {
   override readonly name = "AddressRefused";
   readonly reason: AddressReason;
@@ -34,7 +34,7 @@ export class AddressRefused extends Error {
   }
 }
 
-/** What is wrong with an address, in words that follow its name; `schemes` as URL.protocol writes them. */
+/** Describes what is wrong with an address, as a continuation of its name; `schemes` in the form of URL.protocol. */
 export function wordsOfRefusal({ reason }: AddressRefused, { schemes, allowPrivate }: UrlPolicy): string {
   const begins = schemes.map((scheme) => `${scheme}//`).join(" or ");
   const whole = `must be ${allowPrivate ? "an" : "a public"} address that begins with ${begins}`;
@@ -55,25 +55,25 @@ export function wordsOfRefusal({ reason }: AddressRefused, { schemes, allowPriva
 /** Which addresses the operator allows. */
 interface AddressPolicy {
   /**
-   * False: public unicast addresses only. True: also loopback, private networks, unique local and shared (100.64/10)
-   * addresses. Link-local, multicast, reserved and cloud metadata addresses are refused either way.
+   * False: public unicast addresses only. True: also loopback, private networks, unique local and shared (100.64/10) addresses. Link-local,
+   * multicast, reserved and cloud metadata addresses are refused either way.
    */
   readonly allowPrivate: boolean;
 }
 
-/** What a URL must be like to be accepted. Schemes as URL.protocol writes them: `https:`. */
+/** The requirements of an accepted URL. Schemes are in the form of URL.protocol: `https:`. */
 interface UrlPolicy extends AddressPolicy {
   readonly schemes: readonly string[];
 }
 
 const MAX_URL_LENGTH = 4096;
-/** Controls, invisible and private-use characters, lone surrogates, any space; and the backslash, which parsers disagree about. */
+/** Control, invisible and private-use characters, unpaired surrogates, any white space; and the backslash, which parsers treat differently. */
 const BAD_CHARACTER = /[\p{C}\p{Z}\\]/u;
 const AUTHORITY = /^[^:/?#]+:\/\/([^/?#]+)/;
 
 /**
- * The parsed URL, when nothing in its text forbids it; else throws AddressRefused. Literal addresses are judged here, in every
- * spelling; names are judged when they're connected to, which needs guardedAgent or guardedLookup.
+ * Returns the parsed URL if nothing in its text is forbidden; otherwise throws AddressRefused. Literal addresses are checked here, in every
+ * spelling; names are checked on connection, which requires guardedAgent or guardedLookup.
  */
 export function checkUrl(text: string, { schemes, allowPrivate }: UrlPolicy): URL {
   if (text.length > MAX_URL_LENGTH) throw new AddressRefused("too_long");
@@ -81,7 +81,7 @@ export function checkUrl(text: string, { schemes, allowPrivate }: UrlPolicy): UR
   const url = URL.parse(text);
   if (url === null) throw new AddressRefused("malformed");
   if (!schemes.includes(url.protocol)) throw new AddressRefused("scheme_not_allowed");
-  // `https:host` and `https:///host` are hosts to a browser and paths to others.
+  // `https:host` and `https:///host` are hosts to a browser and paths to other parsers.
   const authority = AUTHORITY.exec(text)?.[1];
   if (authority === undefined) throw new AddressRefused("malformed");
   if (authority.includes("@")) throw new AddressRefused("credentials_in_url");
@@ -91,25 +91,25 @@ export function checkUrl(text: string, { schemes, allowPrivate }: UrlPolicy): UR
   return url;
 }
 
-/** The host as a resolver takes it: no brackets. Schemes that WHATWG doesn't know keep odd spellings of addresses: refused. */
+/** Returns the host as a resolver expects it, without brackets. Schemes unknown to WHATWG keep odd spellings of addresses, which are refused. */
 function hostOf(url: URL): string {
   const hostname = URL.parse(`http://${url.host}`)?.hostname;
   if (hostname === undefined || hostname !== url.hostname.toLowerCase()) throw new AddressRefused("malformed");
   return hostname.startsWith("[") ? hostname.slice(1, -1) : hostname;
 }
 
-/** Above 1023, what other protocols are known to listen on; from "bad port" in the WHATWG fetch standard. */
+/** Ports above 1023 of other known protocols, from "bad port" in the WHATWG fetch standard. */
 const OTHER_PROTOCOLS = new Set([
   1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
 ]);
 
-/** URL.port: empty for the scheme's own. */
+/** URL.port: empty for the scheme's default. */
 function isAllowedPort(port: string): boolean {
   const number = Number(port);
   return port === "" || number === 80 || number === 443 || (number > 1023 && !OTHER_PROTOCOLS.has(number));
 }
 
-/** Names of ranges are ipaddr.js's. */
+/** Range names are those of ipaddr.js. */
 const PUBLIC_RANGES: ReadonlySet<string> = new Set(["unicast"]);
 const PRIVATE_RANGES: ReadonlySet<string> = new Set([
   ...PUBLIC_RANGES,
@@ -119,38 +119,38 @@ const PRIVATE_RANGES: ReadonlySet<string> = new Set([
   "carrierGradeNat",
 ]);
 
-/** Where clouds keep their machines' credentials, outside of the link-local range: Azure, Alibaba, AWS, Google. */
+/** Addresses of cloud credentials outside the link-local range: Azure, Alibaba, AWS, Google. */
 const METADATA: ReadonlySet<string> = new Set(["168.63.129.16", "100.100.100.200", "fd00:ec2::254", "fd20:ce::254"]);
 
-/** Whether this literal address may be connected to; an IPv4 address inside an IPv6 one counts as itself. */
+/** Whether this literal address is permitted; an IPv4 address inside an IPv6 one counts as itself. */
 export function isAllowedAddress(address: string, { allowPrivate }: AddressPolicy): boolean {
   if (isIP(address) === 0) return false;
   const ip = ipaddr.process(address);
   const range = ip.range();
-  // An address that no registry has assigned is not public; of IPv6 only 2000::/3 has been assigned.
+  // An unassigned address is not public; of IPv6 only 2000::/3 is assigned.
   if (ip instanceof ipaddr.IPv6 && range === "unicast" && ip.parts[0]! >> 13 !== 1) return false;
   return (allowPrivate ? PRIVATE_RANGES : PUBLIC_RANGES).has(range) && !METADATA.has(ip.toString());
 }
 
-/** One address that a name stands for. */
+/** One address of a name. */
 export interface LookupAnswer {
   readonly address: string;
   readonly family: number;
 }
 
-/** Turns a name into its addresses, or rejects. */
+/** Resolves a name to its addresses, or rejects. */
 type Resolve = (hostname: string) => Promise<readonly LookupAnswer[]>;
 
-/** A policy, and the resolver of names: by default the system's where private addresses are allowed, else DNS alone. */
+/** A policy, and the name resolver: by default the system's if private addresses are allowed, otherwise only DNS. */
 export interface GuardOptions extends AddressPolicy {
   readonly resolve?: Resolve;
-  /** Name servers to ask instead of the system's, as `address` or `address:port`. */
+  /** Name servers to use instead of the system's, as `address` or `address:port`. */
   readonly dnsServers?: readonly string[] | undefined;
 }
 
 /**
- * A `lookup` for sockets: resolves once, fails with AddressRefused if any answer is an address that may not be reached, and gives the
- * socket exactly those answers. Sockets don't look up literal addresses: pass those through checkUrl first.
+ * Returns a `lookup` for sockets: it resolves once, fails with AddressRefused if any address is forbidden, and passes exactly those addresses to
+ * the socket. Sockets do not look up literal addresses: check those by checkUrl first.
  */
 export function guardedLookup(options: GuardOptions): LookupFunction {
   const asksDns = !options.allowPrivate || options.dnsServers !== undefined;
@@ -177,9 +177,9 @@ export function guardedLookup(options: GuardOptions): LookupFunction {
 /** Node accepts both spellings. */
 const FAMILIES: Readonly<Record<string, number>> = { 4: 4, 6: 6, IPv4: 4, IPv6: 6 };
 
-/** Milliseconds. A name that takes longer is slow until an answer comes sooner. */
+/** Milliseconds. A name that takes longer is slow until a faster answer. */
 const SLOW_NAME_MS = 1_000;
-/** Names that are looked up at one time, beside one slow name: three of the four threads that Node has. */
+/** The maximum number of concurrent lookups besides one slow name: three of Node's four threads. */
 const LOOKUPS = 2;
 const MOST_SLOW_NAMES = 1_000;
 /** Milliseconds that a call waits for a name, as long as for a connection. */
@@ -203,7 +203,7 @@ export function oneAtATime(resolve: Resolve): Resolve {
       isSlow = true;
       if (slow.size >= MOST_SLOW_NAMES) slow.clear();
       slow.add(hostname);
-      // Where no other name is slow, those that do answer need not wait for this one.
+      // If no other name is slow, names that do resolve need not wait for this one.
       if (line === lines.slow || !lines.slow.take()) return;
       line.leave();
       line = lines.slow;
@@ -229,7 +229,7 @@ export function oneAtATime(resolve: Resolve): Resolve {
   };
 }
 
-/** So many at one time; the others wait in turn. */
+/** A limited number of concurrent lookups; the others wait in order. */
 class AddressPlaces {
   #free: number;
   readonly #waiting: (() => void)[] = [];
@@ -238,14 +238,14 @@ class AddressPlaces {
     this.#free = places;
   }
 
-  /** Takes a place where one is free. */
+  /** Takes a slot if one is free. */
   take(): boolean {
     if (this.#free === 0) return false;
     this.#free--;
     return true;
   }
 
-  /** Waits for a place. */
+  /** Waits for a slot. */
   async enter(): Promise<void> {
     if (!this.take()) await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
@@ -257,10 +257,10 @@ class AddressPlaces {
   }
 }
 
-/** Knows the hosts file and search domains, which an operator's own machines may be named by. */
+/** Uses the hosts file and search domains, by which an operator's own machines may be named. */
 const resolveLocally: Resolve = oneAtATime((hostname) => lookup(hostname, { all: true, order: "verbatim" }));
 
-/** Asks DNS without a thread of the pool, so that a slow name server of a user can't hold up the decoding of images. */
+/** Queries DNS without a pool thread, so that a user's slow name server cannot delay image decoding. */
 function resolvePublicly(servers: readonly string[] | undefined): Resolve {
   const resolver = new Resolver({ timeout: 2_000, tries: 2 });
   if (servers !== undefined) resolver.setServers(servers);
@@ -282,8 +282,8 @@ function resolvePublicly(servers: readonly string[] | undefined): Resolve {
 const CONNECT_TIMEOUT_MS = 5_000;
 
 /**
- * How undici reaches an address: literal addresses are judged, names go through guardedLookup, and the address that the socket
- * ended up at is judged again before a request is sent. `dial` opens the socket; undici's own by default.
+ * Returns an undici connector: literal addresses are checked, names go through guardedLookup, and the socket's final address is checked again
+ * before a request is sent. `dial` opens the socket; undici's own by default.
  */
 export function guardedConnector(
   options: GuardOptions,
@@ -315,12 +315,14 @@ const MAX_HEADER_BYTES = 16 * 1024;
 
 /** The limits of an agent. */
 interface AgentOptions {
-  /** Milliseconds without a byte of the answer; 0 waits until the request is aborted. */
+  /** Milliseconds without a byte of the response; 0 waits until the request is aborted. */
   readonly silenceMs?: number;
   readonly connections?: number;
 }
 
-/** An undici Agent that reaches only what the policy allows: HTTP/1.1, no redirects, no proxy, and a limit to silence unless `silenceMs` is 0. */
+/**
+ * Returns an undici Agent that reaches only permitted addresses: HTTP/1.1, no redirects, no proxy, and an idle timeout unless `silenceMs` is 0.
+ */
 export const guardedAgent = (
   options: GuardOptions,
   { silenceMs = SILENCE_MS, connections = CONNECTIONS_PER_ORIGIN }: AgentOptions = {},
@@ -339,7 +341,7 @@ export const guardedAgent = (
 /** Why nothing was fetched. */
 type FetchReason = "unreachable" | "timed_out" | "bad_status" | "too_large" | "encoded";
 
-/** The address was allowed, but gave no usable answer. The cause is for the log, not for callers. */
+/** The address was permitted, but gave no usable response. The cause is for the log, not for callers. */
 export class FetchFailed extends Error {
   override readonly name = "FetchFailed";
   readonly reason: FetchReason;
@@ -350,21 +352,21 @@ export class FetchFailed extends Error {
   }
 }
 
-/** How to fetch: through which agent, and how much of it, how long, for whom. */
+/** The agent, limits and caller of a fetch. */
 interface FetchOptions {
   /** From guardedAgent. */
   readonly agent: Dispatcher;
   readonly maxBytes: number;
-  /** From now until the last byte. */
+  /** The timeout until the last byte. */
   readonly timeoutMs: number;
-  /** The media types asked for. */
+  /** The accepted media types. */
   readonly accept: string;
   readonly signal?: Signal | undefined;
 }
 
 /**
- * The body of a 200 answer to one GET, at most `maxBytes`. Rejects with AddressRefused, FetchFailed (any other status, so no
- * redirect is followed; a body in a content encoding, which could unfold beyond the cap) or the signal's reason.
+ * Resolves with the body of a 200 response to one GET, at most `maxBytes`. Rejects with AddressRefused, FetchFailed (any other status, so
+ * redirects are not followed; a body with a content encoding, which could expand beyond the limit) or the signal's reason.
  */
 export const fetchBytes = (url: URL, options: FetchOptions): Promise<Buffer> =>
   new Promise((resolve, reject) => {
@@ -374,7 +376,7 @@ export const fetchBytes = (url: URL, options: FetchOptions): Promise<Buffer> =>
     options.agent.dispatch(request, new Download(options, resolve, reject));
   });
 
-/** One exchange; the first of answer, failure, timer and signal settles it. */
+/** One exchange, settled by the first of response, failure, timer and signal. */
 class Download implements Dispatcher.DispatchHandler {
   readonly #options: FetchOptions;
   readonly #resolve: (body: Buffer) => void;
@@ -444,7 +446,7 @@ class Download implements Dispatcher.DispatchHandler {
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>;
 
-/** A request as libraries make it. */
+/** A request in the form of libraries. */
 interface GuardedRequest {
   readonly method: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -453,8 +455,8 @@ interface GuardedRequest {
 }
 
 /**
- * The whole answer. `agent` is from `guardedAgent`; the text of the address is judged before, by `checkUrl`. Rejects with `FetchFailed` where
- * it is longer than `maxBytes`, unpacked, or as `fetch` does.
+ * Resolves with the complete response. `agent` is from `guardedAgent`; check the address's text by `checkUrl` before. Rejects with `FetchFailed`
+ * if the decompressed body exceeds `maxBytes`, or as `fetch` does.
  */
 export async function guardedFetch(
   address: string,

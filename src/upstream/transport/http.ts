@@ -1,4 +1,4 @@
-/** HTTP towards model servers: one request, one whole answer of bounded size, no redirects, an end to every wait. */
+/** HTTP client for model servers: one request, one complete response of limited size, no redirects, a timeout for every wait. */
 import type { Dispatcher } from "undici";
 import { BRAND } from "../../brand.ts";
 import { Cancel, type Signal } from "../../cancellation.ts";
@@ -12,10 +12,10 @@ import { calledOff, failureOf, failureOfStatus, malformed, ownerText } from "./f
 import { guardedAgent } from "./guard.ts";
 import { type Address, addressOf, MAX_MESSAGE_BYTES, type ServerReach } from "./servers.ts";
 
-/** A request's text as JSON, or its bytes in a type of their own. */
+/** A request body: JSON, or bytes with their own type. */
 export type HttpBody = string | HttpBytes;
 
-/** A body in a type of its own. */
+/** A body with its own type. */
 export interface HttpBytes {
   readonly body: Buffer;
   readonly contentType: string;
@@ -41,17 +41,17 @@ export interface HttpAnswer {
   readonly address: string;
 }
 
-/** The schemes of every wire that is plain HTTP. */
+/** The schemes of every plain HTTP wire. */
 export const HTTP_SCHEMES: Readonly<Record<string, string>> = { "http:": "http:", "https:": "https:" };
 
 /** Concurrent requests to one server; more than any of them has workers for. */
 const MAX_EXCHANGES = 256;
 const CONNECTIONS = 64;
-/** Endpoints whose paths are remembered. */
+/** Maximum number of endpoints with remembered paths. */
 const MAX_SETTLED = 4_096;
-/** Statuses of a server that has nothing at a path. */
+/** Statuses of a server without a resource at a path. */
 const NOWHERE: ReadonlySet<number> = new Set([404, 405]);
-/** Largest response, in bytes, to a request that asks for a status or a list. */
+/** Largest response, in bytes, to a request for a status or a list. */
 export const MAX_STATUS_BYTES = 16 * 2 ** 20;
 /** Time that a server has to stop some work, in milliseconds. After that the work runs to its end. */
 const STOP_MS = 2_000;
@@ -81,14 +81,14 @@ export class HttpServer {
     return (await this.expect({ method: "POST", path, body, ...(headers && { headers }) })).body;
   }
 
-  /** Resolves with a 2xx response; any other status rejects with the failure that it means. */
+  /** Resolves with a 2xx response; rejects with the failure of any other status. */
   async expect(request: HttpRequest): Promise<HttpAnswer> {
     const answer = await this.ask(request);
     expectSuccess(answer);
     return answer;
   }
 
-  /** Asks the server to stop some work of a call that was aborted. Never rejects. */
+  /** Requests the server to stop some work of an aborted call. Never rejects. */
   async stop(method: "POST" | "DELETE", path: string): Promise<void> {
     const signal = new Cancel();
     const clear = after(STOP_MS, () => signal.abort(undefined));
@@ -106,20 +106,20 @@ export class HttpServers {
   readonly #reach: ServerReach;
   readonly #agent: Dispatcher;
   readonly #running = new Map<string, number>();
-  /** The operations that an endpoint may end in. */
+  /** The operations in which an endpoint can end. */
   readonly #operations: readonly string[];
-  /** Which of its paths each operation was answered at, by endpoint. */
+  /** The path of each operation that the server answered at, by endpoint. */
   readonly #settled = new Map<string, number>();
 
   /** `operations` are the paths that owners may have pasted with the address, `*` for any segment. */
   constructor(reach: ServerReach, operations: readonly string[]) {
     this.#reach = reach;
     this.#operations = operations;
-    // A model may think for longer than any web server: the call's own signal ends the wait.
+    // A model can run longer than any web server's timeout; the call's own signal ends the wait.
     this.#agent = guardedAgent(reach, { silenceMs: 0, connections: CONNECTIONS });
   }
 
-  /** The server of a target, for one call. */
+  /** Returns the server of a target, for one call. */
   at(target: UpstreamTarget, call: HttpCall): HttpServer {
     return new HttpServer((request, { signal, ...ids }) => this.#ask(target, request, signal, headersOf(ids)), call);
   }
@@ -155,7 +155,7 @@ export class HttpServers {
     }
   }
 
-  /** Asks at the path that answered before, or at each that the operation may have until one isn't 404 or 405. */
+  /** Requests the path that answered before, or each possible path of the operation until one does not return 404 or 405. */
   async #find(
     target: UpstreamTarget,
     address: Address,
@@ -244,12 +244,12 @@ const headersOf = ({ requestId, traceparent }: Omit<HttpCall, "signal">): Readon
   ...traceOf({ traceparent }),
 });
 
-/** Throws the UpstreamFailure that a status other than 2xx means. */
+/** Throws the UpstreamFailure for a status other than 2xx. */
 export function expectSuccess(answer: HttpAnswer): void {
   if (answer.status < 200 || answer.status >= 300) throw statusFailure(answer);
 }
 
-/** The failure that a status means; the body's error text is for the server's owner. */
+/** Returns the failure for a status; the body's error text is for the server's owner. */
 export function statusFailure({ status, headers, body, address }: HttpAnswer): UpstreamFailure {
   const { said, retryDelay } = toldIn(body);
   const failure = failureOfStatus(status, ownerText(said));
@@ -258,7 +258,7 @@ export function statusFailure({ status, headers, body, address }: HttpAnswer): U
   return failure;
 }
 
-/** How long the header of an answer asks to wait, in milliseconds; OpenAI and Azure have it in milliseconds too. */
+/** The retry time in a response header, in milliseconds; OpenAI and Azure also send it in milliseconds. */
 export function waitIn(headers: HttpAnswer["headers"]): number | undefined {
   const exact = Number(headers["retry-after-ms"] ?? Number.NaN);
   return exact >= 0 ? retryAfterMs(String(exact / 1_000), now()) : retryAfterMs(headers["retry-after"], now());
@@ -268,15 +268,15 @@ const MAX_SAID = 4_096;
 
 interface ToldError {
   readonly said: string;
-  /** HTTP's number for it, where it has one. */
+  /** The HTTP status of the error, if stated. */
   readonly status: number | undefined;
-  /** Google's seconds until the next try. */
+  /** Google's retry time in seconds. */
   readonly retryDelay: string | undefined;
 }
 
 const UNTOLD: ToldError = { said: "", status: undefined, retryDelay: undefined };
 
-/** The error of a JSON body; nothing of any other. */
+/** Returns the error of a JSON body; empty for other bodies. */
 function toldIn(body: Buffer): ToldError {
   if (body.length > 16 * MAX_SAID) return UNTOLD;
   try {
@@ -286,7 +286,7 @@ function toldIn(body: Buffer): ToldError {
   }
 }
 
-/** What an error's JSON says, and its status where it has one; an empty text where it says nothing. Google wraps it in a list. */
+/** Returns an error's text and status from its JSON; an empty text if there is none. Google wraps it in a list. */
 export function errorIn(value: unknown): ToldError {
   const body = Array.isArray(value) ? value[0] : value;
   if (!isObject(body)) return UNTOLD;
@@ -295,7 +295,7 @@ export function errorIn(value: unknown): ToldError {
   const code = [error.code, error.status, error.status_code].map(Number).find((each) => each >= 400 && each < 600);
   const kind = [error.code, error.type, error.status].find((each) => typeof each === "string" && /^\w+$/.test(each));
   const text = textOfError(told);
-  // OpenAI's code says more than its sentence.
+  // OpenAI's code is more specific than its sentence.
   const isMore = text !== "" && typeof kind === "string" && KINDS.has(kind);
   const details: unknown[] = Array.isArray(error.details) ? error.details : [];
   const delay = details
@@ -311,7 +311,7 @@ const KINDS: ReadonlySet<string> = new Set([
   "context_length_exceeded",
 ]);
 
-/** A text, or FastAPI's list of what is wrong with which field. */
+/** A text, or FastAPI's list of invalid fields. */
 function textOfError(told: unknown): string {
   if (typeof told === "string") return told.slice(-MAX_SAID);
   const list = isObject(told) ? told.detail : told;
@@ -327,7 +327,7 @@ function textOfError(told: unknown): string {
     .slice(0, MAX_SAID);
 }
 
-/** A JSON body. Throws an UpstreamFailure when it is none. */
+/** Returns a JSON body. Throws an UpstreamFailure for invalid JSON. */
 export function readJson(body: Buffer): unknown {
   try {
     return JSON.parse(body.toString("utf8"));
@@ -336,6 +336,6 @@ export function readJson(body: Buffer): unknown {
   }
 }
 
-/** Whether a value of JSON is an object. */
+/** Whether a JSON value is an object. */
 export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value);

@@ -5,11 +5,11 @@ import type { UpstreamTarget } from "../wire.ts";
 import { failureOf } from "./failures.ts";
 import { checkUrl, type GuardOptions } from "./guard.ts";
 
-/** Where the wires may connect, and how they resolve names. */
+/** Where the wires can connect, and how they resolve names. */
 export interface ServerReach extends GuardOptions {
   /**
-   * Model servers that this process runs itself, by scheme, host and port, such as `grpc://127.0.0.1:50051`: the wires reach them at any
-   * path, whatever else is allowed. They cannot be declared as supply where private addresses are not allowed.
+   * Model servers that this process runs itself, by scheme, host and port, such as `grpc://127.0.0.1:50051`. The wires reach them at any path,
+   * regardless of the policy. They cannot be declared as supply if private addresses are forbidden.
    */
   readonly own?: ReadonlySet<string> | undefined;
   /** From guardedLookup, with the same options. */
@@ -39,7 +39,7 @@ export const MAX_MESSAGE_BYTES = 64 * 2 ** 20;
 
 /** How to reach one server, after its address was allowed. */
 export interface Address {
-  /** Its scheme is the one of the protocol beneath, such as `http:` for `grpc:`. */
+  /** Its scheme is that of the underlying protocol, such as `http:` for `grpc:`. */
   readonly url: URL;
   /** Resolves the host; refuses addresses that are not allowed. */
   readonly lookup: LookupFunction;
