@@ -11,7 +11,7 @@ import type { Wire } from "./wire.ts";
 const PROFILES = new Profiles(plainProfile({ frames: [picture("", "image")], instructionKey: "prompt" }));
 const MAX_FILES = 512;
 
-/** Opens the wire; connections are made on first use. */
+/** Opens the wire; connections are opened on first use. */
 export const cog = (reach: ServerReach): Wire =>
   httpWire(reach, {
     id: "cog",
@@ -66,7 +66,7 @@ async function predict({ profile, picture, input, call }: HttpPrediction, server
   };
 }
 
-/** The body of one prediction: the inputs that the model's own schema has (`accepts`), by their usual names. */
+/** Returns the body of one prediction: the inputs in the model's own schema (`accepts`), by their usual names. */
 export function encodePrediction(
   profile: Profile,
   image: string,
@@ -87,7 +87,7 @@ export function encodePrediction(
   return JSON.stringify({ input: { ...input, ...constantsIn(profile) } });
 }
 
-/** The files of a prediction's output. Throws an UpstreamFailure for a prediction that failed, or another one's answer. */
+/** Returns the files of a prediction's output. Throws an UpstreamFailure for a failed prediction, or another one's answer. */
 export function readPrediction(body: Buffer, id: string): Buffer[] {
   const prediction = readJson(body);
   if (!isObject(prediction)) throw malformed("the prediction is not an object");
@@ -102,7 +102,7 @@ export function readPrediction(body: Buffer, id: string): Buffer[] {
   return files.map(fileIn);
 }
 
-/** The names of the model's inputs, from its OpenAPI document; empty if the document doesn't list them. */
+/** The names of the model's inputs, from its OpenAPI document; empty if the document does not list them. */
 async function inputsOf(server: HttpServer): Promise<ReadonlySet<string>> {
   let at = readJson(await server.get("/openapi.json"));
   for (const key of ["components", "schemas", "Input", "properties"]) at = isObject(at) ? at[key] : undefined;

@@ -1,4 +1,4 @@
-/** NVIDIA Cosmos NIM: a world model that answers one request with one video. It has no route that cancels. */
+/** NVIDIA Cosmos NIM: a world model that answers one request with one video. It has no route for cancellation. */
 import { httpWire } from "./http-wire.ts";
 import { constantsIn, type Profile, Profiles, plainProfile } from "./payload/profile.ts";
 import { dataUrlOf, fileIn, type VideoQuestion } from "./payload/world-model.ts";
@@ -27,8 +27,8 @@ export const cosmosNim = (reach: ServerReach): Wire =>
   });
 
 /**
- * The body of one inference, for the third generation of Cosmos if the offering names a `model_mode`, else for earlier ones. The server refuses
- * fields that it doesn't know.
+ * Returns the body of one inference, for the third generation of Cosmos if the offering names a `model_mode`, otherwise for earlier ones. The
+ * server refuses unknown fields.
  */
 export function encodeInfer(profile: Profile, image: string, question: VideoQuestion): string {
   const { instruction, pictures, seed, fps, resolution, actions } = question;
@@ -39,7 +39,7 @@ export function encodeInfer(profile: Profile, image: string, question: VideoQues
   };
   if (constants.model_mode === undefined)
     return JSON.stringify({ ...common, image, num_output_frames: pictures, ...constants });
-  // In an action-conditioned mode the server knows the length: one more than the actions.
+  // In an action-conditioned mode the server derives the length: one more than the actions.
   const length = actions.length > 0 ? { action: actions.map(({ values }) => values) } : { num_frames: pictures };
   return JSON.stringify({
     ...common,
@@ -51,7 +51,7 @@ export function encodeInfer(profile: Profile, image: string, question: VideoQues
   });
 }
 
-/** The file of an inference: a video or a picture in base64. Throws an UpstreamFailure if there is none. */
+/** Returns the file of an inference: a video or an image in base64. Throws an UpstreamFailure if there is none. */
 export function readInfer(body: Buffer): Buffer[] {
   const answer = readJson(body);
   const file = isObject(answer) ? (answer.b64_video ?? answer.b64_image) : undefined;

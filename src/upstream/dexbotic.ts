@@ -1,6 +1,6 @@
 /**
- * Dexbotic: one HTTP route that acts, a form with pictures as files. The server is stateless. Source: dexmal/dexbotic, dexbotic/exp/dm0_exp.py
- * at 85c8452.
+ * Dexbotic: one HTTP route for acts, a form with images as files. The server is stateless. Source: dexmal/dexbotic, dexbotic/exp/dm0_exp.py at
+ * 85c8452.
  */
 import { NumberType, PixelForm } from "../../gen/limber/v1/supply_pb.ts";
 import { formOf, httpWire } from "./http-wire.ts";
@@ -14,10 +14,10 @@ import type { Wire } from "./wire.ts";
 
 const PATH = "/process_frame";
 
-/** The server resizes pictures itself, so each is sent as its camera encoded it. */
+/** The server resizes images itself, so each is sent as its camera encoded it. */
 const IMAGE = picture("", "image", { form: PixelForm.ENCODED, optional: true });
 
-/** Without a profile: up to three pictures in their order, the complete proprioception, the instruction. */
+/** Without a profile: up to three images in order, the complete proprioception, the instruction. */
 const PROFILES = new Profiles(
   plainProfile({
     frames: [IMAGE, IMAGE, IMAGE],
@@ -35,13 +35,13 @@ export const dexbotic = (reach: ServerReach): Wire =>
     act: {
       path: PATH,
       encode: ({ profile, parts, input }) => encodeAct(profile, parts, input.instruction),
-      // `response` is rows of numbers, with or without an axis for a batch of one.
+      // `response` is rows of numbers, optionally with a batch axis of one.
       decode: (body, { profile, input, target }) =>
         jsonActionIn(jsonAnswerIn(body), profile, input.horizon, { usual: ["response"], dim: target.actionDim }),
     },
     health: {
       path: PATH,
-      // A server that has the route refuses GET.
+      // A server with the route refuses GET.
       check(answer) {
         if (answer.status === 404) throw malformed(`the server has no ${PATH}`);
         if (answer.status >= 400 && answer.status !== 405) throw statusFailure(answer);
@@ -49,7 +49,7 @@ export const dexbotic = (reach: ServerReach): Wire =>
     },
   });
 
-/** The form of one act: the instruction, the state as a list in JSON, and pictures in order as files. */
+/** Returns the form of one act: the instruction, the state as a JSON list, and images in order as files. */
 export async function encodeAct(
   profile: Profile,
   parts: readonly ObservationPart[],

@@ -1,6 +1,6 @@
 /**
- * Isaac-GR00T's inference service over ZeroMQ: N1.5, N1.6 and N1.7. Its messages don't name their version: the server's modality configuration
- * and its answer to a first observation tell. Source: NVIDIA/Isaac-GR00T, gr00t/policy/server_client.py and gr00t_policy.py.
+ * Isaac-GR00T's inference service over ZeroMQ: N1.5, N1.6 and N1.7. Its messages have no version, so it is detected by the server's modality
+ * configuration and its answer to a first observation. Source: NVIDIA/Isaac-GR00T, gr00t/policy/server_client.py and gr00t_policy.py.
  */
 import { connect, type Socket } from "node:net";
 import { Contract } from "../../gen/limber/v1/contract_pb.ts";
@@ -166,15 +166,15 @@ async function failureIn(exchange: Promise<Buffer>): Promise<UpstreamFailure | u
 
 const DEFAULT_PORT = 5_555;
 const IDLE_MS = 60_000;
-/** Episodes that are remembered as begun. */
+/** The maximum number of remembered started episodes. */
 const MAX_EPISODES = 1_024;
 
-/** The one connection to a server, opened when it's needed and again when it has gone. */
+/** The single connection to a server, opened on demand and reopened after it closed. */
 class ZmqChannel implements UpstreamServer {
   readonly #address: Address;
   readonly #turns = new Turns();
   readonly #begun = new Set<string>();
-  /** How the server speaks, where it is known: forgotten with the connection, for another may listen there then. */
+  /** The server's encoding, if known. It is dropped with the connection, because another server may listen there later. */
   speech: Speech | undefined;
   #peer: ZmqPeer | undefined;
 
@@ -191,12 +191,12 @@ class ZmqChannel implements UpstreamServer {
     return this.converse(signal, (send) => send(message));
   }
 
-  /** Sends messages that nothing comes between, each when the one before is answered. Rejects as `talk` does. */
+  /** Sends consecutive messages without others in between, each after the answer to the previous one. Rejects as `talk` does. */
   converse<T>(signal: Signal, talk: (send: (message: Buffer) => Promise<Buffer>) => Promise<T>): Promise<T> {
     return this.#turns.run(signal, () => talk((message) => this.#open().exchange(message, signal)));
   }
 
-  /** Whether this episode's begin was not sent yet; from now on it counts as sent. */
+  /** Returns whether this episode's start was not sent yet, and marks it as sent. */
   begins(episode: string): boolean {
     if (this.#begun.has(episode)) return false;
     const [oldest] = this.#begun;
@@ -224,12 +224,12 @@ class ZmqPeer {
   readonly #onClosed: () => void;
   #failure: UpstreamFailure | undefined;
   #isReady = false;
-  /** What is sent as soon as the peer is ready. */
+  /** The bytes to send when the peer is ready. */
   #held: Buffer | undefined;
   #waiting: { resolve(message: Buffer): void; reject(failure: UpstreamFailure): void } | undefined;
   #forgetIdle: () => void = () => undefined;
 
-  /** `onClosed` is called once, when the connection is of no more use. */
+  /** `onClosed` is called once, when the connection becomes unusable. */
   constructor({ url, lookup }: Address, onClosed: () => void) {
     this.#onClosed = onClosed;
     const host = url.hostname.replace(/^\[|\]$/g, "");
@@ -280,7 +280,7 @@ class ZmqPeer {
     });
   }
 
-  /** The first failure ends the connection: an answer may be lost, and a later one could be taken for it. */
+  /** The first failure closes the connection: an answer may be lost, and a later one could be matched with the wrong request. */
   fail(failure: UpstreamFailure): void {
     if (this.#failure !== undefined) return;
     this.#failure = failure;
@@ -292,7 +292,7 @@ class ZmqPeer {
 
   #command(name: string, data: Buffer): void {
     if (name === "PING")
-      this.#socket.write(pong(data.subarray(2))); // behind the time that it allows
+      this.#socket.write(pong(data.subarray(2))); // after its timeout
     else if (name === "ERROR") this.fail(malformed("the server refused the handshake"));
     else if (name === "READY") {
       this.#isReady = true;
@@ -321,7 +321,7 @@ const BY_TAG: Readonly<Record<ModalityTag, Pick<Speech, "arrays" | "layout">>> =
   config: { arrays: "numpy", layout: "nested" },
 };
 
-/** How a server of a declared generation speaks that does not tell. */
+/** The encoding of a declared generation's server that does not state it. */
 const USUAL = { arrays: "npy", layout: "nested", config: undefined } as const;
 const DECLARED: Readonly<Partial<Record<ServerDialect, Speech>>> = {
   [ServerDialect.GR00T_N1_5]: { ...USUAL, layout: "bare" },
@@ -329,13 +329,13 @@ const DECLARED: Readonly<Partial<Record<ServerDialect, Speech>>> = {
   [ServerDialect.GR00T_N1_7]: { ...USUAL, arrays: "numpy" },
 };
 
-/** Generations that have one way to speak: they are not asked. */
+/** Generations with a single encoding, which need no query. */
 const PLAIN: ReadonlySet<ServerDialect | undefined> = new Set([ServerDialect.GR00T_N1_5, ServerDialect.GR00T_N1_6]);
 
-/** Failures of a server that does not know the question, or answers it in its own way. */
+/** Failures of a server that does not support the query, or answers it differently. */
 const UNTOLD: ReadonlySet<AttemptFailure> = new Set([AttemptFailure.UPSTREAM_ERROR, AttemptFailure.MALFORMED_ANSWER]);
 
-/** How the server behind a channel speaks; asks it once for each connection. Rejects with an UpstreamFailure. */
+/** Resolves with the encoding of a channel's server, which is queried once per connection. Rejects with an UpstreamFailure. */
 async function speechOf(
   channel: ZmqChannel,
   { dialect, token, signal }: { dialect: ServerDialect | undefined; token: string; signal: Signal },
@@ -362,7 +362,7 @@ function told(answer: Buffer, usual: Speech): Speech {
   }
 }
 
-/** Whether a server that got a nested observation says that it looks for one of these flat keys: it was started with the wrapper. */
+/** Whether a server that received a nested observation reports a missing flat key: it was started with the wrapper. */
 const wantsFlat = (thrown: unknown, keys: Iterable<string>): boolean =>
   thrown instanceof UpstreamFailure &&
   thrown.failure === AttemptFailure.UPSTREAM_ERROR &&

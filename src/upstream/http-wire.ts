@@ -1,6 +1,6 @@
 /**
- * A wire over HTTP. A wire's own file declares how a request is written and how its response is read; this file does what all of them share:
- * addresses, credentials, headers, limits, cancellation, profiles, health and, for world models, the lengths of videos.
+ * A wire over HTTP. A wire's own file defines its requests and responses; this file has the common parts: addresses, credentials, headers,
+ * limits, cancellation, profiles, health and, for world models, the lengths of videos.
  */
 
 import type { ActAnswer, ActInput, GroundAnswer, GroundInput, PredictInput } from "../contracts/contract.ts";
@@ -22,7 +22,7 @@ import {
 import type { ServerReach } from "./transport/servers.ts";
 import type { CallOptions, UpstreamTarget, Wire, WireProbe } from "./wire.ts";
 
-/** An act to encode: the newest observation in the parts that the profile names. */
+/** An act to encode: the newest observation in the profile's parts. */
 export interface HttpAct {
   readonly profile: Profile;
   readonly parts: readonly ObservationPart[];
@@ -31,7 +31,7 @@ export interface HttpAct {
   readonly call: CallOptions;
 }
 
-/** A prediction to encode, from the first picture of the newest observation. */
+/** A prediction to encode, from the first image of the newest observation. */
 export interface HttpPrediction {
   readonly profile: Profile;
   readonly picture: EncodedFrame;
@@ -39,11 +39,11 @@ export interface HttpPrediction {
   readonly call: CallOptions;
 }
 
-/** How a prediction's videos are made. */
+/** The videos of a prediction. */
 export interface HttpVideos {
-  /** Makes one video of so many pictures, or its pictures as files of their own. */
+  /** Creates one video of this many images, or its images as separate files. */
   make(question: VideoQuestion): Promise<Buffer[]>;
-  /** The server determines the number of pictures itself, for instance from the actions. */
+  /** Whether the server determines the number of images itself, for instance from the actions. */
   readonly hasOwnLength: boolean;
 }
 
@@ -65,7 +65,7 @@ export interface HttpWireOptions extends Pick<Wire, "faultOf" | "layout"> {
   ground?(target: UpstreamTarget, input: GroundInput, frames: FrameSet, server: HttpServer): Promise<GroundAnswer>;
   readonly health: {
     readonly path: string;
-    /** Throws an UpstreamFailure for a response that isn't healthy; any status other than 2xx unless given. */
+    /** Throws an UpstreamFailure for an unhealthy response; by default, for any status other than 2xx. */
     check?(answer: HttpAnswer): unknown;
   };
 }
@@ -135,14 +135,14 @@ interface FormFile {
   readonly file: Pick<EncodedFrame, "bytes" | "format">;
 }
 
-/** A form: texts, then pictures as files. */
+/** A form: texts, then images as files. */
 export function formOf(
   texts: readonly (readonly [name: string, value: string])[],
   files: readonly FormFile[],
 ): HttpBytes {
   // The boundary must not occur in a file, so it is random.
   const boundary = `part-${random().toString(36).slice(2)}${random().toString(36).slice(2)}`;
-  // Names are ours or the offering's; quotes and line ends would end them.
+  // Names are the gateway's or the offering's; quotes and line ends would end them.
   const head = (name: string): string =>
     `--${boundary}\r\ncontent-disposition: form-data; name="${name.replace(/["\r\n]/g, "_")}"`;
   const body = Buffer.concat([

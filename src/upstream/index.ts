@@ -34,15 +34,15 @@ export interface Upstream {
   readonly native: LimberPolicyWire;
   /** The address that served the last call to an endpoint, if its wire adds a path to it; undefined before the first response. */
   addressOf(endpoint: string): string | undefined;
-  /** Where servers that dial the gateway register. */
+  /** The hub of servers that dial the gateway. */
   readonly hub: OutboundHub;
   /** Closes all connections of all wires; running calls fail. */
   close(): Promise<void>;
 }
 
 /**
- * Opens the wires, to go where the options allow; connections are made on first use. `leases` are those of all replicas, where there are
- * others.
+ * Opens the wires, which connect only where the options allow; connections are opened on first use. `leases` are those of all replicas, if there
+ * are several.
  */
 export function createUpstream(
   options: Omit<ServerReach, "lookup" | "found">,

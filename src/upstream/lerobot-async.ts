@@ -1,5 +1,5 @@
 /**
- * LeRobot's asynchronous inference: gRPC around pickles, or around JSON and safetensors, for one robot at a time, since the server keeps one queue
+ * LeRobot's asynchronous inference: gRPC with pickles, or with JSON and safetensors, for one robot at a time, because the server has one queue
  * for all of its clients. The policy is the offering's, never the caller's.
  */
 import { createHash } from "node:crypto";
@@ -19,7 +19,7 @@ import type { CallOptions, Wire } from "./wire.ts";
 
 const MOTORS = ["shoulder_pan", "shoulder_lift", "elbow_flex", "wrist_flex", "wrist_roll", "gripper"];
 
-/** Frames go by LeRobot's names of cameras, and each motor has one number under its own name. */
+/** Frames are named by LeRobot's camera names, and each motor has one number under its own name. */
 const PROFILES = new Profiles(plainProfile({ instructionKey: "task" }), {
   "lerobot/so101": plainProfile({
     frames: [
@@ -88,7 +88,7 @@ export function lerobotAsync(reach: ServerReach, leases: ServerLeases): Wire {
   };
 }
 
-/** Further apart than any chunk is long, so that no step is taken for one that was predicted before. */
+/** The distance between timesteps, longer than any chunk, so that no step is matched with an earlier prediction. */
 const TIMESTEP = 10_000;
 const MAX_TIMESTEPS = 100_000;
 
@@ -108,7 +108,10 @@ class Leased implements UpstreamServer {
     return this.#calls.idle && this.#lease.free;
   }
 
-  /** One observation and the bytes of the chunk that answers it; a session has the server over all of its episodes. Rejects with an UpstreamFailure: `UPSTREAM_BUSY` while another session holds the server. */
+  /**
+   * Sends one observation and resolves with the bytes of the chunk; a session holds the server over all of its episodes. Rejects with an
+   * UpstreamFailure: `UPSTREAM_BUSY` while another session holds the server.
+   */
   act(
     { session, episode }: { session: string; episode: string },
     setup: Buffer,
@@ -134,7 +137,7 @@ class Leased implements UpstreamServer {
     });
   }
 
-  /** Resolves when the server answers; its queue is empty then. */
+  /** Resolves when the server answers; its queue is then empty. */
   ready(call: CallOptions): Promise<void> {
     return this.#lease.has("", call, async ({ setup }) => {
       await this.#ask("Ready", encodeNothing(), call);
@@ -142,7 +145,7 @@ class Leased implements UpstreamServer {
     });
   }
 
-  /** How many bytes of actions the server has right after its queue was emptied: none, unless another client talks to it. */
+  /** Resolves with the number of action bytes directly after the queue was emptied: zero, unless another client uses it. */
   unasked(call: CallOptions): Promise<number> {
     return this.#lease.has("", call, async ({ setup }) => {
       await this.#ask("Ready", encodeNothing(), call);
@@ -165,11 +168,11 @@ const TRANSFER = { begin: 1, middle: 2, end: 3 } as const;
 /** A message without fields. */
 const encodeNothing = (): Buffer => frameMessage(new Uint8Array());
 
-/** A setup as a dialect wrote it. */
+/** A setup in a dialect's encoding. */
 const encodeSetup = (setup: Buffer): Buffer =>
   frameMessage(new BinaryWriter().tag(1, WireType.LengthDelimited).bytes(setup).finish());
 
-/** An observation as a dialect wrote it, as the messages of its stream. */
+/** An observation in a dialect's encoding, as the messages of its stream. */
 function encodeObservation(observation: Buffer): Buffer {
   const count = Math.max(1, Math.ceil(observation.length / PIECE_BYTES));
   return Buffer.concat(
@@ -182,7 +185,7 @@ function encodeObservation(observation: Buffer): Buffer {
   );
 }
 
-/** The bytes inside an Actions message; empty when the server has no actions. Throws an UpstreamFailure. */
+/** Returns the bytes inside an Actions message; empty if the server has no actions. Throws an UpstreamFailure. */
 export function readActions(message: Buffer): Buffer {
   try {
     const reader = new BinaryReader(message);

@@ -1,7 +1,6 @@
 /**
- * LeRobot's remote inference, protocol version 1, over the carrier beside its server: a WebSocket on which each message is one envelope. The
- * server describes what it reads and does. It has one session at a time, which a connection opens when it needs it and the carrier closes with
- * the connection.
+ * LeRobot's remote inference, protocol version 1: a WebSocket on which each message is one envelope. The server describes its inputs and
+ * actions. It has one session at a time, which a connection opens on demand and which ends with the connection.
  */
 import { NumberType, PixelForm, PixelLayout, WireSession } from "../../gen/limber/v1/supply_pb.ts";
 import { now } from "../clock.ts";
@@ -41,12 +40,12 @@ const SCHEMES: Readonly<Record<string, string>> = { "ws:": "ws:", "wss:": "wss:"
 
 const PROFILES = new Profiles(plainProfile({ instructionKey: "task" }));
 
-/** Calls of no session share the server in turn, each of them an episode. No session of a caller has a name that is empty. */
+/** Calls without a session share the server in turn, each as an episode. No caller's session has an empty name. */
 const NO_SESSION = "";
 
 const IMAGES = "observation.images.";
 
-/** A profile with the server's own names, sizes and types: what it doesn't declare is taken in the server's order. */
+/** Returns a profile with the server's own names, sizes and types; undeclared parts are in the server's order. */
 function fitted(profile: Profile, { features }: RemoteServer): Profile {
   const isCalled = (key: string) => (feature: RemoteFeature) => feature.name === key || feature.name === IMAGES + key;
   const pictures = features.filter(({ isPicture }) => isPicture);
@@ -138,17 +137,17 @@ export function lerobotRemote(reach: ServerReach): Wire {
   };
 }
 
-/** Every connection to one server under one credential. */
+/** All connections to one server with one credential. */
 const openPool = (address: Address): OpenpiPool<RemoteServer> =>
   new OpenpiPool(address, { hello: encodeDescribe(), read: readDescriptor, tellsEpisodes: true });
 
-/** Asks the server something, and gets its next frame. */
+/** Sends a message to the server, and resolves with its next frame. */
 type Ask = (frame: Buffer) => Promise<Buffer>;
 
-/** Opens the server's session where the connection has none; `isNew` begins an episode in one that is open. Rejects with an UpstreamFailure. */
+/** Opens the server's session if the connection has none; `isNew` starts an episode in an open one. Rejects with an UpstreamFailure. */
 async function admit(server: RemoteServer, ask: Ask, isNew: boolean): Promise<void> {
   if (server.isFaulted && server.session !== "") {
-    // Whatever it answers: a session that failed is gone, or is about to be.
+    // The answer does not matter: a failed session has ended or is about to end.
     await ask(encodeControl(server, "close", newId("req")));
     server.session = "";
   }
@@ -176,7 +175,7 @@ async function begin(server: RemoteServer, ask: Ask, generation: number): Promis
 const encodeDescribe = (): Buffer =>
   encodeRemote({ type: "describe", instance: "", session: "", generation: 0, request: newId("req") });
 
-/** Asks for the server's one session: its own contract is said again, for the offering was declared by it. */
+/** Requests the server's single session with the server's own contract, by which the offering was declared. */
 const encodeOpen = (server: RemoteServer, request: string): Buffer =>
   encodeRemote(
     { type: "open", instance: server.instance, session: "", generation: 0, request },
@@ -191,14 +190,14 @@ const encodeOpen = (server: RemoteServer, request: string): Buffer =>
     },
   );
 
-/** `reset` begins an episode, `close` ends the session. */
+/** `reset` starts an episode, `close` ends the session. */
 const encodeControl = (
   { instance, session, generation }: RemoteServer,
   operation: "reset" | "close",
   request: string,
 ): Buffer => encodeRemote({ type: "control", instance, session, generation, request }, { operation });
 
-/** One observation under the server's own names. Throws an UpstreamFailure where a part is not of the shape that the server wants. */
+/** Writes one observation under the server's own names. Throws an UpstreamFailure if a part does not have the server's shape. */
 function encodeObservation(
   server: RemoteServer,
   parts: readonly ObservationPart[],
@@ -233,7 +232,7 @@ function encodeObservation(
   );
 }
 
-/** One thing that a server sees or does. */
+/** One input or action of a server. */
 interface RemoteFeature {
   readonly name: string;
   readonly shape: readonly number[];
@@ -241,31 +240,31 @@ interface RemoteFeature {
   readonly isPicture: boolean;
 }
 
-/** What a server says of itself, and what of its session one connection to it has. */
+/** A server's description, and one connection's state in its session. */
 interface RemoteServer {
   readonly instance: string;
   readonly deployment: string;
-  /** Which checkpoint with which configuration it serves. */
+  /** The served checkpoint and configuration. */
   readonly artifact: string;
   readonly semantics: string;
   readonly features: readonly RemoteFeature[];
   readonly action: RemoteFeature;
-  /** Seconds between two actions, as it said them. */
+  /** Seconds between two actions, as stated. */
   readonly interval: number;
   /** Rows of an action chunk. */
   readonly steps: number;
-  /** Both as they came: a session is opened by saying them again. */
+  /** Both unchanged, because opening a session repeats them. */
   readonly said: { readonly features: RemoteValue; readonly action: RemoteValue };
   /** Empty while no session is open. */
   session: string;
   generation: number;
-  /** Of the newest observation. */
+  /** The number of the newest observation. */
   sequence: number;
-  /** The session failed: it has to be closed, and another one opened. */
+  /** Whether the session failed, so that it must be closed and another one opened. */
   isFaulted: boolean;
 }
 
-/** Reads the answer to `describe`. Throws an UpstreamFailure: another message, a server that isn't ready or serves no chunks. */
+/** Reads the answer to `describe`. Throws an UpstreamFailure for another message, and for a server that is not ready or serves no chunks. */
 function readDescriptor(frame: Buffer): RemoteServer {
   const { instance, body } = messageIn(frame, "descriptor");
   const capabilities = mapIn(body, "capabilities");
@@ -296,7 +295,7 @@ function readDescriptor(frame: Buffer): RemoteServer {
   };
 }
 
-/** A reply of the type that answers `asked`. Throws an UpstreamFailure: the server's own error, a reply to something else. */
+/** Reads a reply of the type that answers `asked`. Throws an UpstreamFailure for the server's own error, and for a reply to something else. */
 function readReply(
   frame: Buffer,
   type: "accepted" | "ack" | "action",
@@ -315,8 +314,8 @@ function readReply(
 }
 
 /**
- * The first `horizon` rows of an action. An observation has the name of its request; servers of LeRobot's first drafts say its number again too.
- * Throws an UpstreamFailure: actions for another observation, what is no tensor of rows.
+ * Returns the first `horizon` rows of an action. An observation has the name of its request; servers of LeRobot's first drafts also repeat its
+ * number. Throws an UpstreamFailure for actions of another observation, and for anything but a tensor of rows.
  */
 function readAction({ request, body }: RemoteMessage, server: RemoteServer, horizon: number): ActAnswer {
   const isNamed = body.get("observation_id") === request && body.get("artifact_identity") === server.artifact;

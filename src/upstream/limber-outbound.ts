@@ -1,4 +1,4 @@
-/** The native wire, reversed: calls travel on the stream that the server opened to the gateway, through the replica that holds it. */
+/** The reversed native wire: calls use the stream that the server opened to the gateway, through the replica that holds it. */
 import type { ServeRequest, ServeResponse } from "../../gen/limber/outbound/v1/outbound_service_pb.ts";
 import type { CallError, PredictResponse } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { AttemptFailure, UpstreamFailure } from "../contracts/contract.ts";
@@ -114,7 +114,7 @@ function settle<T>(resolve: (value: T) => void, reject: (failure: unknown) => vo
   }
 }
 
-/** As a chunk's error is read. */
+/** How a chunk's error is read. */
 function failureOfCall(error: CallError): unknown {
   try {
     actAnswerOf({ $typeName: "limber.policy.v1.ActResponse", callId: 0, body: { case: "error", value: error } });
@@ -124,10 +124,10 @@ function failureOfCall(error: CallError): unknown {
   }
 }
 
-/** Unread parts of one prediction. One more fails it. */
+/** Maximum unread parts of one prediction. One more fails it. */
 const MOST_PARTS = 1_024;
 
-/** The parts of one prediction that came and are not read yet. */
+/** The received and unread parts of one prediction. */
 class PredictedParts {
   readonly #ready: PredictResponse[] = [];
   #over = false;
@@ -166,23 +166,23 @@ export type OutboundQuestion = Exclude<ServeResponse["message"], { case: undefin
 /** A message of a server on a stream, after its hello. */
 export type OutboundReply = Exclude<ServeRequest["message"], { case: undefined } | { case: "hello" }>;
 
-/** The stream of one server where this replica holds it, else the relay to the replica that does. */
+/** A server's stream if this replica holds it, otherwise the relay to the replica that does. */
 interface OutboundStream {
-  /** `budgetMs` is the time that the call has, where the question begins one. */
+  /** `budgetMs` is the call's remaining time, if the message starts one. */
   say(question: OutboundQuestion, budgetMs?: number): void;
-  /** The server has not yet read what was sent before. */
+  /** Whether the server has not read earlier messages yet. */
   readonly behind: boolean;
-  /** Another stream of the provider has taken its place, or the gateway closes. */
+  /** Another stream of the provider has replaced it, or the gateway closes. */
   end(): void;
 }
 
-/** Calls that wait for one server at one time. */
+/** Maximum of concurrent waiting calls to one server. */
 const MOST_PENDING = 256;
 const MAX_CALL_ID = 2 ** 32 - 1;
 
-/** Takes the answers of one call, until it returns that there are no more. */
+/** Receives the answers of one call, until it returns that there are no more. */
 interface PendingCall {
-  /** Answers whether the call is over. */
+  /** Returns whether the call has ended. */
   take(reply: OutboundReply): boolean;
   fail(failure: unknown): void;
 }
@@ -197,7 +197,7 @@ export class OutboundConnection {
     this.line = line;
   }
 
-  /** Hands an answer of the server to its call. Throws an UpstreamFailure where there never was such a call. */
+  /** Passes a server's answer to its call. Throws an UpstreamFailure for a call that never existed. */
   hear(reply: OutboundReply): void {
     const { callId } = reply.value;
     const call = this.#pending.get(callId);
@@ -207,7 +207,7 @@ export class OutboundConnection {
     if (call.take(reply)) this.#pending.delete(callId);
   }
 
-  /** Makes a call. `fail` is called with the failure that ends it early. Throws an UpstreamFailure where too many calls wait. */
+  /** Makes a call. `fail` is called with a failure that ends it early. Throws an UpstreamFailure if too many calls wait. */
   call(
     question: (callId: number) => OutboundQuestion,
     pending: PendingCall,
@@ -244,7 +244,7 @@ export class OutboundConnection {
     call?.fail(failure);
   }
 
-  /** The stream is gone: every call on it fails. */
+  /** The stream has closed, so every call on it fails. */
   sink(): void {
     for (const [id, call] of [...this.#pending]) {
       this.#pending.delete(id);
@@ -268,13 +268,13 @@ export interface Elsewhere {
   readonly replica: string;
 }
 
-/** Every server that is registered at this replica, and the relays to those that are registered at others. */
+/** All servers registered at this replica, and the relays to those registered at others. */
 export class OutboundHub {
   readonly #connections = new Map<string, OutboundConnection>();
   #elsewhere: readonly (Elsewhere & { readonly connection: OutboundConnection })[] = [];
   readonly #listeners: (() => void)[] = [];
 
-  /** Calls `changed` whenever a server comes or goes, here or elsewhere. */
+  /** Calls `changed` whenever a server registers or leaves, at any replica. */
   onChange(changed: () => void): void {
     this.#listeners.push(changed);
   }
@@ -284,7 +284,7 @@ export class OutboundHub {
     return [...this.#connections.keys()].sort();
   }
 
-  /** Sets which servers are registered elsewhere; `open` makes the relay to a new one. Calls on a relay that has gone fail. */
+  /** Sets which servers are registered elsewhere; `open` creates the relay to a new one. Calls on a closed relay fail. */
   learn(known: readonly Elsewhere[], open: (at: Elsewhere) => OutboundConnection): void {
     const before = this.#elsewhere;
     const same = (a: Elsewhere, b: Elsewhere): boolean => a.provider === b.provider && a.replica === b.replica;
@@ -314,17 +314,17 @@ export class OutboundHub {
     this.#changed();
   }
 
-  /** The server of a provider, where it is registered here. */
+  /** The server of a provider, if it is registered here. */
   here(provider: string): OutboundConnection | undefined {
     return this.#connections.get(provider);
   }
 
-  /** The server of a provider: registered here if possible, else the relay to the replica where it registered last. */
+  /** The server of a provider: registered here if possible, otherwise the relay to the replica of its last registration. */
   of(provider: string): OutboundConnection | undefined {
     return this.here(provider) ?? this.#elsewhere.find((one) => one.provider === provider)?.connection;
   }
 
-  /** Closes every stream; servers dial again, at another replica. */
+  /** Closes every stream; servers reconnect to another replica. */
   close(): void {
     for (const provider of [...this.#connections.keys()]) this.#leave(provider);
     this.#changed();

@@ -28,9 +28,9 @@ import { type DuplexEvents, GRPC_SCHEMES, GrpcClient, type GrpcDuplex, type Grpc
 import { MAX_MESSAGE_BYTES, type ServerReach, Servers, type UpstreamServer } from "./transport/servers.ts";
 import type { AnswerHandler, CallOptions, UpstreamTarget, Wire } from "./wire.ts";
 
-/** The native wire, and the question that only it can ask. */
+/** The native wire, with its Describe query. */
 export interface LimberPolicyWire extends Wire {
-  /** What the server serves; throws an UpstreamFailure. */
+  /** Resolves with the server's description; rejects with an UpstreamFailure. */
   describe(target: UpstreamTarget, call: CallOptions): Promise<ServedModel[]>;
 }
 
@@ -99,10 +99,10 @@ const exchange = (method: PolicyMethod, { signal, budgetMs, requestId, tracepare
 });
 
 const MAX_CALL_ID = 2 ** 32 - 1;
-/** Acts that wait for one server at one time. What is beyond would wait for longer than robots do, and fills memory where it is silent. */
+/** Maximum of waiting acts per server. More would wait for longer than robots do, and fill memory while a server is silent. */
 const MOST_ACTS = 4_096;
 
-/** The calls to one server under one credential. */
+/** The calls to one server with one credential. */
 class PolicyChannel implements UpstreamServer {
   readonly #client: GrpcClient;
   #stream: ActStream | undefined;
@@ -120,10 +120,7 @@ class PolicyChannel implements UpstreamServer {
     return new Promise((answered, failed) => this.ask(path, message, signal, { answered, failed }));
   }
 
-  /**
-   * Sends one act on the stream that all of them share. It fails with an UpstreamFailure; an aborted call is cancelled at the
-   * server.
-   */
+  /** Sends one act on the shared stream. It fails with an UpstreamFailure; an aborted call is canceled at the server. */
   ask(path: string, message: ActMessage, signal: Signal, handler: AnswerHandler): void {
     try {
       if (signal.aborted) throw calledOff(signal);
@@ -134,7 +131,7 @@ class PolicyChannel implements UpstreamServer {
     }
   }
 
-  /** Sends one framed message and gives what `read` makes of the answer's messages, as they come; fails with an UpstreamFailure. */
+  /** Sends one framed message and passes on what `read` returns for the answer's messages as they arrive; fails with an UpstreamFailure. */
   stream<T>(
     exchange: GrpcExchange,
     message: () => Promise<Buffer>,
@@ -143,7 +140,7 @@ class PolicyChannel implements UpstreamServer {
     return this.#client.stream(exchange, message, read);
   }
 
-  /** Sends one framed message and resolves with the one message of the answer. */
+  /** Sends one framed message and resolves with the answer's single message. */
   unary(exchange: GrpcExchange, message: Buffer): Promise<Buffer> {
     return this.#client.unary(exchange, message);
   }
@@ -159,11 +156,11 @@ class PolicyChannel implements UpstreamServer {
   }
 }
 
-/** Not at once: the caller has more to do first. */
+/** Deferred, because the caller first completes its own work. */
 const failSoon = (handler: AnswerHandler, failure: UpstreamFailure): void =>
   queueMicrotask(() => handler.failed(failure));
 
-/** The one stream on which a server answers acts, each under its call's id and in any order. */
+/** The single stream on which a server answers acts, each under its call's id and in any order. */
 class ActStream implements DuplexEvents {
   readonly #duplex: GrpcDuplex;
   readonly #pending = new Map<number, PendingAct>();
@@ -174,7 +171,7 @@ class ActStream implements DuplexEvents {
     this.#duplex = open(this);
   }
 
-  /** False once the stream is ending, its connection takes no new calls, or its ids are used up. */
+  /** False once the stream is ending, its connection accepts no new calls, or its ids are used up. */
   get takesCalls(): boolean {
     return !this.#retired && this.#duplex.lasts && this.#nextId < MAX_CALL_ID;
   }
@@ -193,7 +190,7 @@ class ActStream implements DuplexEvents {
     this.#duplex.send(message);
   }
 
-  /** No new calls; ends when the last one has its answer. */
+  /** Accepts no new calls; ends when the last one has its answer. */
   retire(): void {
     this.#retired = true;
     this.#endIfDone();
@@ -223,7 +220,7 @@ class ActStream implements DuplexEvents {
     this.#endIfDone();
   }
 
-  /** Its caller waits for a call no longer. */
+  /** Its caller no longer waits for a call. */
   cancel(id: number, signal: Signal): void {
     const handler = this.#take(id);
     if (handler === undefined) return;
@@ -252,7 +249,7 @@ class ActStream implements DuplexEvents {
   }
 }
 
-/** A call that waits for its answer, and that holds nothing once it has it; it listens to its own signal. */
+/** A call that waits for its answer, and retains nothing afterwards; it listens to its own signal. */
 class PendingAct {
   readonly id: number;
   readonly #stream: ActStream;
@@ -271,7 +268,7 @@ class PendingAct {
     if (this.#signal) this.#stream.cancel(this.id, this.#signal);
   }
 
-  /** Ends the wait; gives the handler. */
+  /** Ends the wait, and returns the handler. */
   end(): AnswerHandler | undefined {
     const handler = this.#handler;
     this.#signal?.removeEventListener("abort", this);

@@ -57,7 +57,7 @@ const encodeNothing = (): Buffer => frameMessage(new Uint8Array());
 const encodeModel = ({ name, version }: OipModelName): Buffer =>
   frameMessage(text(text(new BinaryWriter(), 1, name), 2, version).finish());
 
-/** ModelInferRequest, its numbers raw: half floats can't be sent otherwise. */
+/** Writes a ModelInferRequest with raw numbers: the typed fields cannot carry half floats. */
 function encodeInfer({ name, version }: OipModelName, { inputs, outputs }: InferRequest, id: string): Buffer {
   const writer = text(text(text(new BinaryWriter(), 1, name), 2, version), 3, id);
   for (const tensor of inputs) {
@@ -82,7 +82,7 @@ const MAX_TENSORS = 256;
 const MAX_RANK = 16;
 const MAX_ELEMENTS = 1_000_000;
 
-/** ServerReadyResponse and ModelReadyResponse, whose one field is the same. Throws an UpstreamFailure. */
+/** Reads a ServerReadyResponse or ModelReadyResponse, which have the same single field. Throws an UpstreamFailure. */
 function readReady(bytes: Buffer): boolean {
   let ready = false;
   eachField(bytes, {
@@ -104,7 +104,7 @@ export function readMetadata(bytes: Buffer): ModelMetadata {
   return { inputs, outputs };
 }
 
-/** ModelInferResponse, its numbers raw or typed. Throws an UpstreamFailure, also for an answer to another request. */
+/** Reads a ModelInferResponse, with raw or typed numbers. Throws an UpstreamFailure, also for an answer to another request. */
 export function readInfer(bytes: Buffer, id: string): Tensor[] {
   const outputs: { head: TensorMetadata; contents: Uint8Array | undefined }[] = [];
   const raw: Uint8Array[] = [];
@@ -147,7 +147,7 @@ function headIn(bytes: Uint8Array): TensorMetadata {
   return { name, datatype, shape };
 }
 
-/** InferTensorContents: numbers in the field of their type, put into the bytes of the tensor's. */
+/** Reads InferTensorContents: numbers in the field of their type, converted to the tensor's bytes. */
 function typedIn({ datatype }: TensorMetadata, contents: Uint8Array | undefined): Uint8Array {
   const values: number[] = [];
   const take =
@@ -171,7 +171,7 @@ function typedIn({ datatype }: TensorMetadata, contents: Uint8Array | undefined)
 
 type Readers = Readonly<Record<number, (reader: BinaryReader, type: WireType) => void>>;
 
-/** Whatever a reader throws is the server's fault. */
+/** Converts any error of a reader to the server's failure. */
 function eachField(bytes: Uint8Array, readers: Readers): void {
   try {
     const reader = new BinaryReader(bytes);
@@ -186,7 +186,7 @@ function eachField(bytes: Uint8Array, readers: Readers): void {
   }
 }
 
-/** Numbers one by one, or many in one field. */
+/** Numbers in separate fields, or many in one field. */
 function packed(reader: BinaryReader, type: WireType, read: () => void): void {
   if (type !== WireType.LengthDelimited) {
     read();

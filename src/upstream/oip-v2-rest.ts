@@ -51,7 +51,7 @@ function restTransport(reach: ServerReach): OipTransport {
     },
     async modelReady(target, model, call) {
       const body = await servers.at(target, call).get(`${pathOf(model)}/ready`);
-      // KServe answers in the body, Triton by the status alone.
+      // KServe answers in the body, Triton only by the status.
       const state = body.length > 0 ? readJson(body) : undefined;
       if (isObject(state) && state.ready === false) throw malformed("the model is not ready");
     },
@@ -78,7 +78,7 @@ const pathOf = ({ name, version }: OipModelName): string => {
   return version === "" ? model : `${model}/versions/${encodeURIComponent(version)}`;
 };
 
-/** A body; `jsonBytes` is the length of its JSON where raw tensors follow. */
+/** A body; `jsonBytes` is the length of its JSON if raw tensors follow. */
 interface InferBody {
   readonly body: Buffer;
   readonly jsonBytes: number | undefined;
@@ -106,7 +106,7 @@ function encodeInfer({ inputs, outputs }: InferRequest, id: string, binary: bool
     : { body: json, jsonBytes: undefined };
 }
 
-/** The elements, flat. In JSON, files look like text, so they are sent as base64, which image servers accept. */
+/** Returns the elements, flat. In JSON, files look like text, so they are sent as base64, which image servers accept. */
 function listOf(tensor: Tensor): (string | number)[] {
   if (tensor.data instanceof Uint8Array) return Array.from(arrayOfTensor(tensor).toFloat64());
   return tensor.data.map((element) => (isText(element) ? element.toString("utf8") : element.toString("base64")));
@@ -135,14 +135,14 @@ function headOf(tensor: unknown): TensorMetadata {
   const { name, datatype, shape } = isObject(tensor) ? tensor : {};
   if (typeof name !== "string" || typeof datatype !== "string" || !Array.isArray(shape) || shape.length > MAX_RANK)
     throw malformed("a tensor has no name, datatype or shape");
-  // Some servers write sizes as texts, as protobuf's JSON has 64-bit integers.
+  // Some servers write sizes as texts, as protobuf's JSON does for 64-bit integers.
   const sizes = shape.map(Number);
   if (!sizes.every((size) => Number.isSafeInteger(size) && size >= -1))
     throw malformed("a tensor has an invalid shape");
   return { name, datatype, shape: sizes };
 }
 
-/** The outputs of one inference; raw tensors begin after `jsonBytes`, which a header gives. Throws an UpstreamFailure. */
+/** Reads the outputs of one inference; raw tensors begin after `jsonBytes`, from a header. Throws an UpstreamFailure. */
 export function readInfer(body: Buffer, id: string, jsonBytes: number | undefined): Tensor[] {
   if (jsonBytes !== undefined && !(jsonBytes >= 0 && jsonBytes <= body.length))
     throw malformed("the header extends beyond the body");
@@ -155,7 +155,7 @@ export function readInfer(body: Buffer, id: string, jsonBytes: number | undefine
   let at = jsonBytes ?? body.length;
   return listIn(answer.outputs).map((output) => {
     const head = headOf(output);
-    const { data, parameters } = output as Record<string, unknown>; // headOf has looked
+    const { data, parameters } = output as Record<string, unknown>; // checked by headOf
     const size = isObject(parameters) ? parameters.binary_data_size : undefined;
     if (size === undefined) return { ...head, data: dataOf(head, data) };
     if (typeof size !== "number" || !(size >= 0 && at + size <= body.length))
@@ -165,7 +165,7 @@ export function readInfer(body: Buffer, id: string, jsonBytes: number | undefine
   });
 }
 
-/** Numbers of a JSON list, flat or nested like its shape, in the bytes of their type. */
+/** Converts numbers of a JSON list, flat or nested like its shape, to the bytes of their type. */
 function dataOf({ datatype, shape }: TensorMetadata, data: unknown): Uint8Array | Buffer[] {
   if (!Array.isArray(data)) throw malformed("an output has no data");
   const flat: unknown[] = data.some(Array.isArray) ? data.flat(MAX_RANK) : data;
@@ -179,5 +179,5 @@ function dataOf({ datatype, shape }: TensorMetadata, data: unknown): Uint8Array 
   return new Uint8Array(write(flat.map(Number)));
 }
 
-/** JSON has a number for each; over gRPC they travel raw alone. */
+/** JSON has a number for each type; over gRPC they are only sent raw. */
 const WRITE_FP16 = (values: readonly number[]): ArrayBuffer => Float16Array.from(values).buffer;

@@ -1,4 +1,4 @@
-/** The Open Inference Protocol over any transport: act and predict by a model's tensors, and the probe's questions. */
+/** The Open Inference Protocol over any transport: act and predict by a model's tensors, and the probe's checks. */
 import { ImageFit, NumberType, PixelForm, PixelLayout, type WireProfile } from "../../gen/limber/v1/supply_pb.ts";
 import { steadyNow } from "../clock.ts";
 import { type DType, NdArray } from "../codecs/python/ndarray.ts";
@@ -21,13 +21,13 @@ import { framesIn } from "./pictures/video.ts";
 import { failureOf, malformed } from "./transport/failures.ts";
 import type { CallOptions, UpstreamTarget, Wire } from "./wire.ts";
 
-/** What a transport does; each rejects with an UpstreamFailure. */
+/** The operations of a transport; each rejects with an UpstreamFailure. */
 export interface OipTransport {
   /** Resolves when the server is ready for any model. */
   serverReady(target: UpstreamTarget, call: CallOptions): Promise<void>;
   modelReady(target: UpstreamTarget, model: OipModelName, call: CallOptions): Promise<void>;
   metadata(target: UpstreamTarget, model: OipModelName, call: CallOptions): Promise<ModelMetadata>;
-  /** The named outputs; all of them when none is named. */
+  /** The names of the requested outputs; empty for all. */
   infer(
     target: UpstreamTarget,
     model: OipModelName,
@@ -37,7 +37,7 @@ export interface OipTransport {
   close(): Promise<void>;
 }
 
-/** A model as the server calls it; an empty version is the server's choice. */
+/** The server's name of a model; an empty version is the server's choice. */
 export interface OipModelName {
   readonly name: string;
   readonly version: string;
@@ -53,13 +53,13 @@ export interface InferRequest {
 const METADATA_MS = 60_000;
 const MAX_MODELS = 1_024;
 
-/** `name`, or `name/version`: the profile's `server_model`, else the slug's own name. */
+/** `name`, or `name/version`: the profile's `server_model`, otherwise the slug's own name. */
 function modelOf({ model, profile }: UpstreamTarget): OipModelName {
   const [name = "", version = ""] = (profile?.serverModel ?? model.slice(model.indexOf("/") + 1)).split("/");
   return { name, version };
 }
 
-/** A wire of the protocol over this transport. */
+/** Opens a wire of the protocol over this transport. */
 export function oipWire(id: string, schemes: readonly string[], transport: OipTransport): Wire {
   const known = new Map<string, { at: number; metadata: ModelMetadata }>();
 
@@ -74,7 +74,7 @@ export function oipWire(id: string, schemes: readonly string[], transport: OipTr
     return metadata;
   };
 
-  /** One inference, with the profile that it went by. */
+  /** One inference, with its profile. */
   const infer = async (
     target: UpstreamTarget,
     input: ModelInput,
@@ -138,7 +138,7 @@ export function oipWire(id: string, schemes: readonly string[], transport: OipTr
   };
 }
 
-/** Throws an UpstreamFailure, also where shape and bytes differ. */
+/** Throws an UpstreamFailure, also if shape and bytes differ. */
 function numbersOf(tensor: Tensor): NdArray {
   try {
     return arrayOfTensor(tensor);
@@ -149,7 +149,7 @@ function numbersOf(tensor: Tensor): NdArray {
 
 const PROFILES = new Profiles(plainProfile({}));
 
-/** The declared profile; what it leaves open is drafted from the model's metadata. */
+/** The declared profile; its open fields are drafted from the model's metadata. */
 function profileFor(declared: WireProfile | undefined, metadata: ModelMetadata): Profile {
   const own = PROFILES.of(declared);
   const draft = draftProfile(metadata);
@@ -166,7 +166,7 @@ function profileFor(declared: WireProfile | undefined, metadata: ModelMetadata):
 
 const PICTURE_NAME = /image|frame|picture|camera|rgb|png|jpe?g/i;
 
-/** Pictures by their shape or name, then numbers one behind the other, then the first text; the action is every output of floats, in order. */
+/** Images by their shape or name, then consecutive numbers, then the first text; the action is every float output, in order. */
 export function draftProfile({ inputs, outputs }: ModelMetadata): Profile {
   const frames: FrameSlot[] = [];
   const proprio: ProprioSlot[] = [];
@@ -212,8 +212,8 @@ function frameSlot({ name, datatype, shape }: TensorMetadata): FrameSlot | undef
 }
 
 /**
- * Parts, instruction and constants as the model's own inputs: in its element types, with an axis for the batch where it has one.
- * Throws an UpstreamFailure `INPUT_REJECTED` for a part that the model hasn't, or has in another shape.
+ * Writes parts, instruction and constants as the model's own inputs: in its element types, with a batch axis if it has one. Throws an
+ * UpstreamFailure `INPUT_REJECTED` for a part that the model lacks, or has in another shape.
  */
 export function tensorsOf(
   profile: Profile,
@@ -255,7 +255,7 @@ function numbers(array: NdArray, { name, datatype, shape }: TensorMetadata): Ten
   return { name, datatype, shape: widened, data: convert(array.toFloat64()) };
 }
 
-/** From doubles to the types that models take numbers in. */
+/** Converts doubles to the models' number types. */
 const CONVERT: Readonly<Record<string, (values: Float64Array) => Uint8Array>> = {
   FP32: (from) => new Uint8Array(Float32Array.from(from).buffer),
   FP64: (from) => new Uint8Array(from.buffer),
@@ -264,7 +264,7 @@ const CONVERT: Readonly<Record<string, (values: Float64Array) => Uint8Array>> = 
   INT64: (from) => new Uint8Array(BigInt64Array.from(from, (each) => BigInt(Math.round(each))).buffer),
 };
 
-/** What is wrong between a profile and a model; undefined when they fit. */
+/** Describes the conflict between a profile and a model; undefined if they match. */
 function mismatch(profile: Profile, { inputs, outputs }: ModelMetadata): string | undefined {
   const has = new Set(inputs.map(({ name }) => name));
   const named = [...profile.frames, ...profile.proprio, ...profile.constants].map(({ key }) => key);
@@ -309,7 +309,7 @@ export interface ModelMetadata {
   readonly outputs: readonly TensorMetadata[];
 }
 
-/** The protocol's name of each element type that we read. BF16 isn't among them. */
+/** The protocol's name of each supported element type. BF16 is not supported. */
 export const DTYPES: Readonly<Record<string, DType>> = {
   BOOL: "|b1",
   UINT8: "|u1",
@@ -325,7 +325,10 @@ export const DTYPES: Readonly<Record<string, DType>> = {
   FP64: "<f8",
 };
 
-/** Numbers as the bytes of a tensor, for element types whose numbers travel one by one. Those of 64 bits do not: no number of JavaScript has all of them. */
+/**
+ * Numbers as a tensor's bytes, for element types whose numbers are sent individually. 64-bit types are not, because a JavaScript number cannot
+ * represent all values.
+ */
 export const WRITES: Readonly<Record<string, (values: readonly number[]) => ArrayBuffer>> = {
   BOOL: (values) => Uint8Array.from(values).buffer,
   UINT8: (values) => Uint8Array.from(values).buffer,
@@ -338,7 +341,9 @@ export const WRITES: Readonly<Record<string, (values: readonly number[]) => Arra
   FP64: (values) => Float64Array.from(values).buffer,
 };
 
-/** A tensor of numbers as an array. Throws an UpstreamFailure for texts and unknown element types; CodecError where shape and bytes differ. */
+/**
+ * Returns a tensor of numbers as an array. Throws an UpstreamFailure for texts and unknown element types; CodecError if shape and bytes differ.
+ */
 export function arrayOfTensor({ name, datatype, shape, data }: Tensor): NdArray {
   const dtype = DTYPES[datatype];
   if (dtype === undefined || !(data instanceof Uint8Array))
@@ -346,7 +351,7 @@ export function arrayOfTensor({ name, datatype, shape, data }: Tensor): NdArray 
   return new NdArray(dtype, shape, data);
 }
 
-/** Elements of a BYTES tensor as they travel raw: each behind its length in four bytes. */
+/** Elements of a BYTES tensor in raw form: each after its length in four bytes. */
 export function rawBytes(elements: readonly Buffer[]): Buffer {
   const pieces = elements.flatMap((element) => {
     const length = Buffer.alloc(4);

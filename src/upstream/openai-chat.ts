@@ -1,4 +1,4 @@
-/** Ground over OpenAI-compatible chat completions: vLLM, SGLang, NIM, Gemini and every hosted model that speaks them. */
+/** Ground over OpenAI-compatible chat completions: vLLM, SGLang, NIM, Gemini and hosted models with this API. */
 import sharp from "sharp";
 import { pictureTurns } from "../codecs/pictures/turns.ts";
 import { Contract, type GroundInput } from "../contracts/contract.ts";
@@ -85,20 +85,20 @@ function conventionOf({ profile }: UpstreamTarget): Convention {
   return convention;
 }
 
-/** One picture as a model is shown it. */
+/** One image as sent to a model. */
 interface Shown extends ShownPicture {
-  /** As a `data:` URL: a server that fetched addresses could be sent anywhere. */
+  /** As a `data:` URL, because a server that fetches addresses could be directed anywhere. */
   readonly url: string;
 }
 
-/** The limit of an answer, where the profile declares none. */
+/** The default token limit of an answer. */
 const MAX_TOKENS = 2_048;
-/** The fields that a server may do without. */
+/** Optional fields, which can be left out for a server. */
 const OPTIONAL = ["max_completion_tokens", "max_tokens", "temperature", "seed", "stream"] as const;
-/** The most pixels that models of the Qwen2.5 family take before they shrink a picture themselves. */
+/** The maximum number of pixels that models of the Qwen2.5 family accept without reducing an image. */
 const MAX_PIXELS = 1_280 * 28 * 28;
 
-/** The picture as the convention wants it: as its camera encoded it, or resized to sides that the model won't change again. */
+/** Returns the image in the convention's form: as its camera encoded it, or resized to sides that the model does not change again. */
 async function showPicture(frames: FrameSet, index: number, { multipleOf }: Convention): Promise<Shown> {
   const { bytes, format, width, height } = await frames.bytes(index);
   if (multipleOf === undefined) return { url: dataUrl(format, bytes), width, height };
@@ -112,7 +112,7 @@ async function showPicture(frames: FrameSet, index: number, { multipleOf }: Conv
   return { url: dataUrl("png", png), ...size };
 }
 
-/** The nearest size whose sides are multiples, within the budget of pixels, and at least one multiple long. */
+/** Returns the nearest size whose sides are multiples, within the pixel budget, and at least one multiple long. */
 export function sizeFor({ width, height }: ShownPicture, multipleOf: number): ShownPicture {
   const shrink = Math.min(1, Math.sqrt(MAX_PIXELS / (width * height)));
   const side = (length: number): number => {
@@ -124,18 +124,18 @@ export function sizeFor({ width, height }: ShownPicture, multipleOf: number): Sh
 
 const dataUrl = (format: string, bytes: Buffer): string => `data:image/${format};base64,${bytes.toString("base64")}`;
 
-/** One question, and what of it may be left out. */
+/** One request, and its optional fields. */
 interface ChatQuestion {
   readonly body: Readonly<Record<string, unknown>>;
-  /** Fields that the offering's owner did not declare, so that the gateway may leave them out. */
+  /** Fields that the offering's owner did not declare, so that the gateway can leave them out. */
   readonly optional: readonly string[];
   /** The caller's own parameters. */
   readonly given: readonly string[];
-  /** The limit of tokens. */
+  /** The token limit. */
   readonly limit: number;
 }
 
-/** One question about these pictures. */
+/** Builds one request about these images. */
 function encodeChat(
   { serverModel, constants }: Profile,
   model: string,
@@ -170,13 +170,13 @@ function encodeChat(
   };
 }
 
-/** Largest response in bytes: far more than 2,048 tokens, with all that servers put around them. */
+/** Largest response in bytes: far more than 2,048 tokens with any server's envelope. */
 const MAX_ANSWER_BYTES = 4 * 2 ** 20;
 const MAX_MODELS = 10_000;
-/** How often one chat is sent again without a field that the server refused. */
+/** How often one chat is repeated without a refused field. */
 const MOST_LESSONS = 4;
 
-/** Completes one chat, without the fields that the server called `name` refuses. Rejects with an UpstreamFailure. */
+/** Completes one chat, without the fields that the server refuses for the model `name`. Rejects with an UpstreamFailure. */
 async function complete(
   server: HttpServer,
   name: string,
@@ -194,19 +194,19 @@ async function complete(
   }
 }
 
-/** A server's models differ in what they refuse. */
+/** The key of a server's model, because its models differ in what they refuse. */
 const serverOf = ({ endpoint, model, profile }: UpstreamTarget): string =>
   `${endpoint} ${profile?.serverModel ?? model}`;
 
 /** Not found, not allowed, gone, not implemented. */
 const NO_LIST: ReadonlySet<number> = new Set([404, 405, 410, 501]);
 
-/** The names of the models that a server serves; undefined if it has no such list, as some hosted ones. Throws an UpstreamFailure. */
+/** Resolves with the names of a server's models; undefined if it has no list, like some hosted ones. Throws an UpstreamFailure. */
 function modelsIn(answer: HttpAnswer): string[] | undefined {
   if (NO_LIST.has(answer.status)) return undefined;
   if (answer.status >= 300) throw statusFailure(answer);
   const list = readJson(answer.body);
-  // OpenAI's list; Together's is bare, and Ollama's and Google's own are of `models` with names.
+  // OpenAI's list. Together's is bare, and Ollama's and Google's own are `models` with names.
   const data = isObject(list) ? (list.data ?? list.models) : list;
   if (!Array.isArray(data)) return [];
   return data
@@ -215,33 +215,33 @@ function modelsIn(answer: HttpAnswer): string[] | undefined {
     .filter((id) => typeof id === "string");
 }
 
-/** A name as lists and calls spell it differently: Google lists `models/…`, and Ollama `…:latest`. */
+/** Names that lists and calls spell differently: Google lists `models/…`, and Ollama `…:latest`. */
 const plainName = (name: string): string =>
   name
     .replace(/^models\//, "")
     .replace(/:latest$/, "")
     .toLowerCase();
 
-/** The name by which a list has a model; undefined where it doesn't. */
+/** Returns a list's name of a model; undefined if it is not listed. */
 const listedAs = (names: readonly string[], wanted: string): string | undefined =>
   names.includes(wanted) ? wanted : names.find((name) => plainName(name) === plainName(wanted));
 
-/** What is known of one server and model: fields to leave out, or by what to replace them. */
+/** The known field changes of one server and model: fields to leave out or replace. */
 type Lessons = ReadonlyMap<string, string | undefined>;
 
 const MAX_SERVERS = 1_024;
 const NONE: Lessons = new Map();
-/** Refusals that speak of the limit of tokens without its name. */
+/** Refusals that refer to the token limit without its name. */
 const NO_ROOM = /context (?:length|window)|maximum (?:number of )?tokens/i;
 
 /**
- * Fields that servers refuse, although others accept them: OpenAI's newer models refuse `max_tokens` and `temperature`, Mistral `seed`, TGI a
- * temperature of 0. A chat whose refusal names such a field is sent again without it, and later chats never carry it.
+ * Fields that some servers refuse: OpenAI's newer models refuse `max_tokens` and `temperature`, Mistral `seed`, TGI a temperature of 0. A chat
+ * whose refusal names such a field is repeated without it, and later chats never contain it.
  */
 class RefusedFields {
   readonly #byServer = new Map<string, Lessons>();
 
-  /** A body as this server takes it. */
+  /** Returns a body in the form that this server accepts. */
   apply(server: string, body: Readonly<Record<string, unknown>>): Record<string, unknown> {
     const lessons = this.#byServer.get(server) ?? NONE;
     const entries = Object.entries(body).flatMap(([field, value]) => {
@@ -252,7 +252,7 @@ class RefusedFields {
     return Object.fromEntries(entries);
   }
 
-  /** Learns from a refusal of a body; whether the next body will be another. `optional` are the fields that may be left out. */
+  /** Learns from a refusal of a body; returns whether the next body differs. `optional` are the fields that can be left out. */
   learn(server: string, body: Readonly<Record<string, unknown>>, said: string, optional: readonly string[]): boolean {
     const isNamed = (field: string): boolean => new RegExp(`(?<![\\w])${field}(?![\\w])`).test(said);
     const named = optional.filter((field) => body[field] !== undefined && isNamed(field));
@@ -266,7 +266,7 @@ class RefusedFields {
     return true;
   }
 
-  /** Which of these fields a server refuses. */
+  /** Returns which of these fields a server refuses. */
   refused(server: string, fields: readonly string[]): string[] {
     const lessons = this.#byServer.get(server) ?? NONE;
     return fields.filter((field) => lessons.has(field) && lessons.get(field) === undefined);

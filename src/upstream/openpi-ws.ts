@@ -1,5 +1,5 @@
 /**
- * The openpi wire: WebSocket and MessagePack, as spoken by openpi and the many servers that follow it. Sources of its profiles: the observation
+ * The openpi wire: WebSocket and MessagePack, as used by openpi and the many servers that follow it. Sources of its profiles: the observation
  * keys of openpi's own policies (Physical-Intelligence/openpi, src/openpi/policies), of RoboArena's and SGLang's servers, and of NVIDIA
  * cosmos-framework's RoboLab server.
  */
@@ -62,7 +62,7 @@ export function openpiWs(reach: ServerReach): Wire {
       const ownFrames = (target.profile?.frames.length ?? 0) > 0;
       const partsIn = (size: ImageSize | undefined) =>
         partsOf(ownFrames || !size ? profile : sized(profile, size), input, frames);
-      // What does not fit is refused before a connection is taken for it.
+      // Input that does not match is refused before it takes a connection.
       const size = pool.told?.imageSize;
       const parts = await partsIn(size);
       const episode = episodeOf(input);
@@ -116,11 +116,11 @@ function probesOf(pools: Pools): readonly WireProbe[] {
       async look(target, call) {
         const { frames, ...rest } = PROFILES.of(target.profile);
         const [first, ...others] = frames;
-        // The plain profile is a guess: the offering declares none.
+        // The default profile is a guess: the offering declares none.
         const declared = (target.profile?.preset ?? "") !== "" || (target.profile?.frames.length ?? 0) > 0;
         if (!first || !declared) return "no profile is declared that names a camera";
         const answered = await answers(pools, target, { ...rest, frames: others }, call);
-        // Servers close the connection on messages that they cannot read: the next connection must work.
+        // Servers close the connection on unreadable messages, but the next connection must work.
         await pools.of(target).metadata(call.signal);
         if (!answered) return `without ${first.key} it answers with an error, and goes on`;
         throw new Error(`it acts without the picture ${first.key} as if nothing were missing`);
@@ -129,7 +129,7 @@ function probesOf(pools: Pools): readonly WireProbe[] {
   ];
 }
 
-/** Whether a made-up observation in these parts is answered with actions. */
+/** Whether a generated observation in these parts is answered with actions. */
 async function answers(
   pools: Pools,
   target: UpstreamTarget,
@@ -143,7 +143,7 @@ async function answers(
   });
   const asked = { instruction: "go on", seed: undefined, temperature: undefined, sessionId: undefined };
   const input = { ...asked, observations: [shown] };
-  const agent = guardedAgent({ allowPrivate: false }); // for pictures at addresses, of which there are none here
+  const agent = guardedAgent({ allowPrivate: false }); // for images at addresses, which do not occur here
   try {
     const parts = await partsOf(profile, input, new FrameSet(frameSources([shown]), { agent, allowPrivate: false }));
     let dialect: ServerDialect = ServerDialect.OPENPI;
@@ -168,7 +168,7 @@ async function answers(
 const CHW = { layout: PixelLayout.CHW } as const;
 const OPTIONAL = { optional: true } as const;
 
-/** Without a profile: one picture if there is one, all of the proprioception, the instruction. */
+/** Without a profile: one image if there is one, the complete proprioception, the instruction. */
 const PLAIN = plainProfile({
   frames: [picture("", "observation/image", OPTIONAL)],
   proprio: [values(0, undefined, "observation/state", NumberType.F4)],
@@ -195,7 +195,7 @@ const PRESETS: Readonly<Record<string, Profile>> = {
     ],
     proprio: [values(0, 8, "observation/state")],
     proprioDim: 8,
-    // The deltas that LIBERO's own controller takes: not meters and radians, but parts of its largest step.
+    // The deltas of LIBERO's own controller: fractions of its largest step, not meters and radians.
     meaning: {
       reference: ActionReference.RELATIVE,
       rotation: RotationForm.AXIS_ANGLE,
@@ -243,10 +243,10 @@ const PRESETS: Readonly<Record<string, Profile>> = {
   },
 };
 
-/** What an offering of this wire may choose from. */
+/** The presets of this wire's offerings. */
 export const PROFILES = new Profiles(PLAIN, PRESETS);
 
-/** A profile whose pictures have the size that the server announces. An offering's own frames say theirs themselves. */
+/** Returns a profile whose images have the size that the server announces. An offering's own frames declare their sizes themselves. */
 const sized = (profile: Profile, { width, height }: ImageSize): Profile => ({
   ...profile,
   frames: profile.frames.map((frame) => ({ ...frame, width, height })),

@@ -1,5 +1,5 @@
 /**
- * OpenVLA and OpenVLA-OFT: one HTTP route that acts, JSON with numpy arrays inside. Sources: openvla/openvla and moojink/openvla-oft,
+ * OpenVLA and OpenVLA-OFT: one HTTP route for acts, JSON with numpy arrays. Sources: openvla/openvla and moojink/openvla-oft,
  * vla-scripts/deploy.py.
  */
 import { ImageFit } from "../../gen/limber/v1/supply_pb.ts";
@@ -18,13 +18,13 @@ import type { Wire } from "./wire.ts";
 const STRETCH = { fit: ImageFit.STRETCH } as const;
 const TURNED = { ...STRETCH, rotate180: true } as const;
 
-/** Without a profile: a picture if there is one, and the instruction. */
+/** Without a profile: an image if there is one, and the instruction. */
 const PLAIN = plainProfile({
   frames: [picture("", "image", { ...STRETCH, optional: true })],
   instructionKey: "instruction",
 });
 
-/** The profiles from which an offering of this wire may choose. */
+/** The presets of this wire's offerings. */
 export const PROFILES = new Profiles(PLAIN, {
   openvla: { ...PLAIN, frames: [picture("", "image", STRETCH)] },
   "openvla-oft/libero": {
@@ -77,7 +77,7 @@ export const openvlaAct = (reach: ServerReach): Wire =>
       decode: (body, { profile, input, target }) => readJsonAction(body, profile, input.horizon, target.actionDim),
     },
     health: {
-      // A server without a documentation page answers 404, and is healthy too.
+      // A server without a documentation page answers 404, and is also healthy.
       path: "/docs",
       check(answer) {
         const { status } = answer;
@@ -86,7 +86,7 @@ export const openvlaAct = (reach: ServerReach): Wire =>
     },
   });
 
-/** The body of one act: one flat object of arrays, the instruction, and the offering's constants. */
+/** Returns the body of one act: one flat object of arrays, the instruction, and the offering's constants. */
 export function encodeAct(profile: Profile, parts: readonly ObservationPart[], instruction: string): string {
   const fields = new Map<string, Packable<NdArray>>(parts.map((part) => [part.key, arrayOf(part)]));
   for (const [key, text] of instructionIn(profile, instruction)) fields.set(key, text);

@@ -1,6 +1,6 @@
 /**
- * One POST to an address that a user gave: a webhook or a collector of spans. The guard judges the address at every connection; no redirect
- * is followed, few bytes of the answer are read, and the whole exchange has one deadline.
+ * One POST to a user-supplied address: a webhook or a trace collector. The guard checks the address at every connection, no redirect is
+ * followed, few bytes of the response are read, and the exchange has one deadline.
  */
 import type { LookupFunction } from "node:net";
 import { JsonTraceSerializer, ProtobufTraceSerializer } from "@opentelemetry/otlp-transformer";
@@ -17,17 +17,17 @@ import { newId } from "../ids.ts";
 import { GrpcClient } from "./transport/grpc.ts";
 import { AddressRefused, checkUrl } from "./transport/guard.ts";
 
-/** How a POST was answered. */
+/** The response to a POST. */
 interface PostAnswer {
   readonly status: number;
-  /** Seconds, from the header `Retry-After`; undefined where it is absent, unreadable, or a date that has been. */
+  /** Seconds, from the header `Retry-After`; undefined if it is absent, unreadable, or a past date. */
   readonly retryAfterS: number | undefined;
 }
 
-/** Why no answer came. */
+/** Why there was no response. */
 type PostFailure = "refused_address" | "unreachable" | "timed_out" | "too_large";
 
-/** No answer came. */
+/** No response arrived. */
 class PostFailed extends Error {
   override readonly name = "PostFailed";
   readonly failure: PostFailure;
@@ -38,21 +38,21 @@ class PostFailed extends Error {
   }
 }
 
-/** What is posted, and the limits of the exchange. */
+/** The posted content, and the limits of the exchange. */
 interface PostOptions {
-  /** From `guardedAgent`, made with the same `allowPrivate`. */
+  /** From `guardedAgent`, with the same `allowPrivate`. */
   readonly agent: Dispatcher;
   readonly allowPrivate: boolean;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer | string;
   readonly timeoutMs: number;
-  /** Bytes of the answer that are read before the exchange is cut. */
+  /** Maximum bytes of the response before the exchange is aborted. */
   readonly maxBytes: number;
 }
 
 const SCHEMES = ["https:", "http:"];
 
-/** Posts, and reads the answer to its end. Rejects with `PostFailed`. */
+/** Posts, and reads the entire response. Rejects with `PostFailed`. */
 export function post(address: string, options: PostOptions): Promise<PostAnswer> {
   return new Promise((resolve, reject) => {
     let url: URL;
@@ -68,7 +68,7 @@ export function post(address: string, options: PostOptions): Promise<PostAnswer>
   });
 }
 
-/** One exchange; the first of answer, failure and timer settles it. */
+/** One exchange, settled by the first of response, failure and timer. */
 class PostExchange implements Dispatcher.DispatchHandler {
   readonly #maxBytes: number;
   readonly #resolve: (answer: PostAnswer) => void;
@@ -130,15 +130,15 @@ class PostExchange implements Dispatcher.DispatchHandler {
   }
 }
 
-/** The spans were not taken. */
+/** The spans were not accepted. */
 export class OtlpFailed extends Error {
   override readonly name = "OtlpFailed";
   readonly word: PostFailure | "bad_status";
-  /** The receiver's HTTP status, where it had one. */
+  /** The receiver's HTTP status, if any. */
   readonly status: number | undefined;
-  /** Trying again may help. */
+  /** Whether a retry may succeed. */
   readonly again: boolean;
-  /** How long the receiver asked to be left alone, in milliseconds. */
+  /** The retry time that the receiver requested, in milliseconds. */
   readonly retryAfterMs: number | undefined;
 
   constructor(
@@ -154,16 +154,16 @@ export class OtlpFailed extends Error {
   }
 }
 
-/** Which addresses may be reached. */
+/** Which addresses are permitted. */
 export interface OtlpReach {
-  /** From `guardedAgent`, made with the same `allowPrivate`. */
+  /** From `guardedAgent`, with the same `allowPrivate`. */
   readonly agent: Dispatcher;
-  /** From `guardedLookup`, made with the same `allowPrivate`. */
+  /** From `guardedLookup`, with the same `allowPrivate`. */
   readonly lookup: LookupFunction;
   readonly allowPrivate: boolean;
 }
 
-/** How a receiver is reached. */
+/** How to reach a receiver. */
 interface OtlpReceiver {
   readonly endpoint: string;
   readonly protocol: "http/protobuf" | "http/json" | "grpc";
@@ -180,16 +180,16 @@ export interface OtlpSender {
 const PATIENCE_MS = 10_000;
 const ANSWER_BYTES = 64 << 10;
 const TRACES_PATH = "/v1/traces";
-/** The paths of other signals, which exporters have in the same base. */
+/** The paths of other signals, which exporters configure with the same base. */
 const SIGNALS = /\/v1\/(?:logs|metrics)$/;
 const EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
-/** Source: https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes, and what is in between. */
+/** Source: https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes, and statuses of intermediaries. */
 const AGAIN = new Set([408, 429, 502, 503, 504]);
 
 /**
- * The addresses at which a receiver may take traces, given the one that its owner pasted, the likeliest first. Over HTTP a base has
- * `/v1/traces` added, unless it is there; a path of another kind may be the receiver's own. Each is used as it stands by `openOtlp`.
- * Source: https://opentelemetry.io/docs/specs/otel/protocol/exporter/#endpoint-urls-for-otlphttp
+ * Returns the addresses at which a receiver may accept traces, given its owner's address, the likeliest first. Over HTTP, `/v1/traces` is added
+ * to a base without it; another kind of path may be the receiver's own. `openOtlp` uses each unchanged. Source:
+ * https://opentelemetry.io/docs/specs/otel/protocol/exporter/#endpoint-urls-for-otlphttp
  */
 export function otlpAddresses({ endpoint, protocol }: Pick<OtlpReceiver, "endpoint" | "protocol">): string[] {
   const url = URL.parse(endpoint);
@@ -254,7 +254,7 @@ function overGrpc({ lookup }: OtlpReach, url: URL, { headers }: OtlpReceiver): O
   };
 }
 
-/** The word for each failure, and whether trying again may help. A failure that is not listed is the receiver's refusal. */
+/** The code of each failure, and whether a retry may succeed. Unlisted failures are refusals of the receiver. */
 const BY_FAILURE: Readonly<Partial<Record<AttemptFailure, readonly [PostFailure | "bad_status", boolean]>>> = {
   [AttemptFailure.TIMEOUT]: ["timed_out", true],
   [AttemptFailure.UNREACHABLE]: ["unreachable", true],

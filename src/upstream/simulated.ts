@@ -1,6 +1,6 @@
 /**
- * Placeholders for cataloged offerings that no server serves yet, where a caller allows them: of the right shape, always the same for the
- * same request, and marked as simulated.
+ * Placeholders for cataloged offerings without a live server, if a caller allows them: of the right shape, the same for equal requests, and
+ * marked as simulated.
  */
 import sharp from "sharp";
 import type { ActionStep } from "../../gen/limber/v1/action_pb.ts";
@@ -13,7 +13,7 @@ const NOTE = "Placeholder output: no model was called.";
 const GRAY = { r: 128, g: 128, b: 128 };
 const MAX_SIDE = 4_096;
 
-/** The wire that reaches nothing. Its answers are zeros, gray images, and the middle of the picture with no confidence. */
+/** A wire without a server. Its answers are zeros, gray images, and the image center with zero confidence. */
 export function simulated(): Wire {
   return {
     id: "simulated",
@@ -60,7 +60,7 @@ const stillStep = (dim: number): ActionStep => ({
   values: Array.from({ length: dim }, () => 0),
 });
 
-/** The requested size, else the last image's, else a default. */
+/** The requested size, otherwise the last image's, otherwise a default. */
 async function sizeOf({ resolution }: PredictInput, frames: FrameSet): Promise<{ width: number; height: number }> {
   const [width, height] = (resolution ?? "").split("x").map(Number);
   if (isSide(width) && isSide(height)) return { width, height };

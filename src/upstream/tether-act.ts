@@ -1,5 +1,5 @@
 /**
- * Tether: one HTTP route that acts, JSON with pictures in base64. Source: FastCrest/tether, src/tether/runtime/server.py at 03ad4cf, auth.py at
+ * Tether: one HTTP route for acts, JSON with images in base64. Source: FastCrest/tether, src/tether/runtime/server.py at 03ad4cf, auth.py at
  * 3fee474.
  */
 import { NumberType, PixelForm } from "../../gen/limber/v1/supply_pb.ts";
@@ -22,10 +22,10 @@ import { statusFailure } from "./transport/http.ts";
 import type { ServerReach } from "./transport/servers.ts";
 import type { Wire } from "./wire.ts";
 
-/** The server resizes pictures itself, so each is sent as its camera encoded it. */
+/** The server resizes images itself, so each is sent as its camera encoded it. */
 const AS_IT_IS = { form: PixelForm.ENCODED } as const;
 
-/** Without a profile: a picture if there is one, the complete proprioception, the instruction. */
+/** Without a profile: an image if there is one, the complete proprioception, the instruction. */
 const PLAIN = plainProfile({
   frames: [picture("", "image", { ...AS_IT_IS, optional: true })],
   proprio: [values(0, undefined, "state", NumberType.F8)],
@@ -48,7 +48,7 @@ export const tetherAct = (reach: ServerReach): Wire =>
     act: {
       path: "/act",
       encode({ profile, parts, input, call: { requestId } }) {
-        // A call without a session is an episode of its own, so the server never blends it with another robot's chunk.
+        // A call without a session is its own episode, so the server never blends it with another robot's chunk.
         return encodeAct(profile, parts, {
           instruction: input.instruction,
           episode: episodeOf(input) ?? requestId,
@@ -66,15 +66,15 @@ export const tetherAct = (reach: ServerReach): Wire =>
     },
   });
 
-/** What an act carries beside its observation. */
+/** The fields of an act besides its observation. */
 interface TetherAct {
   readonly instruction: string;
-  /** The server blends chunks of one episode and starts over with another. */
+  /** The server blends chunks within one episode, and starts again with another. */
   readonly episode: string;
   readonly requestId: string;
 }
 
-/** The body of one act: pictures as files in base64, the state as a list, and the episode. */
+/** Returns the body of one act: images as files in base64, the state as a list, and the episode. */
 export async function encodeAct(
   profile: Profile,
   parts: readonly ObservationPart[],
@@ -95,10 +95,10 @@ export async function encodeAct(
   });
 }
 
-/** Errors of a server that is at capacity; any other is an error of its own. */
+/** Errors of a server at capacity; others are its own errors. */
 const NO_ROOM: ReadonlySet<unknown> = new Set(["inference_executor_full", "queue_full"]);
 
-/** The rows under `actions`. Throws an UpstreamFailure for `error` with status 200, and for rows that don't answer this observation. */
+/** Returns the rows under `actions`. Throws an UpstreamFailure for `error` with status 200, and for rows that do not answer this observation. */
 function readAction(body: Buffer, { profile, parts, input, target }: HttpAct): ActAnswer {
   const answer = jsonAnswerIn(body);
   const field = (key: string): JsonNumpy | undefined => (answer instanceof Map ? answer.get(key) : undefined);
@@ -107,13 +107,13 @@ function readAction(body: Buffer, { profile, parts, input, target }: HttpAct): A
     const failure = NO_ROOM.has(error) ? AttemptFailure.UPSTREAM_BUSY : AttemptFailure.UPSTREAM_ERROR;
     throw new UpstreamFailure(failure, ownerText(String(error)));
   }
-  // A server that misses its own deadline answers with the rows of an earlier call, or with zeros.
+  // A server that misses its own deadline answers with an earlier call's rows, or with zeros.
   if (field("deadline_exceeded") === true)
     throw new UpstreamFailure(
       AttemptFailure.TIMEOUT,
       "the server missed its own deadline and returned earlier actions",
     );
-  // Its guard replaces numbers that aren't finite by zeros.
+  // Its guard replaces non-finite numbers by zeros.
   const violations = field("guard_violations");
   if (Array.isArray(violations) && violations.some((text) => String(text).includes("non_finite")))
     throw new UpstreamFailure(

@@ -21,17 +21,17 @@ import type { Wire } from "./wire.ts";
 
 const SCHEMES: Readonly<Record<string, string>> = { "ws:": "ws:", "wss:": "wss:" };
 
-/** The size that LIBERO's pictures have in the harness; servers resize themselves. */
+/** The size of LIBERO's images in the harness; servers resize themselves. */
 const SIZE = { width: 256, height: 256 } as const;
 
-/** Without a profile: a picture if there is one, all of the proprioception, the instruction. */
+/** Without a profile: an image if there is one, the complete proprioception, the instruction. */
 const PLAIN = plainProfile({
   frames: [picture("", "images.agentview", { ...SIZE, optional: true })],
   proprio: [values(0, undefined, "states")],
   instructionKey: "task_description",
 });
 
-/** As the harness sends it: its pictures are turned, as those of openpi's client for LIBERO. */
+/** As in the harness: images are rotated by 180°, as in openpi's client for LIBERO. */
 const LIBERO: Profile = {
   ...PLAIN,
   frames: [
@@ -78,7 +78,7 @@ export function vlaEvalWs(reach: ServerReach): Wire {
       const answer = await pools.of(target).exchange(sessionId, {
         async encode(_, room, isFirst) {
           const observation = encodeObservation(profile, parts, instruction, { seq, room });
-          // A call of no session is an episode: what is left of another robot's chunk must not answer it.
+          // A call without a session is an episode, so that no remaining steps of another robot's chunk answer it.
           return isFirst || sessionId === undefined ? [encodeEpisode(instruction, start), observation] : observation;
         },
         opening: undefined,
@@ -96,24 +96,24 @@ export function vlaEvalWs(reach: ServerReach): Wire {
   };
 }
 
-/** Every connection to one server under one credential. */
+/** All connections to one server with one credential. */
 const openPool = (address: Address): OpenpiPool<VlaEvalHello> =>
   new OpenpiPool(address, { hello: encodeHello(), read: readHello, tellsEpisodes: true });
 
-/** The types of messages that a client sends. */
+/** The message types of a client. */
 type VlaEvalType = "hello" | "episode_start" | "observation";
 
-/** The version of the protocol, since its servers say hello. */
+/** The protocol version since which servers answer a hello. */
 const PROTOCOL_VERSION = 1;
 
 /** The first message of a connection. */
 const encodeHello = (): Buffer => message("hello", { harness_version: BRAND, protocol_version: PROTOCOL_VERSION }, 0);
 
-/** An episode begins: what the server keeps of the one before is gone. It is not answered. */
+/** Starts an episode, which drops the server's state of the previous one. It has no answer. */
 export const encodeEpisode = (instruction: string, seq: number): Buffer =>
   message("episode_start", { task: instruction === "" ? {} : { name: instruction } }, seq);
 
-/** One observation. Throws an UpstreamFailure for a picture's file that the server cannot read. */
+/** Writes one observation. Throws an UpstreamFailure for an image file that the server cannot read. */
 export function encodeObservation(
   profile: Profile,
   parts: readonly ObservationPart[],
@@ -127,7 +127,7 @@ export function encodeObservation(
   return message("observation", payload, seq, room);
 }
 
-/** Pixels are an array, a file is what the harness makes of a picture itself; it makes PNG and JPEG. */
+/** Pixels are an array. A file is in the harness's own file form, which supports PNG and JPEG. */
 function packed({ key, value }: ObservationPart): Packable<NdArray> {
   if (value instanceof NdArray) return value;
   const { bytes, format, width, height } = value;
@@ -141,9 +141,9 @@ function message(type: VlaEvalType, payload: Packable<NdArray>, seq: number, roo
 
 type VlaEvalValue = Unpacked<NdArray>;
 
-/** What a server says of itself. */
+/** A server's description. */
 interface VlaEvalHello {
-  /** The parts of an action and their sizes; empty where it does not say. */
+  /** The parts of an action and their sizes; empty if not stated. */
   readonly action: readonly { readonly name: string; readonly dims: number }[];
 }
 
@@ -159,7 +159,10 @@ export function readHello(frame: Buffer): VlaEvalHello {
   };
 }
 
-/** The first `horizon` rows of the action that answers message `seq`. Throws an UpstreamFailure: the server's own error, another message's answer. */
+/**
+ * Returns the first `horizon` rows of the action that answers message `seq`. Throws an UpstreamFailure for the server's own error, and for
+ * another message's answer.
+ */
 export function readAction(
   frame: Buffer,
   { actionKeys, actionDims }: Pick<Profile, "actionKeys" | "actionDims">,
@@ -177,7 +180,7 @@ export function readAction(
   return chunkOf(sideBySide(tables, { dims: actionDims, dim }), horizon);
 }
 
-/** Rows of an array, or of lists of numbers; one list of numbers is one row. */
+/** Rows of an array, or of number lists; one list of numbers is one row. */
 function tableIn(value: VlaEvalValue | undefined): Table {
   if (value instanceof NdArray) return tableOf(value);
   if (typeof value === "number") return bareNumber(value);
@@ -193,7 +196,7 @@ function tableIn(value: VlaEvalValue | undefined): Table {
 
 const isNumber = (value: VlaEvalValue): value is number => typeof value === "number";
 
-/** What a message of this type carries. Throws an UpstreamFailure for another one, and for the server's own error. */
+/** Returns the payload of a message of this type. Throws an UpstreamFailure for another type, and for the server's own error. */
 function payloadOf(frame: Buffer, type: "hello" | "action"): { payload: UnpackedMap<NdArray>; seq: VlaEvalValue } {
   const message = decode(frame);
   if (!(message instanceof Map)) throw malformed("the message must be a map");

@@ -42,7 +42,7 @@ async function runJob(server: HttpServer, form: HttpBytes, { signal }: CallOptio
   }
 }
 
-/** The form of one job: the picture as a file, and its conditions as texts. */
+/** Returns the form of one job: the image as a file, and its conditions as texts. */
 export function encodeJob(
   { constants, serverModel }: Profile,
   picture: EncodedFrame,
@@ -76,7 +76,7 @@ function extraParams(actions: VideoQuestion["actions"], domain: string | undefin
 
 const ID = /^[\w.-]{1,200}$/;
 
-/** The state of a job. Throws an UpstreamFailure for a job that failed or was cancelled, another job, or no job at all. */
+/** Reads the state of a job. Throws an UpstreamFailure for a failed or canceled job, another job, or invalid data. */
 export function readJob(body: Buffer, expectedId?: string): { readonly id: string; readonly done: boolean } {
   const job = readJson(body);
   const { id, status, error } = isObject(job) ? job : {};

@@ -1,4 +1,4 @@
-/** What every wire protocol offers to the gateway. */
+/** The interface of every wire protocol. */
 
 import type { ActionMeaning, InputContract } from "../../gen/limber/v1/input_contract_pb.ts";
 import type { ServerDialect, WireProfile } from "../../gen/limber/v1/supply_pb.ts";
@@ -15,73 +15,73 @@ import type {
 } from "../contracts/contract.ts";
 import type { FrameSet } from "./pictures/frames.ts";
 
-/** Where and how one offering is reached. */
+/** The address of one offering, and how to reach it. */
 export interface UpstreamTarget {
   offeringId: string;
-  /** Slug of the model, for servers that serve several. */
+  /** The model's slug, for servers with several models. */
   model: string;
   /** The server's address; its scheme is the wire's. */
   endpoint: string;
   auth: { type: "none" | "bearer" | "api_key"; secret: string };
   profile: WireProfile | undefined;
-  /** Numbers per step in the declared action space, as the answer will be checked. */
+  /** Numbers per step in the declared action space, by which the answer is checked. */
   actionDim: number | undefined;
   dtMs: number;
 }
 
-/** The frame of one call. */
+/** The context of one call. */
 export interface CallOptions {
-  /** Aborted when the answer is no longer wanted; the wire cancels upstream where the protocol can. */
+  /** Aborted when the answer is no longer needed; the wire cancels upstream if the protocol can. */
   signal: Signal;
-  /** Sent upstream where the protocol can carry it. */
+  /** Sent upstream if the protocol can carry it. */
   requestId: string;
-  /** The trace that the call is a part of, as W3C's header has it; sent upstream where the protocol can carry it. */
+  /** The trace of the call as W3C's header; sent upstream if the protocol can carry it. */
   traceparent?: string | undefined;
-  /** Milliseconds that are left for this attempt. */
+  /** The remaining milliseconds of this attempt. */
   budgetMs: number;
 }
 
-/** The receiver of one answer: exactly one of the two is called, once, and not before the question has been sent. */
+/** The receiver of one answer: exactly one of the two is called, once, and not before the request was sent. */
 export interface AnswerHandler {
   answered(answer: ActAnswer): void;
   failed(thrown: unknown): void;
 }
 
-/** The calls of one loop to one offering, with observations in their encoded form. No promise is made for a call. */
+/** The calls of one loop to one offering, with observations in encoded form. Calls create no promises. */
 export interface ActLine {
   ask(observations: PackedObservations, budgetMs: number, signal: Signal, handler: AnswerHandler): void;
 }
 
-/** A check of the conformance probe that one wire alone can make. */
+/** A wire-specific check of the conformance probe. */
 export interface WireProbe {
-  /** As the report names it, such as `metadata`. */
+  /** Its name in the report, such as `metadata`. */
   readonly name: string;
-  /** The offering is rejected when it fails. */
+  /** Whether its failure rejects the offering. */
   readonly required: boolean;
-  /** Resolves with what was found, in a sentence; throws an error whose text names what to mend. */
+  /** Resolves with its finding in a sentence; throws an error whose text states what to fix. */
   look(target: UpstreamTarget, call: CallOptions): Promise<string>;
 }
 
-/** What follows from a profile. */
+/** The consequences of a profile. */
 export interface ProfileReads {
   readonly input: InputContract | undefined;
   readonly actions: readonly ActionMeaning[];
 }
 
-/** What an observation needs for a profile to be filled. */
+/** The observation that a profile requires. */
 export interface Wants {
-  /** One name for each picture; empty where any will do. */
+  /** One name for each image; empty if any name is accepted. */
   readonly cameras: readonly string[];
-  /** How many proprioception values; undefined where any number will do. */
+  /** The number of proprioception values; undefined if any number is accepted. */
   readonly proprioDim: number | undefined;
 }
 
-/** What a server sees and does, by its own names: without prefixes such as `video.`. */
+/** The inputs and actions of a server, by its own names: without prefixes such as `video.`. */
 export interface WireLayout {
   readonly video: readonly string[];
-  /** Parts of the proprioception in its order: from value `start` up to `end`, undefined for all that is left. */
+  /** Parts of the proprioception in order: from value `start` up to `end`, undefined for all remaining. */
   readonly state: readonly StatePart[];
-  /** Parts of the action in its order, and how many numbers each has; empty where the action has no parts. */
+  /** Parts of the action in order, with their number of values; empty if the action has no parts. */
   readonly action: readonly (readonly [name: string, dim: number])[];
   /** The key of the instruction. */
   readonly language: string;
@@ -92,42 +92,44 @@ export interface StatePart {
   readonly name: string;
   readonly start: number;
   readonly end: number | undefined;
-  /** The server does without. */
+  /** Whether the server works without it. */
   readonly optional: boolean;
 }
 
-/** What is wrong with a profile: the field, and a sentence that goes on from its name. */
+/** A profile's fault: the field, and a text that continues its name. */
 export interface ProfileFault {
   readonly field: string;
   readonly text: string;
 }
 
-/** One wire protocol. Every failure is thrown as an `UpstreamFailure`; nothing of the upstream's text reaches a caller. */
+/** One wire protocol. Every failure is thrown as an `UpstreamFailure`; callers receive none of the upstream's text. */
 export interface Wire {
   /** The runtime's name, such as `openpi-ws`. */
   readonly id: string;
   /** Schemes of its addresses, such as `["ws:", "wss:"]`. */
   readonly schemes: readonly string[];
-  /** Whether its acts ask for a number of steps; the servers of other wires give as many as they give. */
+  /** Whether its acts request a number of steps; servers of other wires choose the number themselves. */
   readonly asksHorizon?: boolean;
-  /** The names of the ready-made profiles that an offering may choose from, where the wire maps observations by one. */
+  /** The names of the presets that an offering can select, if the wire maps observations by profiles. */
   readonly profiles?: readonly string[];
-  /** The dialects that a profile may name. */
+  /** The dialects that a profile can name. */
   readonly dialects?: readonly ServerDialect[];
-  /** What this wire needs of a profile for these contracts and doesn't find in it; undefined when an offering can be served by it. */
+  /** Describes what this wire requires of a profile for these contracts and does not find in it; undefined if the profile is sufficient. */
   faultOf?(profile: WireProfile | undefined, contracts: readonly Contract[]): ProfileFault | undefined;
-  /** What a caller's robot has to have for the target's profile, where the wire maps observations by one. */
+  /** The observation that a caller's robot must have for the target's profile, if the wire maps observations by one. */
   wants?(target: UpstreamTarget, call: CallOptions): Promise<Wants>;
-  /** What a server with this profile reads and what its actions mean, as far as the profile says so; undefined where it says nothing. */
+  /**
+   * The input contract and action semantics of a server with this profile, as far as the profile declares them; undefined without a declaration.
+   */
   reads?(profile: WireProfile): ProfileReads | undefined;
-  /** The size of pictures that the target's server announced when it was last connected to, where its profile goes by that. */
+  /** The image size that the target's server announced at its last connection, if its profile follows it. */
   pictureSize?(target: UpstreamTarget): { readonly width: number; readonly height: number } | undefined;
-  /** What the target's server sees and does, where the wire maps observations by a profile that says so. */
+  /** The inputs and actions of the target's server, if the wire maps observations by a profile that declares them. */
   layout?(target: UpstreamTarget): WireLayout;
-  /** Its own checks, in order; each runs when the server answers at all. */
+  /** Its own checks, in order; each runs if the server answers at all. */
   readonly probes?: readonly WireProbe[];
   act?(target: UpstreamTarget, input: ActInput, frames: FrameSet, call: CallOptions): Promise<ActAnswer>;
-  /** The calls of a loop, which have all but their observations in common. */
+  /** The calls of a loop, which have everything but their observations in common. */
   line?(target: UpstreamTarget, input: Omit<ActInput, "observations">, call: Pick<CallOptions, "requestId">): ActLine;
   predict?(
     target: UpstreamTarget,
@@ -138,12 +140,12 @@ export interface Wire {
   ground?(target: UpstreamTarget, input: GroundInput, frames: FrameSet, call: CallOptions): Promise<GroundAnswer>;
   /** Whether a server that dials the gateway is connected to one of its replicas; absent if the gateway dials. */
   isHere?(target: UpstreamTarget): boolean;
-  /** Resolves when the server answers its cheapest question; throws an `UpstreamFailure` otherwise. */
+  /** Resolves when the server answers its cheapest request; rejects with an `UpstreamFailure` otherwise. */
   health(target: UpstreamTarget, call: CallOptions): Promise<void>;
   /** Closes every connection. */
   close(): Promise<void>;
 }
 
-/** The header that hands a call's trace on; none where there is no trace. */
+/** The header that propagates a call's trace; empty without one. */
 export const traceOf = ({ traceparent }: Pick<CallOptions, "traceparent">): { traceparent?: string } =>
   traceparent === undefined ? {} : { traceparent };

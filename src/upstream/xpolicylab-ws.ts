@@ -1,7 +1,7 @@
 /**
  * XPolicyLab's policy servers: WebSocket and MessagePack. Connections are openpi's, but the client sends a hello first. A server has one policy
- * with one state for all of its clients, so one robot at a time holds it, and an episode starts with a reset.
- * Source: XPolicyLab/XPolicyLab, client_server/ws/model_server.py and protocol/ at 7198143.
+ * with one state for all of its clients, so one robot at a time holds it, and an episode starts with a reset. Source: XPolicyLab/XPolicyLab,
+ * client_server/ws/model_server.py and protocol/ at 7198143.
  */
 import { NumberType, WireSession } from "../../gen/limber/v1/supply_pb.ts";
 import { BRAND } from "../brand.ts";
@@ -23,21 +23,21 @@ import type { CallOptions, Wire } from "./wire.ts";
 
 const SCHEMES: Readonly<Record<string, string>> = { "ws:": "ws:", "wss:": "wss:" };
 
-/** The size of the pictures that XPolicyLab's own environments send; policies resize themselves. */
+/** The size of the images from XPolicyLab's own environments; policies resize themselves. */
 const SIZE = { width: 640, height: 480 } as const;
 
 const color = (camera: string, optional = false) => picture(camera, `vision.${camera}.color`, { ...SIZE, optional });
 const joints = (start: number, end: number | undefined, name: string) =>
   values(start, end, `state.${name}`, NumberType.F4);
 
-/** Without a profile: a picture if there is one, all of the proprioception, the instruction. Actions are joints. */
+/** Without a profile: an image if there is one, the complete proprioception, the instruction. Actions are joints. */
 const PLAIN = plainProfile({
   frames: [picture("", "vision.cam_head.color", { ...SIZE, optional: true })],
   proprio: [joints(0, undefined, "arm_joint_state")],
   instructionKey: "instruction",
 });
 
-/** Arms of six joints and a gripper each, as piper and arx_x5 are, packed arm by arm. */
+/** Arms of six joints and a gripper each, such as piper and arx_x5, packed arm by arm. */
 const ARM: Profile = {
   ...PLAIN,
   frames: [color("cam_head"), color("cam_wrist", true)],
@@ -106,10 +106,10 @@ export function xpolicylabWs(reach: ServerReach, leases: ServerLeases): Wire {
   };
 }
 
-/** All calls share one connection: the server is held by one of them at a time. */
+/** All calls share one connection, because one of them at a time holds the server. */
 const ONE = "";
 
-/** One observation, and how its answer is read. */
+/** One observation, and the reader of its answer. */
 interface XPolicyCall<T> {
   readonly encode: (ids: XPolicyIds, room: MsgpackBudget) => Buffer;
   readonly read: (frame: Buffer, messageId: string) => T;
@@ -129,14 +129,14 @@ class XPolicyServer implements UpstreamServer {
     return this.#pool.idle && this.#lease.free;
   }
 
-  /** What the server says of itself. Rejects with an UpstreamFailure. */
+  /** Resolves with the server's description. Rejects with an UpstreamFailure. */
   hello({ signal }: CallOptions): Promise<XPolicyHello> {
     return this.#pool.metadata(signal);
   }
 
   /**
-   * The answer to one observation, in an episode of a session, or of its own where there is none; after a failure the episode begins again. Rejects
-   * with an UpstreamFailure: `UPSTREAM_BUSY` while another session has the server.
+   * Resolves with the answer to one observation, in an episode of a session, or in its own without one; after a failure the episode starts
+   * again. Rejects with an UpstreamFailure: `UPSTREAM_BUSY` while another session holds the server.
    */
   infer<T>(
     { session, episode }: { session: string; episode: string },
@@ -167,7 +167,7 @@ class XPolicyServer implements UpstreamServer {
   }
 }
 
-/** What tells a request from others: servers answer with the same. */
+/** The ids of a request, which the server repeats in its answer. */
 interface XPolicyIds {
   readonly messageId: string;
   /** The episode. */
@@ -179,10 +179,10 @@ interface XPolicyIds {
 /** The first message of a connection. */
 const encodeHello = (): Buffer => encodeFrame("hello", { messageId: newId("req"), trialId: undefined, step: 0 }, {});
 
-/** An episode begins: the policy forgets what it has seen. */
+/** Starts an episode: the policy drops its state. */
 const encodeReset = (ids: XPolicyIds): Buffer => encodeFrame("reset", ids, { trial_id: ids.trialId ?? null });
 
-/** One observation, which the server answers with a chunk. Throws an UpstreamFailure for a picture that was declared to go as a file. */
+/** One observation, which the server answers with a chunk. Throws an UpstreamFailure for an image that the profile declares as a file. */
 function encodeInfer(
   profile: Profile,
   parts: readonly ObservationPart[],
@@ -219,10 +219,10 @@ function encodeFrame(
 
 type XPolicyValue = Unpacked<NdArray>;
 
-/** What a server says of itself. */
+/** A server's description. */
 interface XPolicyHello {
   readonly server: string;
-  /** Changes when it is started again; servers before `call` have none. */
+  /** Changes at each start; servers before `call` have none. */
   readonly instance: string | undefined;
 }
 
@@ -236,14 +236,14 @@ function readHello(frame: Buffer): XPolicyHello {
   };
 }
 
-/** Throws an UpstreamFailure where an episode did not begin. */
+/** Throws an UpstreamFailure if an episode did not start. */
 function readReset(frame: Buffer, messageId: string): void {
   assertAnswers(replyIn(frame, "reset_result"), messageId);
 }
 
 /**
- * The first `horizon` rows of the chunk that answers a message, its parts in the order of the profile. Throws an UpstreamFailure: the server's own
- * error, the answer to another message, parts that are not declared.
+ * Returns the first `horizon` rows of the chunk that answers a message, with its parts in the profile's order. Throws an UpstreamFailure for the
+ * server's own error, the answer to another message, and undeclared parts.
  */
 export function readActions(
   frame: Buffer,
@@ -268,10 +268,10 @@ export function readActions(
 
 const MOST_STEPS = 1_024;
 
-/** Joints in the order in which XPolicyLab packs them. */
+/** Joints in XPolicyLab's packing order. */
 const JOINTS = ["", "left_", "right_"].flatMap((arm) => [`${arm}arm_joint_state`, `${arm}ee_joint_state`]);
 
-/** Where no parts are declared: joints, and nothing beside them. */
+/** The parts without a declaration: only joints. */
 function jointsIn(step: XPolicyValue): string[] {
   if (!(step instanceof Map)) throw malformed("each step of the action must be a map");
   const other = [...step.keys()].find((key) => !JOINTS.includes(key));
@@ -306,7 +306,7 @@ function assertAnswers({ messageId }: Reply, asked: string): void {
   if (messageId !== asked) throw malformed("the response is for another request");
 }
 
-/** What a reply of this type carries. Throws an UpstreamFailure for another one, and for the server's own error. */
+/** Returns the payload of a reply of this type. Throws an UpstreamFailure for another type, and for the server's own error. */
 function replyIn(frame: Buffer, type: "hello_ack" | "reset_result" | "infer_result"): Reply {
   const message = decoded(frame);
   if (!(message instanceof Map)) throw malformed("the message must be a map");
