@@ -100,8 +100,8 @@ export class ZmtpReader {
   }
 
   #greeting(chunk: Buffer): Buffer {
-    const wanted = GREETING_BYTES - this.#head.length;
-    this.#head = Buffer.concat([this.#head, chunk.subarray(0, wanted)]);
+    const missing = GREETING_BYTES - this.#head.length;
+    this.#head = Buffer.concat([this.#head, chunk.subarray(0, missing)]);
     const { length } = this.#head;
     const isPeer =
       this.#head[0] === 0xff && (length < 10 || (this.#head[9]! & 1) === 1) && (length < 11 || this.#head[10]! >= 3);
@@ -112,14 +112,14 @@ export class ZmtpReader {
       this.#head = Buffer.alloc(0);
       this.#events.onGreeting();
     }
-    return chunk.subarray(wanted);
+    return chunk.subarray(missing);
   }
 
   #frameHead(chunk: Buffer): Buffer {
     const flags = this.#head[0] ?? chunk[0]!;
     if (flags > 7 || (flags & FLAG.command && flags & FLAG.more)) throw new CodecError("bad_flag");
-    const wanted = (flags & FLAG.long ? 9 : 2) - this.#head.length;
-    this.#head = Buffer.concat([this.#head, chunk.subarray(0, wanted)]);
+    const missing = (flags & FLAG.long ? 9 : 2) - this.#head.length;
+    this.#head = Buffer.concat([this.#head, chunk.subarray(0, missing)]);
     if (this.#head.length === (flags & FLAG.long ? 9 : 2)) {
       const size = flags & FLAG.long ? Number(this.#head.readBigUInt64BE(1)) : this.#head[1]!;
       const most = flags & FLAG.command ? MAX_COMMAND : this.#maxBytes - this.#bytes;
@@ -130,7 +130,7 @@ export class ZmtpReader {
       this.#body = new Gatherer(Math.max(1, size));
       if (size === 0) this.#frame(Buffer.alloc(0));
     }
-    return chunk.subarray(wanted);
+    return chunk.subarray(missing);
   }
 
   #frameBody(chunk: Buffer): Buffer {

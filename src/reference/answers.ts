@@ -102,7 +102,7 @@ function newest(observations: readonly Observation[]): Observation {
 
 function firstFrame({ frames }: Observation): Frame {
   const [frame] = frames;
-  if (frame === undefined) throw new UnsupportedObservation("the newest observation shows no frame");
+  if (frame === undefined) throw new UnsupportedObservation("the newest observation has no frame");
   return frame;
 }
 

@@ -98,10 +98,12 @@ class Call {
   constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders) {
     this.#stream = stream;
     this.#headers = headers;
-    const forget = inTime(headers, () => this.#end(new StatusError(Status.deadlineExceeded, "out of time")));
+    const cancelTimeout = inTime(headers, () =>
+      this.#end(new StatusError(Status.deadlineExceeded, "deadline exceeded")),
+    );
     stream.on("error", () => undefined); // the client reset it: `close` follows
     stream.once("close", () => {
-      forget();
+      cancelTimeout();
       this.#controller.abort();
     });
   }
@@ -113,7 +115,7 @@ class Call {
       return;
     }
     if (method === undefined) {
-      this.#end(new StatusError(Status.unimplemented, "there is no such method"));
+      this.#end(new StatusError(Status.unimplemented, "unknown method"));
       return;
     }
     this.#stream.respond({ ":status": 200, "content-type": "application/grpc+proto" }, { waitForTrailers: true });
@@ -128,7 +130,8 @@ class Call {
     for await (const chunk of this.#stream.iterator({ destroyOnReturn: false })) reader.push(chunk);
     reader.end();
     const [request] = requests;
-    if (request === undefined || requests.length > 1) throw new StatusError(Status.invalidArgument, "not one message");
+    if (request === undefined || requests.length > 1)
+      throw new StatusError(Status.invalidArgument, "the request must be a single message");
     for await (const message of method.answer(request, this.#controller.signal)) {
       if (this.#stream.destroyed) return;
       if (!this.#stream.write(frameMessage(message))) await this.#drained();

@@ -61,7 +61,7 @@ export function shrink(image: RgbImage, factor: number): RgbImage {
 export async function decodeImage(bytes: Uint8Array): Promise<RgbImage> {
   const { data, info } = await decodePixels(bytes).catch((cause: unknown) => {
     if (cause instanceof UnreadableImage) throw cause;
-    throw new UnreadableImage("the picture is damaged, truncated or too large", { cause });
+    throw new UnreadableImage("the image is damaged, truncated or too large", { cause });
   });
   return { width: info.width, height: info.height, data: new Uint8Array(data) };
 }
@@ -69,7 +69,7 @@ export async function decodeImage(bytes: Uint8Array): Promise<RgbImage> {
 async function decodePixels(bytes: Uint8Array): Promise<{ data: Buffer; info: OutputInfo }> {
   const picture = sharp(bytes, { limitInputPixels: MAX_PIXELS, failOn: "error" });
   const { format } = await picture.metadata();
-  if (!FORMATS.has(format)) throw new UnreadableImage("the picture must be a PNG, JPEG or WebP file");
+  if (!FORMATS.has(format)) throw new UnreadableImage("the image must be a PNG, JPEG or WebP file");
   return picture.flatten().toColourspace("srgb").removeAlpha().raw().toBuffer({ resolveWithObject: true });
 }
 

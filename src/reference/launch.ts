@@ -75,11 +75,11 @@ class Keeper implements Reference {
     await this.#restarting;
     const child = this.#started?.child;
     if (child === undefined || hasEnded(child)) return;
-    const forget = after(TERM_MS, () => child.kill("SIGKILL"));
+    const cancelKill = after(TERM_MS, () => child.kill("SIGKILL"));
     const ended = new Promise((resolve) => child.once("exit", resolve));
     child.kill("SIGTERM");
     await ended;
-    forget();
+    cancelKill();
   }
 
   #watch(started: Started): void {
@@ -112,17 +112,17 @@ function launch(grpcPort: number, openpiPort: number): Promise<Started> {
   const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "inherit"] });
   return new Promise((resolve, reject) => {
     const fail = (why: string): void => {
-      forget();
+      cancelTimeout();
       child.kill("SIGKILL");
       reject(new Error(why));
     };
-    const forget = after(READY_MS, () => fail("it did not start to listen in time"));
+    const cancelTimeout = after(READY_MS, () => fail("it did not start to listen in time"));
     const onExit = (): void => fail("it exited before listening");
     child.once("error", (error) => fail(error.message));
     child.once("exit", onExit);
     child.stdin.on("error", () => undefined); // it has exited: `exit` reports it
     createInterface(child.stdout).once("line", (line) => {
-      forget();
+      cancelTimeout();
       child.off("exit", onExit);
       const { grpc, openpi } = JSON.parse(line) as { grpc: string; openpi: string }; // main.ts prints only this
       resolve({ child, grpc, openpi });

@@ -173,7 +173,7 @@ export const REFERENCE_MODELS: readonly ReferenceModel[] = [
     contracts: ["ground"],
     cameras: { least: 1, most: 1 },
     summary:
-      "Points at and boxes the colored things that an instruction names, with cube, ball, triangle and bar told apart.",
+      "Points at and boxes the colored things that an instruction names, and distinguishes cube, ball, triangle and bar.",
     limits: [
       "Finds nothing without one of twelve English color words, and abstains when nothing fits.",
       "Things must be of one plain color, stand out from what is around them, and not touch others of their color.",

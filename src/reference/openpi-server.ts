@@ -109,7 +109,7 @@ const metadataOf = ({ slug, declaration }: ServedPolicy) => ({
 function infer({ slug, declaration }: ServedPolicy, bytes: Buffer): Buffer {
   const started = steadyNow();
   const observation = decodeNumpy(bytes);
-  if (!(observation instanceof Map)) throw new UnsupportedObservation("the observation is not a map");
+  if (!(observation instanceof Map)) throw new UnsupportedObservation("the observation must be a map");
   const { steps, dim } = plan(
     {
       actionSpace: declaration.space,
@@ -129,13 +129,13 @@ type Observation = UnpackedMap<NdArray>;
 function stateOf(observation: Observation): Float64Array {
   const state = observation.get("observation/state");
   if (state === undefined) return new Float64Array();
-  if (!(state instanceof NdArray)) throw new UnsupportedObservation("observation/state is not an array");
+  if (!(state instanceof NdArray)) throw new UnsupportedObservation("observation/state must be an array");
   return state.toFloat64();
 }
 
 function promptOf(observation: Observation): string {
   const prompt = observation.get("prompt") ?? "";
-  if (typeof prompt !== "string") throw new UnsupportedObservation("prompt is not a text");
+  if (typeof prompt !== "string") throw new UnsupportedObservation("prompt must be text");
   return prompt;
 }
 
@@ -144,7 +144,7 @@ function framesOf(observation: Observation): RgbFrame[] {
   if (image === undefined) return [];
   const [height, width, channels] = image instanceof NdArray ? image.shape : [];
   if (!(image instanceof NdArray) || image.dtype !== "|u1" || channels !== 3 || !width || !height) {
-    throw new UnsupportedObservation("observation/image is not an array of bytes of shape [height, width, 3]");
+    throw new UnsupportedObservation("observation/image must be an array of bytes of shape [height, width, 3]");
   }
   return [{ camera: "image", image: { width, height, data: image.data } }];
 }

@@ -79,7 +79,7 @@ export class Pictures {
     horizon: number,
     actions: readonly (readonly number[])[],
   ): Promise<{ note: string; frames: AsyncGenerator<MadePicture, void, undefined> }> {
-    if (this.#predictions >= MAX_PREDICTIONS) throw new Busy("too many predictions at one time");
+    if (this.#predictions >= MAX_PREDICTIONS) throw new Busy("too many concurrent predictions");
     const id = this.#nextId++;
     const thread = this.#leastBusy();
     this.#predictions++;

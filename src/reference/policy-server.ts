@@ -122,16 +122,16 @@ const MAX_ACTS = 256;
 const acts: BidiMethod = {
   kind: "bidi",
   open(answer, signal) {
-    const wanted = new Set<number>();
+    const running = new Set<number>();
     const say = (callId: number, body: ActBody): void => {
-      if (wanted.delete(callId)) answer(toBinary(ActResponseSchema, create(ActResponseSchema, { callId, body })));
+      if (running.delete(callId)) answer(toBinary(ActResponseSchema, create(ActResponseSchema, { callId, body })));
     };
     return (bytes) => {
       const { callId, body } = fromBinary(ActRequestSchema, bytes);
-      if (body.case === "cancel") wanted.delete(callId);
+      if (body.case === "cancel") running.delete(callId);
       if (body.case !== "call" || signal.aborted) return;
-      const isFull = wanted.size >= MAX_ACTS;
-      wanted.add(callId);
+      const isFull = running.size >= MAX_ACTS;
+      running.add(callId);
       if (isFull) return say(callId, callError(CallErrorCode.BUSY, "too many concurrent acts"));
       void answerTo(body.value).then((chunk) => say(callId, chunk));
     };

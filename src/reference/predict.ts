@@ -45,7 +45,7 @@ function checkedFrames(frames: readonly RgbFrame[], horizon: number): RgbImage[]
   const last = frames.at(-1);
   if (last === undefined) throw new UnsupportedObservation("predict needs at least one frame");
   if (!Number.isInteger(horizon) || horizon < 1 || horizon > 256)
-    throw new UnsupportedObservation("horizon must be a whole number from 1 to 256");
+    throw new UnsupportedObservation("horizon must be a whole number between 1 and 256");
   for (const { camera, image } of frames) {
     if (camera !== last.camera) throw new UnsupportedObservation("all frames must come from one camera, oldest first");
     if (image.width !== last.image.width || image.height !== last.image.height) {

@@ -31,7 +31,7 @@ export class World {
     engine ??= load();
     const mj = await engine;
     if (mj.mj_versionString() !== ENGINE_FACTS.version)
-      throw new ScenarioError(`this is not MuJoCo ${ENGINE_FACTS.version}`);
+      throw new ScenarioError(`the physics engine must be MuJoCo ${ENGINE_FACTS.version}`);
     for (const [name, bytes] of assets) mj.FS.writeFile(name, bytes);
     try {
       return new World(mj, mj.MjModel.from_xml_string(mjcf));

@@ -163,15 +163,15 @@ export class Arena {
 
   #checked(rows: readonly ArrayLike<number>[]): Float64Array[] {
     const dim = this.variant.fields.length;
-    if (rows.length === 0) throw new PolicyFailure("invalid_action", "the policy answered no action");
+    if (rows.length === 0) throw new PolicyFailure("invalid_action", "the policy returned no action");
     return rows.map((row) => {
       if (row.length !== dim) {
-        const text = `the policy answered ${row.length} numbers where an action of this scenario has ${dim}`;
+        const text = `an action of this scenario must have ${dim} numbers, got ${row.length}`;
         throw new PolicyFailure("action_dim_mismatch", text);
       }
       const action = Float64Array.from(row);
       if (!action.every(Number.isFinite)) {
-        throw new PolicyFailure("invalid_action", "the policy answered a number that is not finite");
+        throw new PolicyFailure("invalid_action", "the policy returned a non-finite number");
       }
       return this.#task.grounded?.(action) ?? action;
     });

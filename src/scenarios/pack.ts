@@ -44,7 +44,7 @@ async function loadPack(folder: string, ids: Set<string>): Promise<Pack | readon
   const source = readSource(folder);
   if (!("rules" in source)) return source;
   const { id } = source.rules;
-  if (ids.has(id)) return [`id is ${id}, which another scenario has`];
+  if (ids.has(id)) return [`id is ${id}, which is another scenario's id`];
   const { faults, facts } = await checkPack(source);
   if (!facts) return faults;
   ids.add(id);

@@ -19,16 +19,16 @@ const TURN = 10;
 const SIDE = 320;
 
 const port = parentPort;
-if (!port) throw new Error("this file is the inside of a thread");
+if (!port) throw new Error("this file must run in a worker thread");
 const plan = workerData as TrialPlan;
 
-let heard: (message: ToThread) => void = () => {};
-port.on("message", (message: ToThread) => heard(message));
+let deliver: (message: ToThread) => void = () => {};
+port.on("message", (message: ToThread) => deliver(message));
 
 /** Sends a message, and waits for the answer. */
 function ask(message: FromThread): Promise<ToThread> {
   const { promise, resolve } = Promise.withResolvers<ToThread>();
-  heard = resolve;
+  deliver = resolve;
   port?.postMessage(message);
   return promise;
 }
@@ -36,7 +36,7 @@ function ask(message: FromThread): Promise<ToThread> {
 async function trial(): Promise<TrialEnd> {
   const scenario = plan.pack ? scenarioOfPack(plan.pack) : builtIn(plan.scenario);
   const variant = scenario && variantFor(scenario, plan.actionSpace);
-  if (!variant) throw new ScenarioError("there is no such scenario here");
+  if (!variant) throw new ScenarioError("scenario not found");
   const arena = await Arena.of(variant);
   try {
     const episodes: Played[] = [...plan.done];
@@ -57,7 +57,7 @@ async function trial(): Promise<TrialEnd> {
 
 async function nextOf(): Promise<number | undefined> {
   const answer = await ask({ kind: "next" });
-  if (answer.kind !== "next") throw new Error("the question for the next episode is answered with one");
+  if (answer.kind !== "next") throw new Error("the answer to a request for an episode must be an episode");
   return answer.index;
 }
 
@@ -72,7 +72,7 @@ async function act(arena: Arena, episode: number, look: Look): Promise<Chunk> {
   const shown: Shown = { proprio, proprioNames: variant.proprioNames, pictures, timeMs: time * 1000, episode, first };
   const answer = await ask({ kind: "act", shown });
   if (answer.kind === "failure") throw new PolicyFailure(answer.termination, answer.message);
-  if (answer.kind !== "chunk") throw new Error("an act is answered with a chunk");
+  if (answer.kind !== "chunk") throw new Error("the answer to an act must be a chunk");
   return answer;
 }
 

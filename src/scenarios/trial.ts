@@ -83,7 +83,7 @@ export type FromThread =
 export type ToThread =
   | { kind: "chunk"; rows: readonly (readonly number[])[]; latencyMs: number }
   | { kind: "failure"; termination: PolicyFailure["termination"]; message: string }
-  | { kind: "heard" }
+  | { kind: "received" }
   | { kind: "next"; index: number | undefined };
 
 /**
@@ -101,7 +101,7 @@ export async function runTrial(plan: TrialPlan, listener: TrialListener, signal:
   const leave = (): void => reject(signal.reason);
   signal.addEventListener("abort", leave, { once: true });
   /** The result of the last step, which lets the worker thread continue. */
-  const tell = async (message: ToThread): Promise<void> => {
+  const send = async (message: ToThread): Promise<void> => {
     giveBack = await listener.core(signal);
     // The thread may have exited meanwhile.
     if (ended) return giveBack();
@@ -125,17 +125,17 @@ export async function runTrial(plan: TrialPlan, listener: TrialListener, signal:
       async next() {
         const index = await listener.next();
         wallMs = 0;
-        await tell({ kind: "next", index });
+        await send({ kind: "next", index });
       },
       async act({ shown }) {
-        await tell(await acted(shown));
+        await send(await acted(shown));
       },
       async finished({ episode }) {
         await listener.finished({ ...episode, wallMs });
-        await tell({ kind: "heard" });
+        await send({ kind: "received" });
       },
       async pause() {
-        await tell({ kind: "heard" });
+        await send({ kind: "received" });
       },
       async end({ end }) {
         resolve(end);
@@ -150,8 +150,8 @@ export async function runTrial(plan: TrialPlan, listener: TrialListener, signal:
     const answer = answers[message.kind] as (message: FromThread) => Promise<void>;
     answer(message).catch(reject);
   });
-  thread.on("error", (cause) => reject(new ScenarioError("the physics broke down", { cause })));
-  thread.on("exit", () => reject(new ScenarioError("the physics ended before the trial did")));
+  thread.on("error", (cause) => reject(new ScenarioError("the physics engine crashed", { cause })));
+  thread.on("exit", () => reject(new ScenarioError("the physics thread exited before the trial ended")));
   try {
     return await promise;
   } finally {

@@ -128,7 +128,7 @@ describe("the reference gRPC server", () => {
     const request = create(PredictRequestSchema, { model: "reference/block-flow", observations: [{}], horizon: 1 });
     const answer = await post(`${SERVICE}/Predict`, prefixed(toBinary(PredictRequestSchema, request)));
     expect(statusOf(answer)).toBe(3);
-    expect(decodeURIComponent(String(answer.trailers["grpc-message"]))).toBe("the newest observation shows no frame");
+    expect(decodeURIComponent(String(answer.trailers["grpc-message"]))).toBe("the newest observation has no frame");
   });
 });
 

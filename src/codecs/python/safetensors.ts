@@ -100,9 +100,9 @@ function placesIn(text: string): Placed[] {
   const header = parsed(text);
   const entries = Object.entries(header).filter(([name]) => name !== "__metadata__");
   if (entries.length > MAX_ARRAYS) throw new CodecError("too_many_values");
-  return entries.map(([name, told]) => {
-    if (!isRecord(told)) throw new CodecError("malformed");
-    const { dtype, shape, data_offsets: offsets } = told;
+  return entries.map(([name, entry]) => {
+    if (!isRecord(entry)) throw new CodecError("malformed");
+    const { dtype, shape, data_offsets: offsets } = entry;
     const known = typeof dtype === "string" && Object.hasOwn(DTYPES, dtype) ? DTYPES[dtype] : undefined;
     if (known === undefined) throw new CodecError("bad_dtype");
     if (!isWhole(shape)) throw new CodecError("bad_shape");

@@ -44,7 +44,7 @@ export function decodeLatent(code: ArrayLike<number>): Float64Array {
 
 function checkLength(values: ArrayLike<number>, length: number): void {
   if (values.length !== length)
-    throw new UnsupportedObservation(`a latent stretch has ${length} numbers, not ${values.length}`);
+    throw new UnsupportedObservation(`a latent segment must have ${length} numbers, got ${values.length}`);
 }
 
 const declaration: ActionDeclaration = {

@@ -36,10 +36,10 @@ export function plan(input: ActInput, model = ""): ActOutput {
   if (!Object.hasOwn(CONTROLLERS, input.actionSpace))
     throw new UnsupportedObservation("no controller for this action space");
   if (!Number.isInteger(horizon) || horizon < 1 || horizon > 256) {
-    throw new UnsupportedObservation("horizon must be a whole number from 1 to 256");
+    throw new UnsupportedObservation("horizon must be a whole number between 1 and 256");
   }
   if (input.goal !== undefined)
-    throw new UnsupportedObservation("the classical controllers read no goal picture; give the goal in proprio");
+    throw new UnsupportedObservation("the classical controllers do not read a goal image; give the goal in proprio");
   const { declaration, begin } = OWN_CONTROLLERS[model] ?? CONTROLLERS[input.actionSpace as ActionSpace];
   const motion = begin(input);
   const steps = new Float64Array(horizon * declaration.dim);

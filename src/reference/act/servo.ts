@@ -62,7 +62,7 @@ function lookFor(input: ActInput): { forward: number; left: number; label: strin
   const point = points[0];
   if (point === undefined)
     throw new UnsupportedObservation(
-      `without a goal in proprio the instruction must name a colored thing in view: ${note}`,
+      `without a goal in proprio the instruction must name a visible colored object: ${note}`,
     );
   const { width, height } = frame.image;
   const metersPerPixel = VIEW_WIDTH_M / width;

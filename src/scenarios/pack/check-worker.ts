@@ -23,10 +23,10 @@ async function check(): Promise<Checked> {
   const { model } = world;
   const faults: (string | undefined)[] = [];
   const { action_dim: dim, action, success, fail, cameras = [] } = rules;
-  if (model.nu !== dim) faults.push(`action_dim is ${dim} where the model has ${model.nu} actuators`);
+  if (model.nu !== dim) faults.push(`action_dim must be ${model.nu}, the number of the model's actuators, got ${dim}`);
   const transmissions = model.actuator_trntype as Int32Array;
   if (action.kind === "joint_target" && transmissions.some((each) => each !== JOINT))
-    faults.push("action.kind joint_target needs actuators that move joints, and the model has others");
+    faults.push("action.kind joint_target requires that every actuator of the model moves a joint");
   for (const [i, [word, argument]] of rules.obs.entries()) {
     const kind = word === "sensor" ? "sensor" : word === "site" || word === "gravity" ? "site" : undefined;
     if (kind)

@@ -15,9 +15,9 @@ export async function checkPack(source: PackSource): Promise<Checked> {
   const thread = new Worker(new URL("./check-worker.ts", import.meta.url), { workerData: source });
   const { promise, resolve } = Promise.withResolvers<Checked>();
   thread.on("message", resolve);
-  thread.on("error", (error) => resolve({ faults: [`its model ended the physics engine: ${error.message}`] }));
-  thread.on("exit", () => resolve({ faults: ["its model ended the physics engine"] }));
-  const late = (): Error => new Error(`its model was not compiled and tried within ${CHECK_MS / 1000} s`);
+  thread.on("error", (error) => resolve({ faults: [`its model crashed the physics engine: ${error.message}`] }));
+  thread.on("exit", () => resolve({ faults: ["its model crashed the physics engine"] }));
+  const late = (): Error => new Error(`compiling and trying its model took longer than ${CHECK_MS / 1000} s`);
   try {
     return await inTime(promise, { ms: CHECK_MS, late });
   } catch (thrown) {

@@ -52,7 +52,7 @@ const shown = (value: unknown): string => {
   return text.length > 60 ? `${text.slice(0, 60)}…` : text;
 };
 const wrong = (path: string, wanted: string, value: unknown): string[] => [
-  value === undefined ? `${path} is missing: it must be ${wanted}` : `${path} must be ${wanted}, not ${shown(value)}`,
+  value === undefined ? `${path} is missing; it must be ${wanted}` : `${path} must be ${wanted}, got ${shown(value)}`,
 ];
 
 const text =
@@ -87,7 +87,7 @@ const object = (fields: Readonly<Record<string, Check>>): Check => {
     return [
       ...Object.keys(value)
         .filter((name) => !known.includes(name))
-        .map((name) => `${at(name)} is not known here; known are ${known.join(", ")}`),
+        .map((name) => `${at(name)} is an unknown field; known fields are ${known.join(", ")}`),
       ...Object.entries(fields).flatMap(([name, check]) => {
         const field = name.replace("?", "");
         return name.endsWith("?") && value[field] === undefined ? [] : check(value[field], at(field));
@@ -107,7 +107,7 @@ const pair: Check = (value, path) => {
   const faults = list(finite, { most: 2, exactly: true })(value, path);
   if (faults.length > 0) return faults;
   const [low, high] = value as [number, number];
-  return low <= high ? [] : [`${path} must go from the least to the most, not from ${low} to ${high}`];
+  return low <= high ? [] : [`${path} must be a minimum and a maximum, got ${low} and ${high}`];
 };
 
 /** The argument of each term. */
@@ -129,7 +129,7 @@ const term: Check = (value, path) => {
   const takes = typeof word === "string" && Object.hasOwn(TERMS, word) ? TERMS[word] : undefined;
   if (takes === undefined) return wrong(`${path}[0]`, `one of ${Object.keys(TERMS).join(", ")}`, word);
   if (takes === "none")
-    return value.length === 1 ? [] : [`${path} has an argument, which ${shown(word)} does not take`];
+    return value.length === 1 ? [] : [`${path} has an argument, which ${shown(word)} does not accept`];
   if (takes === "name") return name(argument, `${path}[1]`);
   return value.length === 1 ? [] : finite(argument, `${path}[1]`);
 };
@@ -166,9 +166,9 @@ const FILE = object({
 });
 
 /** Returns all faults of a `scenario.json`; without any it is a `PackRules`. */
-export function faultsOf(said: unknown): string[] {
-  const faults = FILE(said, "");
-  return faults.length > 0 ? faults : faultsBetween(said as PackRules);
+export function faultsOf(rules: unknown): string[] {
+  const faults = FILE(rules, "");
+  return faults.length > 0 ? faults : faultsBetween(rules as PackRules);
 }
 
 /** Faults between fields that are valid individually. */
@@ -176,9 +176,9 @@ function faultsBetween({ action_dim: dim, action_fields, action, assets = [], mj
   const { low = -1, high = 1 } = action;
   const faults: string[] = [];
   if (action_fields && action_fields.length !== dim)
-    faults.push(`action_fields has ${action_fields.length} names where action_dim is ${dim}`);
-  if (low >= high) faults.push(`action.low must be below action.high, not ${low} and ${high}`);
+    faults.push(`action_fields must have ${dim} names, as action_dim states, got ${action_fields.length}`);
+  if (low >= high) faults.push(`action.low must be below action.high, got ${low} and ${high}`);
   const twice = assets.filter((name, i) => assets.indexOf(name) !== i || name === mjcf);
-  if (twice.length > 0) faults.push(`assets names a file twice: ${twice.join(", ")}`);
+  if (twice.length > 0) faults.push(`assets has duplicate files: ${twice.join(", ")}`);
   return faults;
 }

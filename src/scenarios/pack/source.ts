@@ -34,17 +34,17 @@ function entriesOf(folder: string): Dirent[] {
     return readdirSync(folder, { withFileTypes: true });
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
-    throw new ScenarioError(`LIMBER_SCENARIO_PACKS names a folder that can't be read: ${why}`, { cause });
+    throw new ScenarioError(`LIMBER_SCENARIO_PACKS names an unreadable folder: ${why}`, { cause });
   }
 }
 
 /** Reads a pack, or reports all faults of its files. */
 export function readSource(folder: string): PackSource | readonly string[] {
-  const said = read(() => JSON.parse(readFileSync(join(folder, "scenario.json"), "utf8")) as unknown, "scenario.json");
-  if ("fault" in said) return [said.fault];
-  const faults = faultsOf(said.value);
+  const file = read(() => JSON.parse(readFileSync(join(folder, "scenario.json"), "utf8")) as unknown, "scenario.json");
+  if ("fault" in file) return [file.fault];
+  const faults = faultsOf(file.value);
   if (faults.length > 0) return faults;
-  const rules = said.value as PackRules;
+  const rules = file.value as PackRules;
   const names = [rules.mjcf, ...(rules.assets ?? [])];
   let bytes = 0;
   const files = names.map((name) =>
@@ -54,7 +54,7 @@ export function readSource(folder: string): PackSource | readonly string[] {
     }, name),
   );
   const missing = files.flatMap((file) => ("fault" in file ? [file.fault] : []));
-  if (bytes > MOST_BYTES) missing.push(`its files have more than ${MOST_BYTES >> 20} MiB`);
+  if (bytes > MOST_BYTES) missing.push(`its files must have at most ${MOST_BYTES >> 20} MiB in total`);
   if (missing.length > 0) return missing;
   const contents = new Map(files.flatMap((file, i) => ("value" in file ? [[names[i]!, file.value]] : [])));
   const mjcf = Buffer.from(contents.get(rules.mjcf)!).toString("utf8");

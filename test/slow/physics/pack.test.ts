@@ -85,22 +85,22 @@ const without = (field: keyof typeof PACK): object => {
 
 describe("an invalid scenario pack is refused alone", () => {
   it.each([
-    ["an unknown field", { ...PACK, reward: "1" }, /^reward is not known here; known are id, /],
+    ["an unknown field", { ...PACK, reward: "1" }, /^reward is an unknown field; known fields are id, /],
     ["an unknown nested field", { ...PACK, fail: { body_bellow: {} } }, /^fail\.body_bellow/],
-    ["no substeps", without("substeps"), /^substeps is missing: it must be a whole number/],
+    ["no substeps", without("substeps"), /^substeps is missing; it must be a whole number/],
     ["no observation", without("obs"), /^obs is missing/],
     ["an unknown term", { ...PACK, obs: [["eval", "1"]] }, /^obs\[0\]\[0\] must be one of qpos, .*"eval"/],
     ["a term without its name", { ...PACK, obs: [["site"]] }, /^obs\[0\]\[1\] is missing/],
     ["a term with an extra argument", { ...PACK, obs: [["qpos", 1]] }, /^obs\[0\] has an argument/],
     ["an id that is a path", { ...PACK, id: "../up" }, /^id must be lower-case/],
-    ["a built-in's name", { ...PACK, id: "push-t" }, /^id is push-t, which another scenario has/],
+    ["a built-in's name", { ...PACK, id: "push-t" }, /^id is push-t, which is another scenario's id/],
     ["an unknown kind of action", { ...PACK, action: { kind: "torque", scale: 1 } }, /^action\.kind must be/],
     ["a model in another folder", { ...PACK, mjcf: "../hold.xml" }, /^mjcf must be the plain name/],
     ["a missing file", { ...PACK, assets: ["none.stl"] }, /^none\.stl can't be read: ENOENT/],
     ["reversed bounds", { ...PACK, action: { ...PACK.action, low: 2 } }, /^action\.low must be below/],
-    ["more dimensions than actuators", { ...PACK, action_dim: 3 }, /^action_dim is 3 where the model has 2/],
-    ["fewer dimensions than actuators", { ...PACK, action_dim: 1 }, /^action_dim is 1 where the model has 2/],
-    ["names for another number of dimensions", { ...PACK, action_fields: ["up"] }, /^action_fields has 1 names/],
+    ["more dimensions than actuators", { ...PACK, action_dim: 3 }, /^action_dim must be 2, .*, got 3/],
+    ["fewer dimensions than actuators", { ...PACK, action_dim: 1 }, /^action_dim must be 2, .*, got 1/],
+    ["names for another number of dimensions", { ...PACK, action_fields: ["up"] }, /^action_fields must have 2 names/],
     ["a site that is not in the model", { ...PACK, obs: [["site", "top"]] }, /^obs\[0\]: .*no site named top/],
     ["a body that is not in the model", { ...PACK, fail: { body_below: { body: "x", z: 0 } } }, /^fail\.body_below: /],
     [
@@ -131,6 +131,6 @@ describe("an invalid scenario pack is refused alone", () => {
   it("if another pack has its id", async () => {
     const { scenarios, refused } = await loadScenarios(packFolder({ one: GOOD, two: GOOD }));
     expect(scenarios.has("hold-up")).toBe(true);
-    expect(refused).toEqual([{ name: "two", faults: ["id is hold-up, which another scenario has"] }]);
+    expect(refused).toEqual([{ name: "two", faults: ["id is hold-up, which is another scenario's id"] }]);
   });
 });

@@ -120,7 +120,7 @@ describe("the reference act", () => {
     for (const horizon of [0, 257, 1.5, Number.NaN]) {
       expect(() => plan(ask("joint_pos_7", { horizon }))).toThrow(UnsupportedObservation);
     }
-    expect(() => plan(ask("joint_pos_7", { goal }))).toThrow(/goal picture/);
+    expect(() => plan(ask("joint_pos_7", { goal }))).toThrow(/goal image/);
   });
 
   it("refuses a cosine and a sine that are of no angle", () => {

@@ -97,7 +97,7 @@ describe("an evaluation run", () => {
   });
 
   it("rejects for an unknown scenario", async () => {
-    await expect(trial({ scenario: "no-such" }, balance)).rejects.toThrow("no such scenario");
+    await expect(trial({ scenario: "no-such" }, balance)).rejects.toThrow("scenario not found");
   });
 
   it("sends images as PNG of the declared size, and marks replayed episodes correctly", async () => {

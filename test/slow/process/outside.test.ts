@@ -157,7 +157,7 @@ it("a gateway names the setting whose address, port or folder is unusable", asyn
     [{ LIMBER_GR00T_PORT: taken }, /^limber: cannot listen on LIMBER_GR00T_PORT \d+ of 127/],
     [{ HOST: "192.0.2.1" }, /^limber: cannot listen on HOST 192\.0\.2\.1: this machine does not have the address$/],
     [{ HOST: "nowhere.invalid" }, /^limber: cannot listen on HOST nowhere\.invalid: /],
-    [{ LIMBER_SCENARIO_PACKS: "/nowhere/at/all" }, /^limber: LIMBER_SCENARIO_PACKS names a folder/],
+    [{ LIMBER_SCENARIO_PACKS: "/nowhere/at/all" }, /^limber: LIMBER_SCENARIO_PACKS names an unreadable folder/],
   ];
   for (const [env, words] of cases) {
     const { code, stdout, stderr } = await failToStart({ ...ENV, DATABASE_URL: database.url, ...env });
