@@ -16,7 +16,7 @@ describe.each(variants)("%s", (_, variant) => {
     expect(await solvedStarts(variant, Array(STARTS).keys())).toEqual([]);
   }, 7_200_000);
 
-  it("is never solved by a policy that answers zeros in 500 whole episodes", async () => {
+  it("is never solved by a policy that answers zeros in 500 complete episodes", async () => {
     const arena = await Arena.of(variant);
     const zeros = [variant.fields.map(() => 0)];
     const solved: number[] = [];

@@ -81,7 +81,7 @@ const uprightSize = (orientation: number) =>
   orientation < 5 ? { width: WIDTH, height: HEIGHT } : { width: HEIGHT, height: WIDTH };
 const seenWith = (data: Uint8Array) => observed({ frames: [{ camera: "front", data }], proprio: [1] });
 
-describe("sgl-project/sglang, ggml-org/llama.cpp: a phone's picture that lies on its side", () => {
+describe("sgl-project/sglang, ggml-org/llama.cpp: a phone image that is stored sideways", () => {
   it.each(cases)("is upright in every form that a wire sends: %s, orientation %i", async (format, orientation) => {
     const file = await ENCODERS[format](orientation);
     const size = uprightSize(orientation);
@@ -243,7 +243,7 @@ describe("omnimind-ai/OmniBot, Intervention/image: base64 with line breaks", asy
   });
 });
 
-describe("Physical-Intelligence/openpi: pictures as floats", () => {
+describe("Physical-Intelligence/openpi: images as floats", () => {
   const bytes = Uint8Array.from(STORED);
   const shape = [HEIGHT, WIDTH, 3];
   const floats = (make: (byte: number) => number) => NdArray.float32(Float32Array.from(bytes, make), shape);

@@ -20,8 +20,8 @@ const chunk = (...rows: number[][]): Chunk => ({ rows, latencyMs: 0 });
 
 describe("an episode", () => {
   it.each([
-    ["a number too many", () => chunk([1, 2]), "action_dim_mismatch", "2 numbers"],
-    ["NaN", () => chunk([Number.NaN]), "invalid_action", "not finite"],
+    ["a number too many", () => chunk([1, 2]), "action_dim_mismatch", "got 2"],
+    ["NaN", () => chunk([Number.NaN]), "invalid_action", "non-finite number"],
     ["no rows", () => chunk(), "invalid_action", "no action"],
     [
       "nothing in time",
