@@ -43,6 +43,7 @@ export type IdPrefix =
   | "act"
   | "arm"
   | "aud"
+  | "cmp"
   | "cred"
   | "dlv"
   | "entry"

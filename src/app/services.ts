@@ -45,7 +45,8 @@ import { billingService } from "../services/billing.ts";
 import { broadcastService } from "../services/broadcast.ts";
 import { checkpointService } from "../services/checkpoint.ts";
 import { credentialService } from "../services/credential.ts";
-import { evaluationService } from "../services/evaluation.ts";
+import { type EvaluationServiceDeps, evaluationService } from "../services/evaluation.ts";
+import { comparisonService } from "../services/evaluation-compare.ts";
 import { eventService } from "../services/event.ts";
 import { fleetService } from "../services/fleet.ts";
 import { identityService } from "../services/identity.ts";
@@ -110,11 +111,13 @@ interface ServiceRow<S extends DescService = DescService> {
 const row = <S extends DescService>(service: S, open: ServiceRow<S>["open"]): ServiceRow =>
   ({ service, open }) as unknown as ServiceRow;
 
+const evaluations = (deps: EvaluationServiceDeps) => ({ ...evaluationService(deps), ...comparisonService(deps) });
+
 /** In the order of the documentation. */
 const TABLE: readonly ServiceRow[] = [
   row(InferenceService, ({ inference }) => inference.service),
   row(EvaluationService, ({ storage: { sql, vault }, seals, billing, outward, scenarios, supply, inference }) =>
-    evaluationService({
+    evaluations({
       sql,
       seals,
       vault,

@@ -204,9 +204,11 @@ export function shortage(short: CreditShortage, ceilingMicro: number, estimate: 
   };
   if (short.resetsAt !== null) details.resetsAt = short.resetsAt;
   const horizon = affordableUnits(ceilingMicro, availableMicro, estimate);
-  if (horizon > 0) details.maxAffordable = create(AffordableSchema, { horizon });
+  const isEpisodes = estimate.unit === "episode";
+  if (horizon > 0)
+    details.maxAffordable = create(AffordableSchema, isEpisodes ? { horizon, episodes: horizon } : { horizon });
   const { reason, text } = SHORTAGES[short.short];
-  return refuse(reason, text, details);
+  return refuse(reason, isEpisodes ? `${text}; it covers ${horizon} of ${estimate.units} episodes` : text, details);
 }
 
 const SHORTAGES = {

@@ -10,6 +10,7 @@ import { builtIn, digestOf, variantFor } from "../scenarios/index.ts";
 import type { Scenario, ScenarioVariant } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
 import { type FinishedEpisode, runTrial, type Shown, type TrialEnd } from "../scenarios/trial.ts";
+import { isDecided } from "../services/evaluation-compare.ts";
 import {
   type CallGateway,
   callsOf,
@@ -72,6 +73,8 @@ class EvaluationRun {
   readonly #request: EvaluationRequest;
   readonly #episodes: (PaidEpisode & { keptActions: boolean })[] = [];
   #bill: EpisodeBill | undefined;
+  /** Episodes that had ended when the comparison was last looked at. */
+  #lookedAt = 0;
 
   constructor(deps: EvaluationDeps, job: HeldJob, seal: JobSeal, watch: JobWatch) {
     this.#deps = deps;
@@ -162,7 +165,10 @@ class EvaluationRun {
   }
 
   async #act(policy: EvaluatedPolicy, shown: Shown, signal: AbortSignal, wallMs: number): Promise<Chunk> {
-    if (this.#leftMs() <= wallMs) throw new BudgetOver();
+    if (this.#leftMs() <= wallMs) throw new BudgetOver(BUDGET_OVER);
+    const { calls, callsCapMicro = Infinity } = this.#request;
+    if (callsOf(this.#episodes).micro + policy.owedMicro + calls.micro > callsCapMicro)
+      throw new BudgetOver(CALLS_OVER);
     if (wallMs > EPISODE_WALL_MS) throw new PolicyFailure("policy_timeout", TOO_LONG);
     return policy.act(shown, signal);
   }
@@ -175,11 +181,21 @@ class EvaluationRun {
   /** Takes the next episode and holds its price; returns its index, undefined if none is left. */
   async #next(): Promise<number | undefined> {
     if (this.#episodes.length > 0 && this.#episodes.length < this.#request.episodes) await this.#mayGoOn();
+    if (await this.#isDecided()) return undefined;
     const [next] = await turn(this.#deps.sql, this.#job, { take: 1, poison: EPISODE_LOST });
     if (!next) return undefined;
     const payer = await this.#deps.principal(this.#job.keyId);
     this.#bill = await openEpisodeBill(this.#deps, { payer, jobId: this.#job.id, index: next.index }, this.#request);
     return next.index;
+  }
+
+  /** Whether its comparison knows the best policy. Looks after 5 episodes and then each time that a tenth more have ended. */
+  async #isDecided(): Promise<boolean> {
+    if (!this.#request.comparison?.stopWhenKnown) return false;
+    const count = this.#episodes.length;
+    if (count < Math.max(5, Math.ceil(this.#lookedAt * 1.1))) return false;
+    this.#lookedAt = count;
+    return isDecided(this.#deps.sql, this.#deps.seals, this.#job);
   }
 
   async #finished(episode: PaidEpisode): Promise<void> {
@@ -204,7 +220,7 @@ class EvaluationRun {
       last.every((each) => isFault(each) && each.termination === first.termination)
     )
       throw new PolicyUnusable(first.termination, sameFault(last.length, first.error));
-    if (this.#leftMs() <= 0) throw new BudgetOver();
+    if (this.#leftMs() <= 0) throw new BudgetOver(BUDGET_OVER);
     if (await this.#watch.isAwaited()) throw new Resting(0);
   }
 
@@ -237,7 +253,7 @@ class EvaluationRun {
   /** Ends an evaluation that cannot continue. If another worker can finish it, leaves it. */
   async #giveUp(thrown: unknown): Promise<void> {
     if (thrown instanceof CalledOff) return this.#end("cancelled", this.#partial());
-    if (thrown instanceof BudgetOver) return this.#close("expired", { ...this.#partial(), error: BUDGET_OVER });
+    if (thrown instanceof BudgetOver) return this.#close("expired", { ...this.#partial(), error: thrown.error });
     if (thrown instanceof PolicyUnusable) return this.#fail(thrown.code, thrown.message);
     if (thrown instanceof VaultError) return this.#fail("secret_unreadable", SECRET_GONE);
     if (thrown instanceof ScenarioError) return this.#fail("scenario_failed", thrown.message);
@@ -272,10 +288,21 @@ class CalledOff extends Error {
 /** An episode and the cost of its policy calls, in micro-dollars. */
 type PaidEpisode = FinishedEpisode & { readonly policyMicro: number };
 
-/** The evaluation's time budget is used up. */
+/** The evaluation's budget of time or cost is used up. */
 class BudgetOver extends Error {
   override readonly name = "BudgetOver";
+  readonly error: { readonly code: string; readonly message: string };
+
+  constructor(error: BudgetOver["error"]) {
+    super(error.message);
+    this.error = error;
+  }
 }
+
+const CALLS_OVER = {
+  code: "calls_budget_exhausted",
+  message: "the next call of the policy could exceed `max_calls_usd`; the remaining episodes were not run",
+};
 
 const BUDGET_OVER = {
   code: "wall_budget_exhausted",

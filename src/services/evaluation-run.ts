@@ -14,6 +14,7 @@ import { newId } from "../ids.ts";
 import type { Leaser } from "../inference/call-billing.ts";
 import type { Chunk } from "../scenarios/episode.ts";
 import { PolicyFailure } from "../scenarios/failure.ts";
+import type { Metric } from "../scenarios/paired.ts";
 import type { Scores } from "../scenarios/scores.ts";
 import type { Shown } from "../scenarios/trial.ts";
 import { claim, unclaim } from "../store/billing/idempotency.ts";
@@ -56,7 +57,30 @@ export interface EvaluationRequest {
   metadata?: object | undefined;
   /** Micro-dollars per completed episode. */
   priceMicro: number;
+  /** The most policy calls of an episode, and the most that one costs in micro-dollars. */
+  calls: { most: number; micro: number };
+  /** The most that all policy calls may cost, in micro-dollars; undefined: no limit. */
+  callsCapMicro?: number | undefined;
+  /** Its place in a comparison. */
+  comparison?: ComparisonPlace | undefined;
 }
+
+/** The place of an evaluation in a comparison. */
+export interface ComparisonPlace {
+  readonly id: string;
+  readonly label: string;
+  /** Number of compared policies. */
+  readonly policies: number;
+  readonly metric: Metric;
+  readonly blind: boolean;
+  readonly stopWhenKnown: boolean;
+}
+
+/** The most that an evaluation can cost, in micro-dollars: all of its episodes, and their policy calls up to the cap. */
+export const mostMicro = ({ priceMicro, episodes, calls, callsCapMicro = Infinity }: EvaluationRequest) => ({
+  episodes: priceMicro * episodes,
+  calls: Math.min(calls.most * calls.micro * episodes, callsCapMicro),
+});
 
 /** The scenario data that accompanies its scores. */
 interface EvaluatedWorld {
@@ -156,7 +180,9 @@ export interface EvaluatedPolicy {
   /** The model that served the last call, if it is one of the gateway's. */
   readonly model: string | undefined;
   readonly simulated: boolean;
-  /** Cost of the calls since this method was last called, in micro-dollars. */
+  /** Cost of the calls since `spentMicro` was last called, in micro-dollars. */
+  readonly owedMicro: number;
+  /** The same, and begins again at 0. */
   spentMicro(): number;
 }
 
@@ -232,6 +258,9 @@ export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, abo
   // Two offerings of a model need not return bit-identical results.
   const offerings = offering && [offering.id];
   return {
+    get owedMicro() {
+      return known.micro;
+    },
     spentMicro() {
       const { micro } = known;
       known.micro = 0;
@@ -340,6 +369,7 @@ export function serverPolicy(
   return {
     model: undefined,
     simulated: false,
+    owedMicro: 0,
     spentMicro: () => 0,
     act: waiting(async ({ proprio, proprioNames, pictures, timeMs, episode }, signal) => {
       const startedAt = steadyNow();

@@ -31,8 +31,8 @@ import { ImageFormat } from "../../gen/limber/v1/observation_pb.ts";
 import { type DroppedOffering, DropReason, type PlanStep } from "../../gen/limber/v1/plan_pb.ts";
 import { ProviderAuthType, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
 import { toUsd } from "../billing/price.ts";
-import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
-import { sleep } from "../clock.ts";
+import { byCall, type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
+import { nowSeconds, sleep } from "../clock.ts";
 import { DEFAULT_HORIZON, EPISODE_MICRO, violation } from "../contracts/contract.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
@@ -44,7 +44,7 @@ import { type EpisodeScore, isFault, type Scores, scoresOf } from "../scenarios/
 import { audit } from "../store/account/audit.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import * as store from "../store/jobs/jobs.ts";
-import { type ItemRecord, type JobRecord, listItems } from "../store/jobs/jobs.ts";
+import { type ItemRecord, type JobRecord, listItems, type NewJob } from "../store/jobs/jobs.ts";
 import type { Upstream } from "../upstream/index.ts";
 import { AddressRefused, checkUrl, wordsOfRefusal } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
@@ -55,6 +55,7 @@ import {
   type EvaluationResult,
   EXTERNAL,
   isExternal,
+  mostMicro,
   type PolicyCalls,
 } from "./evaluation-run.ts";
 import type { inferenceService } from "./inference.ts";
@@ -63,7 +64,7 @@ import { assertMayCall } from "./permissions.ts";
 import { checkProfile } from "./supply/declare.ts";
 
 /** Dependencies of evaluation requests. */
-interface EvaluationServiceDeps {
+export interface EvaluationServiceDeps {
   sql: Sql;
   seals: JobSeals;
   vault: Pick<Vault, "seal">;
@@ -80,6 +81,11 @@ interface EvaluationServiceDeps {
 }
 
 const LIFE_S = 24 * 3600;
+/** The methods of this file; `evaluation-compare.ts` has the others. */
+type Evaluations = Omit<
+  Implementation<typeof EvaluationService>,
+  "compareEvaluations" | "getComparison" | "cancelComparison"
+>;
 const DEFAULT_TIMEOUT_MS = 5_000;
 const DEFAULT_FAULTS = 5;
 const LOOK_MS = 250;
@@ -88,7 +94,7 @@ const LOOK_MS = 250;
 const wallBudgetOf = (episodes: number): number => Math.min(LIFE_S, Math.max(600, 60 * episodes));
 
 /** The evaluation RPCs. */
-export function evaluationService(deps: EvaluationServiceDeps): Implementation<typeof EvaluationService> {
+export function evaluationService(deps: EvaluationServiceDeps): Evaluations {
   const { sql, seals } = deps;
 
   const jobOf = async (call: Call, id: string): Promise<store.JobRecord> => {
@@ -101,33 +107,15 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
 
   return {
     async evaluate(asked, call) {
-      const { orgId, keyId, workspaceId, ancestors, settings } = keyOf(call);
-      const { request, callsMicro } = await requestOf(deps, asked, call);
-      const episodeMicro = request.priceMicro + callsMicro;
-      const estimate = { unit: "episode", units: asked.episodes, priceNano: episodeMicro * 1000, wakeUpMicro: 0 };
-      // An equal request is the same evaluation, even if its route has changed since.
-      const { offering: _, world: __, ...said } = request;
-      const idempotency = seals.idempotent(keyOf(call), asked.idempotencyKey, said);
-      // The complete price must be available at the start; each episode and policy call reserves its own when it runs. A replay costs nothing.
-      const payer = { orgId, keyId, workspaceId, ancestors };
+      const request = await requestOf(deps, asked, call);
+      if (asked.dryRun)
+        return create(EvaluateResponseSchema, { evaluation: await shown(draftOf(request, keyOf(call))) });
+      const idempotency = seals.idempotent(keyOf(call), asked.idempotencyKey, saidOf(request));
       if (!idempotency || (await store.jobOfKey(sql, keyOf(call), idempotency)) === undefined)
-        await (await deps.leaser.hold(payer, episodeMicro * request.episodes, estimate)).release();
-      const items = Array.from({ length: request.episodes }, () => ({ customId: undefined, request: {} }));
-      const { metadata, policyEndpoint, offering, profile, ...open } = request;
-      const sealed = { metadata, policyEndpoint, offering, profile };
-      const seal = (id: string) => seals.fresh(id, { items, request: open }, sealed);
+        await assertAffordable(deps, [request], call);
       const id = await tx(sql, (tx) =>
         store.createJob(tx, {
-          kind: "evaluation",
-          orgId,
-          keyId,
-          workspaceId,
-          request,
-          items,
-          lifeS: LIFE_S,
-          seal: settings.zdr ? seal : undefined,
-          outside: isExternal(request),
-          secret: request.authType && ((id) => deps.vault.seal(asked.auth?.secret ?? "", store.jobSecretContext(id))),
+          ...newEvaluation(deps, request, asked.auth?.secret, call),
           idempotency,
           known: () => call.replayed?.(),
         }),
@@ -181,6 +169,73 @@ export function evaluationService(deps: EvaluationServiceDeps): Implementation<t
     },
   };
 }
+
+/** What makes two requests the same evaluation, even if the route and its price have changed since. */
+export const saidOf = ({ offering: _, world: __, calls: ___, ...said }: EvaluationRequest): object => said;
+
+/** Refuses if the payer lacks the complete price; each episode and policy call reserves its own when it runs. A replay costs nothing. */
+export async function assertAffordable(
+  { leaser }: EvaluationServiceDeps,
+  requests: readonly EvaluationRequest[],
+  call: Call,
+): Promise<void> {
+  const { orgId, keyId, workspaceId, ancestors } = keyOf(call);
+  const [first] = requests;
+  const micro = requests.map(mostMicro).reduce((sum, most) => sum + most.episodes + most.calls, 0);
+  const units = first?.episodes ?? 0;
+  const estimate = { unit: "episode", units, priceNano: Math.ceil((micro * 1000) / units), wakeUpMicro: 0 };
+  await (await leaser.hold({ orgId, keyId, workspaceId, ancestors }, micro, estimate)).release();
+}
+
+/** The job of a new evaluation, paid by the caller. */
+export function newEvaluation(
+  { seals, vault }: EvaluationServiceDeps,
+  request: EvaluationRequest,
+  secret: string | undefined,
+  call: Call,
+): NewJob {
+  const { orgId, keyId, workspaceId, settings } = keyOf(call);
+  const items = Array.from({ length: request.episodes }, () => ({ customId: undefined, request: {} }));
+  const { metadata, policyEndpoint, offering, profile, ...open } = request;
+  const sealed = { metadata, policyEndpoint, offering, profile };
+  return {
+    kind: "evaluation",
+    orgId,
+    keyId,
+    workspaceId,
+    request,
+    items,
+    lifeS: LIFE_S,
+    seal: settings.zdr ? (id) => seals.fresh(id, { items, request: open }, sealed) : undefined,
+    outside: isExternal(request),
+    comparison: request.comparison?.id,
+    secret: request.authType && ((id) => vault.seal(secret ?? "", store.jobSecretContext(id))),
+  };
+}
+
+/** The job that a request would start, without an id. */
+export const draftOf = (request: EvaluationRequest, { orgId, keyId, workspaceId }: KeyPrincipal): JobRecord => ({
+  id: "",
+  kind: "evaluation",
+  orgId,
+  keyId,
+  workspaceId,
+  sealed: false,
+  comparison: undefined,
+  status: "queued",
+  request,
+  secret: undefined,
+  result: undefined,
+  total: request.episodes,
+  counts: { queued: request.episodes, running: 0, completed: 0, failed: 0, cancelled: 0 },
+  costMicro: 0,
+  cancelled: false,
+  created: nowSeconds(),
+  started: undefined,
+  finalizing: undefined,
+  finished: undefined,
+  expires: nowSeconds() + LIFE_S,
+});
 
 /** The requested variant of the scenario. Otherwise refuses and lists the alternatives. */
 function variantOf(
@@ -254,20 +309,20 @@ function stepsOf({ replanSteps }: EvaluateRequest, horizon: number) {
   return { horizon, replanSteps: taken };
 }
 
-/** The complete request, and the most that one episode's policy calls can cost, in micro-dollars. */
-async function requestOf(
+/** The complete request. */
+export async function requestOf(
   deps: EvaluationServiceDeps,
   asked: EvaluateRequest,
   call: Call,
-): Promise<{ request: EvaluationRequest; callsMicro: number }> {
+): Promise<EvaluationRequest> {
   const { policyEndpoint, scenario, episodes, seed = 0 } = asked;
   if (seed + episodes - 1 > MOST_SEED)
     throw violation("seed", `must be at most ${MOST_SEED - episodes + 1} for ${episodes} episodes`, "less_than_equal");
   const reached: Reached =
     asked.runner === EvaluationRunner.EXTERNAL ? outsideOf(deps, asked) : await insideOf(deps, asked, call);
   const { callMicro, ...where } = reached;
-  const calls = Math.ceil((where.world?.maxSteps ?? 0) / (where.replanSteps ?? 1));
-  const request = {
+  const most = Math.ceil((where.world?.maxSteps ?? 0) / (where.replanSteps ?? 1));
+  return {
     policyEndpoint,
     ...where,
     scenario,
@@ -281,8 +336,9 @@ async function requestOf(
     stopAfterFaults: asked.stopAfterFaults ?? DEFAULT_FAULTS,
     metadata: asked.metadata && (toJson(EvaluateRequestSchema, asked) as { metadata: object }).metadata,
     priceMicro: EPISODE_MICRO,
+    calls: { most, micro: callMicro },
+    callsCapMicro: asked.maxCallsUsd === undefined ? undefined : Math.floor(asked.maxCallsUsd * MICRO_PER_USD),
   };
-  return { request, callsMicro: calls * callMicro };
 }
 
 /** How the policy is called, and the most that one call can cost, in micro-dollars. */
@@ -520,10 +576,26 @@ export function shownEvaluation(kept: JobRecord, parts: readonly ItemRecord[], s
     ...(!isExternal(request) && { wallBudgetS: request.wallBudgetS }),
     runner: isExternal(request) ? EvaluationRunner.EXTERNAL : EvaluationRunner.EMBEDDED,
     ...(result.harness !== undefined && { harness: result.harness }),
+    ...(!isExternal(request) && { estimate: estimateOf([request]) }),
+    ...(request.comparison && !request.comparison.blind && { comparisonId: request.comparison.id }),
   });
 }
 
-function usageOf(billed: readonly ItemRecord[], { count, micro }: PolicyCalls) {
+/** The most that evaluations can cost together. */
+export function estimateOf(requests: readonly EvaluationRequest[]) {
+  const most = requests.map(mostMicro);
+  const episodesMicro = most.reduce((sum, { episodes }) => sum + episodes, 0);
+  const callsMicro = most.reduce((sum, { calls }) => sum + calls, 0);
+  return {
+    episodes: requests.reduce((sum, { episodes }) => sum + episodes, 0),
+    episodesUsd: toUsd(episodesMicro),
+    policyCalls: requests.reduce((sum, { episodes, calls }) => sum + episodes * calls.most, 0),
+    policyCallsUsd: toUsd(callsMicro),
+    totalUsd: toUsd(episodesMicro + callsMicro),
+  };
+}
+
+export function usageOf(billed: readonly ItemRecord[], { count, micro }: PolicyCalls) {
   const episodesMicro = billed.reduce((sum, { costMicro }) => sum + costMicro, 0);
   return {
     episodes: billed.length,
@@ -534,7 +606,7 @@ function usageOf(billed: readonly ItemRecord[], { count, micro }: PolicyCalls) {
   };
 }
 
-function shownScenario(request: EvaluationRequest) {
+export function shownScenario(request: EvaluationRequest) {
   const { scenario, world, actionSpace, mode } = request;
   return {
     id: world ? scenario.replace(/@[^@]*$/, "") : scenario,

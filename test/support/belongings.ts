@@ -50,7 +50,10 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
   const run = { id: run_id, org_id: org, arming_id, robot_id: arming.robot_id, key_id: member.keyId };
   const past = new Date(1e12);
   await app.sql`insert into robot_run ${app.sql({ ...run, model: "acme/base", instruction: "", max_seconds: 1, created: past, seen: past, ended: past })}`;
+  const comparison_id = newId("cmp");
   const request = { model: "acme/base", action_space: "base_twist_2d", observations: [{}] };
+  const job_id = (await made("/v1/batch", { contract: "act", requests: [request] })).id;
+  await app.sql`update job set comparison = ${comparison_id} where id = ${job_id}`;
   return {
     org_id: org,
     user_id: member.userId,
@@ -69,7 +72,8 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
     maker_key_id,
     offering_id: (await made(`/v1/supply/providers/${provider}/models`, model)).id,
     log_id: act?.id,
-    job_id: (await made("/v1/batch", { contract: "act", requests: [request] })).id,
+    job_id,
+    comparison_id,
     arming_id,
     run_id,
     file: "members.jsonl",
@@ -95,6 +99,7 @@ export const NOBODYS: Belongings = {
       offering_id: "off",
       log_id: "aud",
       job_id: "job",
+      comparison_id: "cmp",
       stop_id: "stop",
       maker_key_id: "mkk",
       arming_id: "arm",

@@ -94,6 +94,7 @@ const ALSO: Readonly<Record<string, string>> = {
 const NONE: Readonly<Record<string, string>> = {
   "DeclareModel profile.preset": "a wire's dialect",
   "Evaluate profile.preset": "a wire's dialect",
+  "CompareEvaluations policies.profile.preset": "a wire's dialect",
   "Serve hello.provider": "a conversation: see the tests of the outbound wire",
   "ActStream open.preset": "a conversation: its calls are looked at as those of Act",
   "UpdateSession org_id": "what is signed in to at one browser: see the tests of sessions",

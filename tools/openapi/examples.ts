@@ -131,6 +131,12 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
     scope: "act usage.read",
   },
   SendTestMailRequest: {},
+  CompareEvaluationsRequest: {
+    policies: [{ policy_endpoint: "reference/ik-reach" }, { policy_endpoint: "ws://127.0.0.1:8000" }],
+    scenario: "arm-reach",
+    episodes: 50,
+    stop_when_known: true,
+  },
   UpdateMailPreferencesRequest: { muted: ["evaluation.completed"] },
   UnsubscribeFromMailRequest: {},
   // The verifier and the challenge are those of RFC 7636, appendix B.

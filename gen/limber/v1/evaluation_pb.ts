@@ -14,7 +14,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/evaluation.proto.
  */
 export const file_limber_v1_evaluation: GenFile = /*@__PURE__*/
-  fileDesc("ChpsaW1iZXIvdjEvZXZhbHVhdGlvbi5wcm90bxIJbGltYmVyLnYxIrUGCgpFdmFsdWF0aW9uEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIMCgRraW5kGAMgASgJEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgFIAEoDRIXCgpzdGFydGVkX2F0GAYgASgNSACIAQESGAoLZmluaXNoZWRfYXQYByABKA1IAYgBARIqCgZwb2xpY3kYCCABKAsyGi5saW1iZXIudjEuRXZhbHVhdGVkUG9saWN5Ei4KCHNjZW5hcmlvGAkgASgLMhwubGltYmVyLnYxLkV2YWx1YXRlZFNjZW5hcmlvEi8KCHByb2dyZXNzGAogASgLMh0ubGltYmVyLnYxLkV2YWx1YXRpb25Qcm9ncmVzcxIqCghlcGlzb2RlcxgLIAEoCzIYLmxpbWJlci52MS5FcGlzb2RlQ291bnRzEisKBnNjb3JlcxgMIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEi0KC3Blcl9lcGlzb2RlGA0gAygLMhgubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQSMwoPcmVwcm9kdWNpYmlsaXR5GA4gASgLMhoubGltYmVyLnYxLlJlcHJvZHVjaWJpbGl0eRIpCgV1c2FnZRgPIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0aW9uVXNhZ2USKQoFcm91dGUYECABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvblJvdXRlEikKBWVycm9yGBEgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvchIpCghtZXRhZGF0YRgSIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoGcnVubmVyGBMgASgOMhsubGltYmVyLnYxLkV2YWx1YXRpb25SdW5uZXISFAoHaGFybmVzcxgUIAEoCUgCiAEBEhoKDXdhbGxfYnVkZ2V0X3MYFSABKA1IA4gBAUINCgtfc3RhcnRlZF9hdEIOCgxfZmluaXNoZWRfYXRCCgoIX2hhcm5lc3NCEAoOX3dhbGxfYnVkZ2V0X3MihQIKD0V2YWx1YXRlZFBvbGljeRIQCghlbmRwb2ludBgBIAEoCRIQCghwcm90b2NvbBgCIAEoCRISCgVtb2RlbBgDIAEoCUgAiAEBEhQKDGFjdGlvbl9zcGFjZRgEIAEoCRIYCgtvZmZlcmluZ19pZBgFIAEoCUgBiAEBEhUKCHByb3ZpZGVyGAYgASgJSAKIAQESFAoHaG9yaXpvbhgHIAEoDUgDiAEBEhkKDHJlcGxhbl9zdGVwcxgIIAEoDUgEiAEBQggKBl9tb2RlbEIOCgxfb2ZmZXJpbmdfaWRCCwoJX3Byb3ZpZGVyQgoKCF9ob3Jpem9uQg8KDV9yZXBsYW5fc3RlcHMi3QEKEUV2YWx1YXRlZFNjZW5hcmlvEgoKAmlkGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDgoGZGlnZXN0GAMgASgJEg4KBmVuZ2luZRgEIAEoCRIWCg5lbmdpbmVfdmVyc2lvbhgFIAEoCRIUCgxhY3Rpb25fc3BhY2UYBiABKAkSEgoKYWN0aW9uX2RpbRgHIAEoDRINCgVkdF9tcxgIIAEoARIRCgltYXhfc3RlcHMYCSABKA0SJwoEbW9kZRgKIAEoDjIZLmxpbWJlci52MS5FdmFsdWF0aW9uTW9kZSJyChJFdmFsdWF0aW9uUHJvZ3Jlc3MSEQoJY29tcGxldGVkGAEgASgNEg0KBXRvdGFsGAIgASgNEiEKFHJ1bm5pbmdfc3VjY2Vzc19yYXRlGAMgASgBSACIAQFCFwoVX3J1bm5pbmdfc3VjY2Vzc19yYXRlIkYKDUVwaXNvZGVDb3VudHMSEQoJcmVxdWVzdGVkGAEgASgNEhEKCWNvbXBsZXRlZBgCIAEoDRIPCgdlcnJvcmVkGAMgASgNItMFChBFdmFsdWF0aW9uU2NvcmVzEiwKDHN1Y2Nlc3NfcmF0ZRgBIAEoCzIWLmxpbWJlci52MS5TdWNjZXNzUmF0ZRImCgZyZXR1cm4YAiABKAsyFi5saW1iZXIudjEuUmV0dXJuU2NvcmUSLAoOcHJvZ3Jlc3Nfc2NvcmUYAyABKAsyFC5saW1iZXIudjEuTWVhblNjb3JlEigKDWVwaXNvZGVfc3RlcHMYBCABKAsyES5saW1iZXIudjEuU3ByZWFkEjYKEXRpbWVfdG9fc3VjY2Vzc19zGAUgASgLMhYubGltYmVyLnYxLk1lZGlhblNjb3JlSACIAQESQwoMdGVybWluYXRpb25zGAYgAygLMi0ubGltYmVyLnYxLkV2YWx1YXRpb25TY29yZXMuVGVybWluYXRpb25zRW50cnkSJgoGc2FmZXR5GAcgASgLMhYubGltYmVyLnYxLlNhZmV0eVNjb3JlEi4KCnNtb290aG5lc3MYCCABKAsyGi5saW1iZXIudjEuU21vb3RobmVzc1Njb3JlEjIKEXBvbGljeV9sYXRlbmN5X21zGAkgASgLMhcubGltYmVyLnYxLkxhdGVuY3lTY29yZRIUCgxwb2xpY3lfY2FsbHMYCiABKA0SLwoIcmVhbHRpbWUYCyABKAsyGC5saW1iZXIudjEuUmVhbHRpbWVTY29yZUgBiAEBEjkKB21ldHJpY3MYDCADKAsyKC5saW1iZXIudjEuRXZhbHVhdGlvblNjb3Jlcy5NZXRyaWNzRW50cnkaMwoRVGVybWluYXRpb25zRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgNOgI4ARouCgxNZXRyaWNzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4AUIUChJfdGltZV90b19zdWNjZXNzX3NCCwoJX3JlYWx0aW1lIoYBCgtTdWNjZXNzUmF0ZRINCgV2YWx1ZRgBIAEoARIRCglzdWNjZXNzZXMYAiABKA0SCQoBbhgDIAEoDRIhCgRjaTk1GAQgASgLMhMubGltYmVyLnYxLkludGVydmFsEicKCmNpOTVfZXhhY3QYBSABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiNQoISW50ZXJ2YWwSDgoGbWV0aG9kGAEgASgJEgsKA2xvdxgCIAEoARIMCgRoaWdoGAMgASgBInUKC1JldHVyblNjb3JlEgwKBG1lYW4YASABKAESCwoDc3RkGAIgASgBEg4KBm1lZGlhbhgDIAEoARILCgNtaW4YBCABKAESCwoDbWF4GAUgASgBEiEKBGNpOTUYBiABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiJgoGU3ByZWFkEgwKBG1lYW4YASABKAESDgoGbWVkaWFuGAIgASgBIhkKCU1lYW5TY29yZRIMCgRtZWFuGAEgASgBIh0KC01lZGlhblNjb3JlEg4KBm1lZGlhbhgBIAEoASJCCgtTYWZldHlTY29yZRISCgpjb2xsaXNpb25zGAEgASgNEh8KF2NsaXBwZWRfYWN0aW9uX2ZyYWN0aW9uGAIgASgBIjAKD1Ntb290aG5lc3NTY29yZRIdChVtZWFuX2Fic19hY3Rpb25fZGVsdGEYASABKAEiNQoMTGF0ZW5jeVNjb3JlEgsKA3A1MBgBIAEoARILCgNwOTUYAiABKAESCwoDbWF4GAMgASgBIkEKDVJlYWx0aW1lU2NvcmUSGgoSc3RhbGVfYWN0aW9uX3JhdGlvGAEgASgBEhQKDGVmZmVjdGl2ZV9oehgCIAEoASLQAwoNRXBpc29kZVJlY29yZBINCgVpbmRleBgBIAEoDRIMCgRzZWVkGAIgASgNEg4KBnN0YXR1cxgDIAEoCRIPCgdzdWNjZXNzGAQgASgIEhMKC3Rlcm1pbmF0aW9uGAUgASgJEhIKBWVycm9yGAYgASgJSACIAQESDgoGcmV0dXJuGAcgASgBEhAKCHByb2dyZXNzGAggASgBEg0KBXN0ZXBzGAkgASgNEhIKCnNpbV90aW1lX3MYCiABKAESFAoMcG9saWN5X2NhbGxzGAsgASgNEhcKD21lYW5fbGF0ZW5jeV9tcxgMIAEoARI2CgdtZXRyaWNzGA0gAygLMiUubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQuTWV0cmljc0VudHJ5EhwKFGluaXRpYWxfc3RhdGVfc2hhMjU2GA4gASgJEhkKEXRyYWplY3Rvcnlfc2hhMjU2GA8gASgJEhgKC3BpY3R1cmVfdXJsGBAgASgJSAGIAQESDwoHd2FsbF9tcxgRIAEoDRouCgxNZXRyaWNzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4AUIICgZfZXJyb3JCDgoMX3BpY3R1cmVfdXJsInAKD1JlcHJvZHVjaWJpbGl0eRIRCgRoYXNoGAEgASgJSACIAQESDwoHcnVudGltZRgCIAEoCRIcCg9yZXBsYXlfdmVyaWZpZWQYAyABKAhIAYgBAUIHCgVfaGFzaEISChBfcmVwbGF5X3ZlcmlmaWVkInwKD0V2YWx1YXRpb25Vc2FnZRIQCghlcGlzb2RlcxgBIAEoDRIQCghjb3N0X3VzZBgCIAEoARIUCgxwb2xpY3lfY2FsbHMYAyABKA0SFwoPcG9saWN5X2Nvc3RfdXNkGAQgASgBEhYKDnRvdGFsX2Nvc3RfdXNkGAUgASgBIiQKD0V2YWx1YXRpb25Sb3V0ZRIRCglzaW11bGF0ZWQYASABKAgiRQoPRXZhbHVhdGlvbkVycm9yEhcKBGNvZGUYASABKAlCCbpIBnIEEAEYQBIZCgdtZXNzYWdlGAIgASgJQgi6SAVyAxiACCp1ChBFdmFsdWF0aW9uUnVubmVyEiEKHUVWQUxVQVRJT05fUlVOTkVSX1VOU1BFQ0lGSUVEEAASHgoaRVZBTFVBVElPTl9SVU5ORVJfRU1CRURERUQQARIeChpFVkFMVUFUSU9OX1JVTk5FUl9FWFRFUk5BTBACKmkKDkV2YWx1YXRpb25Nb2RlEh8KG0VWQUxVQVRJT05fTU9ERV9VTlNQRUNJRklFRBAAEhgKFEVWQUxVQVRJT05fTU9ERV9TWU5DEAESHAoYRVZBTFVBVElPTl9NT0RFX1JFQUxUSU1FEAIqhAEKD0V2YWx1YXRpb25NZWRpYRIgChxFVkFMVUFUSU9OX01FRElBX1VOU1BFQ0lGSUVEEAASGQoVRVZBTFVBVElPTl9NRURJQV9OT05FEAESGAoURVZBTFVBVElPTl9NRURJQV9HSUYQAhIaChZFVkFMVUFUSU9OX01FRElBX1NUUklQEANiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_struct, file_limber_v1_job]);
+  fileDesc("ChpsaW1iZXIvdjEvZXZhbHVhdGlvbi5wcm90bxIJbGltYmVyLnYxIpQHCgpFdmFsdWF0aW9uEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIMCgRraW5kGAMgASgJEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgFIAEoDRIXCgpzdGFydGVkX2F0GAYgASgNSACIAQESGAoLZmluaXNoZWRfYXQYByABKA1IAYgBARIqCgZwb2xpY3kYCCABKAsyGi5saW1iZXIudjEuRXZhbHVhdGVkUG9saWN5Ei4KCHNjZW5hcmlvGAkgASgLMhwubGltYmVyLnYxLkV2YWx1YXRlZFNjZW5hcmlvEi8KCHByb2dyZXNzGAogASgLMh0ubGltYmVyLnYxLkV2YWx1YXRpb25Qcm9ncmVzcxIqCghlcGlzb2RlcxgLIAEoCzIYLmxpbWJlci52MS5FcGlzb2RlQ291bnRzEisKBnNjb3JlcxgMIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEi0KC3Blcl9lcGlzb2RlGA0gAygLMhgubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQSMwoPcmVwcm9kdWNpYmlsaXR5GA4gASgLMhoubGltYmVyLnYxLlJlcHJvZHVjaWJpbGl0eRIpCgV1c2FnZRgPIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0aW9uVXNhZ2USKQoFcm91dGUYECABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvblJvdXRlEikKBWVycm9yGBEgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvchIpCghtZXRhZGF0YRgSIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoGcnVubmVyGBMgASgOMhsubGltYmVyLnYxLkV2YWx1YXRpb25SdW5uZXISFAoHaGFybmVzcxgUIAEoCUgCiAEBEhoKDXdhbGxfYnVkZ2V0X3MYFSABKA1IA4gBARIvCghlc3RpbWF0ZRgWIAEoCzIdLmxpbWJlci52MS5FdmFsdWF0aW9uRXN0aW1hdGUSGgoNY29tcGFyaXNvbl9pZBgXIAEoCUgEiAEBQg0KC19zdGFydGVkX2F0Qg4KDF9maW5pc2hlZF9hdEIKCghfaGFybmVzc0IQCg5fd2FsbF9idWRnZXRfc0IQCg5fY29tcGFyaXNvbl9pZCJ/ChJFdmFsdWF0aW9uRXN0aW1hdGUSEAoIZXBpc29kZXMYASABKA0SFAoMZXBpc29kZXNfdXNkGAIgASgBEhQKDHBvbGljeV9jYWxscxgDIAEoDRIYChBwb2xpY3lfY2FsbHNfdXNkGAQgASgBEhEKCXRvdGFsX3VzZBgFIAEoASK6BAoKQ29tcGFyaXNvbhIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSJAoGc3RhdHVzGAMgASgOMhQubGltYmVyLnYxLkpvYlN0YXR1cxISCgpjcmVhdGVkX2F0GAQgASgNEi4KCHNjZW5hcmlvGAUgASgLMhwubGltYmVyLnYxLkV2YWx1YXRlZFNjZW5hcmlvEgwKBHNlZWQYBiABKA0SEAoIZXBpc29kZXMYByABKA0SKwoGbWV0cmljGAggASgOMhsubGltYmVyLnYxLkNvbXBhcmlzb25NZXRyaWMSDQoFYmxpbmQYCSABKAgSFwoPc3RvcF93aGVuX2tub3duGAogASgIEisKCHBvbGljaWVzGAsgAygLMhkubGltYmVyLnYxLkNvbXBhcmVkUG9saWN5EiYKBXBhaXJzGAwgAygLMhcubGltYmVyLnYxLkNvbXBhcmVkUGFpchImCgVzZWVkcxgNIAMoCzIXLmxpbWJlci52MS5Db21wYXJlZFNlZWQSLQoHdmVyZGljdBgOIAEoCzIcLmxpbWJlci52MS5Db21wYXJpc29uVmVyZGljdBIvCghlc3RpbWF0ZRgPIAEoCzIdLmxpbWJlci52MS5FdmFsdWF0aW9uRXN0aW1hdGUSKQoFdXNhZ2UYECABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvblVzYWdlEikKCG1ldGFkYXRhGBEgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKTAgoOQ29tcGFyZWRQb2xpY3kSDQoFbGFiZWwYASABKAkSKgoGcG9saWN5GAIgASgLMhoubGltYmVyLnYxLkV2YWx1YXRlZFBvbGljeRIaCg1ldmFsdWF0aW9uX2lkGAMgASgJSACIAQESJAoGc3RhdHVzGAQgASgOMhQubGltYmVyLnYxLkpvYlN0YXR1cxIRCgRyYW5rGAUgASgNSAGIAQESKwoGc2NvcmVzGAYgASgLMhsubGltYmVyLnYxLkV2YWx1YXRpb25TY29yZXMSKQoFZXJyb3IYByABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvbkVycm9yQhAKDl9ldmFsdWF0aW9uX2lkQgcKBV9yYW5rIrECCgxDb21wYXJlZFBhaXISCQoBYRgBIAEoCRIJCgFiGAIgASgJEgkKAW4YAyABKA0SLAoHc3VjY2VzcxgEIAEoCzIbLmxpbWJlci52MS5QYWlyZWREaWZmZXJlbmNlEi0KCHByb2dyZXNzGAUgASgLMhsubGltYmVyLnYxLlBhaXJlZERpZmZlcmVuY2USKwoGcmV0dXJuGAYgASgLMhsubGltYmVyLnYxLlBhaXJlZERpZmZlcmVuY2USJwoHbWNuZW1hchgHIAEoCzIWLmxpbWJlci52MS5NY05lbWFyVGVzdBItCgdhbnl0aW1lGAggASgLMhwubGltYmVyLnYxLkFueXRpbWVEaWZmZXJlbmNlEhMKBmJldHRlchgJIAEoCUgAiAEBQgkKB19iZXR0ZXIiQwoQUGFpcmVkRGlmZmVyZW5jZRIMCgRtZWFuGAEgASgBEiEKBGNpOTUYAiABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiOAoLTWNOZW1hclRlc3QSDgoGb25seV9hGAEgASgNEg4KBm9ubHlfYhgCIAEoDRIJCgFwGAMgASgBImQKEUFueXRpbWVEaWZmZXJlbmNlEiUKCGludGVydmFsGAEgASgLMhMubGltYmVyLnYxLkludGVydmFsEhgKC2tub3duX2FmdGVyGAIgASgNSACIAQFCDgoMX2tub3duX2FmdGVyIkoKDENvbXBhcmVkU2VlZBIMCgRzZWVkGAEgASgNEiwKCG91dGNvbWVzGAIgAygLMhoubGltYmVyLnYxLkNvbXBhcmVkT3V0Y29tZSJoCg9Db21wYXJlZE91dGNvbWUSDQoFbGFiZWwYASABKAkSDwoHc3VjY2VzcxgCIAEoCBIQCghwcm9ncmVzcxgDIAEoARIOCgZyZXR1cm4YBCABKAESEwoLdGVybWluYXRpb24YBSABKAkiPgoRQ29tcGFyaXNvblZlcmRpY3QSDAoEYmVzdBgBIAMoCRINCgVrbm93bhgCIAEoCBIMCgR0ZXh0GAMgASgJIoUCCg9FdmFsdWF0ZWRQb2xpY3kSEAoIZW5kcG9pbnQYASABKAkSEAoIcHJvdG9jb2wYAiABKAkSEgoFbW9kZWwYAyABKAlIAIgBARIUCgxhY3Rpb25fc3BhY2UYBCABKAkSGAoLb2ZmZXJpbmdfaWQYBSABKAlIAYgBARIVCghwcm92aWRlchgGIAEoCUgCiAEBEhQKB2hvcml6b24YByABKA1IA4gBARIZCgxyZXBsYW5fc3RlcHMYCCABKA1IBIgBAUIICgZfbW9kZWxCDgoMX29mZmVyaW5nX2lkQgsKCV9wcm92aWRlckIKCghfaG9yaXpvbkIPCg1fcmVwbGFuX3N0ZXBzIt0BChFFdmFsdWF0ZWRTY2VuYXJpbxIKCgJpZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg4KBmRpZ2VzdBgDIAEoCRIOCgZlbmdpbmUYBCABKAkSFgoOZW5naW5lX3ZlcnNpb24YBSABKAkSFAoMYWN0aW9uX3NwYWNlGAYgASgJEhIKCmFjdGlvbl9kaW0YByABKA0SDQoFZHRfbXMYCCABKAESEQoJbWF4X3N0ZXBzGAkgASgNEicKBG1vZGUYCiABKA4yGS5saW1iZXIudjEuRXZhbHVhdGlvbk1vZGUicgoSRXZhbHVhdGlvblByb2dyZXNzEhEKCWNvbXBsZXRlZBgBIAEoDRINCgV0b3RhbBgCIAEoDRIhChRydW5uaW5nX3N1Y2Nlc3NfcmF0ZRgDIAEoAUgAiAEBQhcKFV9ydW5uaW5nX3N1Y2Nlc3NfcmF0ZSJGCg1FcGlzb2RlQ291bnRzEhEKCXJlcXVlc3RlZBgBIAEoDRIRCgljb21wbGV0ZWQYAiABKA0SDwoHZXJyb3JlZBgDIAEoDSLTBQoQRXZhbHVhdGlvblNjb3JlcxIsCgxzdWNjZXNzX3JhdGUYASABKAsyFi5saW1iZXIudjEuU3VjY2Vzc1JhdGUSJgoGcmV0dXJuGAIgASgLMhYubGltYmVyLnYxLlJldHVyblNjb3JlEiwKDnByb2dyZXNzX3Njb3JlGAMgASgLMhQubGltYmVyLnYxLk1lYW5TY29yZRIoCg1lcGlzb2RlX3N0ZXBzGAQgASgLMhEubGltYmVyLnYxLlNwcmVhZBI2ChF0aW1lX3RvX3N1Y2Nlc3NfcxgFIAEoCzIWLmxpbWJlci52MS5NZWRpYW5TY29yZUgAiAEBEkMKDHRlcm1pbmF0aW9ucxgGIAMoCzItLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzLlRlcm1pbmF0aW9uc0VudHJ5EiYKBnNhZmV0eRgHIAEoCzIWLmxpbWJlci52MS5TYWZldHlTY29yZRIuCgpzbW9vdGhuZXNzGAggASgLMhoubGltYmVyLnYxLlNtb290aG5lc3NTY29yZRIyChFwb2xpY3lfbGF0ZW5jeV9tcxgJIAEoCzIXLmxpbWJlci52MS5MYXRlbmN5U2NvcmUSFAoMcG9saWN5X2NhbGxzGAogASgNEi8KCHJlYWx0aW1lGAsgASgLMhgubGltYmVyLnYxLlJlYWx0aW1lU2NvcmVIAYgBARI5CgdtZXRyaWNzGAwgAygLMigubGltYmVyLnYxLkV2YWx1YXRpb25TY29yZXMuTWV0cmljc0VudHJ5GjMKEVRlcm1pbmF0aW9uc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAEaLgoMTWV0cmljc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAToCOAFCFAoSX3RpbWVfdG9fc3VjY2Vzc19zQgsKCV9yZWFsdGltZSKGAQoLU3VjY2Vzc1JhdGUSDQoFdmFsdWUYASABKAESEQoJc3VjY2Vzc2VzGAIgASgNEgkKAW4YAyABKA0SIQoEY2k5NRgEIAEoCzITLmxpbWJlci52MS5JbnRlcnZhbBInCgpjaTk1X2V4YWN0GAUgASgLMhMubGltYmVyLnYxLkludGVydmFsIjUKCEludGVydmFsEg4KBm1ldGhvZBgBIAEoCRILCgNsb3cYAiABKAESDAoEaGlnaBgDIAEoASJ1CgtSZXR1cm5TY29yZRIMCgRtZWFuGAEgASgBEgsKA3N0ZBgCIAEoARIOCgZtZWRpYW4YAyABKAESCwoDbWluGAQgASgBEgsKA21heBgFIAEoARIhCgRjaTk1GAYgASgLMhMubGltYmVyLnYxLkludGVydmFsIiYKBlNwcmVhZBIMCgRtZWFuGAEgASgBEg4KBm1lZGlhbhgCIAEoASIZCglNZWFuU2NvcmUSDAoEbWVhbhgBIAEoASIdCgtNZWRpYW5TY29yZRIOCgZtZWRpYW4YASABKAEiQgoLU2FmZXR5U2NvcmUSEgoKY29sbGlzaW9ucxgBIAEoDRIfChdjbGlwcGVkX2FjdGlvbl9mcmFjdGlvbhgCIAEoASIwCg9TbW9vdGhuZXNzU2NvcmUSHQoVbWVhbl9hYnNfYWN0aW9uX2RlbHRhGAEgASgBIjUKDExhdGVuY3lTY29yZRILCgNwNTAYASABKAESCwoDcDk1GAIgASgBEgsKA21heBgDIAEoASJBCg1SZWFsdGltZVNjb3JlEhoKEnN0YWxlX2FjdGlvbl9yYXRpbxgBIAEoARIUCgxlZmZlY3RpdmVfaHoYAiABKAEi0AMKDUVwaXNvZGVSZWNvcmQSDQoFaW5kZXgYASABKA0SDAoEc2VlZBgCIAEoDRIOCgZzdGF0dXMYAyABKAkSDwoHc3VjY2VzcxgEIAEoCBITCgt0ZXJtaW5hdGlvbhgFIAEoCRISCgVlcnJvchgGIAEoCUgAiAEBEg4KBnJldHVybhgHIAEoARIQCghwcm9ncmVzcxgIIAEoARINCgVzdGVwcxgJIAEoDRISCgpzaW1fdGltZV9zGAogASgBEhQKDHBvbGljeV9jYWxscxgLIAEoDRIXCg9tZWFuX2xhdGVuY3lfbXMYDCABKAESNgoHbWV0cmljcxgNIAMoCzIlLmxpbWJlci52MS5FcGlzb2RlUmVjb3JkLk1ldHJpY3NFbnRyeRIcChRpbml0aWFsX3N0YXRlX3NoYTI1NhgOIAEoCRIZChF0cmFqZWN0b3J5X3NoYTI1NhgPIAEoCRIYCgtwaWN0dXJlX3VybBgQIAEoCUgBiAEBEg8KB3dhbGxfbXMYESABKA0aLgoMTWV0cmljc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAToCOAFCCAoGX2Vycm9yQg4KDF9waWN0dXJlX3VybCJwCg9SZXByb2R1Y2liaWxpdHkSEQoEaGFzaBgBIAEoCUgAiAEBEg8KB3J1bnRpbWUYAiABKAkSHAoPcmVwbGF5X3ZlcmlmaWVkGAMgASgISAGIAQFCBwoFX2hhc2hCEgoQX3JlcGxheV92ZXJpZmllZCJ8Cg9FdmFsdWF0aW9uVXNhZ2USEAoIZXBpc29kZXMYASABKA0SEAoIY29zdF91c2QYAiABKAESFAoMcG9saWN5X2NhbGxzGAMgASgNEhcKD3BvbGljeV9jb3N0X3VzZBgEIAEoARIWCg50b3RhbF9jb3N0X3VzZBgFIAEoASIkCg9FdmFsdWF0aW9uUm91dGUSEQoJc2ltdWxhdGVkGAEgASgIIkUKD0V2YWx1YXRpb25FcnJvchIXCgRjb2RlGAEgASgJQgm6SAZyBBABGEASGQoHbWVzc2FnZRgCIAEoCUIIukgFcgMYgAgqdAoQQ29tcGFyaXNvbk1ldHJpYxIhCh1DT01QQVJJU09OX01FVFJJQ19VTlNQRUNJRklFRBAAEh0KGUNPTVBBUklTT05fTUVUUklDX1NVQ0NFU1MQARIeChpDT01QQVJJU09OX01FVFJJQ19QUk9HUkVTUxACKnUKEEV2YWx1YXRpb25SdW5uZXISIQodRVZBTFVBVElPTl9SVU5ORVJfVU5TUEVDSUZJRUQQABIeChpFVkFMVUFUSU9OX1JVTk5FUl9FTUJFRERFRBABEh4KGkVWQUxVQVRJT05fUlVOTkVSX0VYVEVSTkFMEAIqaQoORXZhbHVhdGlvbk1vZGUSHwobRVZBTFVBVElPTl9NT0RFX1VOU1BFQ0lGSUVEEAASGAoURVZBTFVBVElPTl9NT0RFX1NZTkMQARIcChhFVkFMVUFUSU9OX01PREVfUkVBTFRJTUUQAiqEAQoPRXZhbHVhdGlvbk1lZGlhEiAKHEVWQUxVQVRJT05fTUVESUFfVU5TUEVDSUZJRUQQABIZChVFVkFMVUFUSU9OX01FRElBX05PTkUQARIYChRFVkFMVUFUSU9OX01FRElBX0dJRhACEhoKFkVWQUxVQVRJT05fTUVESUFfU1RSSVAQA2IGcHJvdG8z", [file_buf_validate_validate, file_google_protobuf_struct, file_limber_v1_job]);
 
 /**
  * An evaluation of a policy over many episodes of a simulated scenario.
@@ -169,6 +169,20 @@ export type Evaluation = Message<"limber.v1.Evaluation"> & {
    * @generated from field: optional uint32 wall_budget_s = 21;
    */
   wallBudgetS?: number | undefined;
+
+  /**
+   * The most that it can cost. Absent for external runners, which call policies themselves.
+   *
+   * @generated from field: limber.v1.EvaluationEstimate estimate = 22;
+   */
+  estimate?: EvaluationEstimate | undefined;
+
+  /**
+   * The comparison that it belongs to, such as `cmp_01J…`; absent if it was requested by itself.
+   *
+   * @generated from field: optional string comparison_id = 23;
+   */
+  comparisonId?: string | undefined;
 };
 
 /**
@@ -177,6 +191,533 @@ export type Evaluation = Message<"limber.v1.Evaluation"> & {
  */
 export const EvaluationSchema: GenMessage<Evaluation> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 0);
+
+/**
+ * The most that an evaluation or comparison can cost, known before it runs.
+ *
+ * @generated from message limber.v1.EvaluationEstimate
+ */
+export type EvaluationEstimate = Message<"limber.v1.EvaluationEstimate"> & {
+  /**
+   * Number of episodes, of all policies.
+   *
+   * @generated from field: uint32 episodes = 1;
+   */
+  episodes: number;
+
+  /**
+   * Price of the episodes, in US dollars.
+   *
+   * @generated from field: double episodes_usd = 2;
+   */
+  episodesUsd: number;
+
+  /**
+   * Most policy calls, if every episode lasts as long as it may and the policy's chunks have the expected length.
+   *
+   * @generated from field: uint32 policy_calls = 3;
+   */
+  policyCalls: number;
+
+  /**
+   * Price of these calls to models of the gateway, in US dollars, at most `max_calls_usd`. 0 for server addresses.
+   *
+   * @generated from field: double policy_calls_usd = 4;
+   */
+  policyCallsUsd: number;
+
+  /**
+   * Total, in US dollars. This much credit is needed to start.
+   *
+   * @generated from field: double total_usd = 5;
+   */
+  totalUsd: number;
+};
+
+/**
+ * Describes the message limber.v1.EvaluationEstimate.
+ * Use `create(EvaluationEstimateSchema)` to create a new message.
+ */
+export const EvaluationEstimateSchema: GenMessage<EvaluationEstimate> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 1);
+
+/**
+ * Policies on equal seeds of one scenario.
+ *
+ * @generated from message limber.v1.Comparison
+ */
+export type Comparison = Message<"limber.v1.Comparison"> & {
+  /**
+   * Comparison id, such as `cmp_01J…`; empty for a dry run.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Always `evaluation.comparison`.
+   *
+   * @generated from field: string object = 2;
+   */
+  object: string;
+
+  /**
+   * `queued` or `running` until the evaluations of all policies have ended.
+   *
+   * @generated from field: limber.v1.JobStatus status = 3;
+   */
+  status: JobStatus;
+
+  /**
+   * When it was requested, in Unix seconds.
+   *
+   * @generated from field: uint32 created_at = 4;
+   */
+  createdAt: number;
+
+  /**
+   * The scenario.
+   *
+   * @generated from field: limber.v1.EvaluatedScenario scenario = 5;
+   */
+  scenario?: EvaluatedScenario | undefined;
+
+  /**
+   * Seed of the first episode of each policy.
+   *
+   * @generated from field: uint32 seed = 6;
+   */
+  seed: number;
+
+  /**
+   * Requested episodes per policy.
+   *
+   * @generated from field: uint32 episodes = 7;
+   */
+  episodes: number;
+
+  /**
+   * What decides which policy is better.
+   *
+   * @generated from field: limber.v1.ComparisonMetric metric = 8;
+   */
+  metric: ComparisonMetric;
+
+  /**
+   * True if the policies' names are hidden until all have ended.
+   *
+   * @generated from field: bool blind = 9;
+   */
+  blind: boolean;
+
+  /**
+   * True if it ends as soon as the best policy is known.
+   *
+   * @generated from field: bool stop_when_known = 10;
+   */
+  stopWhenKnown: boolean;
+
+  /**
+   * The policies, by label.
+   *
+   * @generated from field: repeated limber.v1.ComparedPolicy policies = 11;
+   */
+  policies: ComparedPolicy[];
+
+  /**
+   * Every pair of policies that could be compared.
+   *
+   * @generated from field: repeated limber.v1.ComparedPair pairs = 12;
+   */
+  pairs: ComparedPair[];
+
+  /**
+   * Outcomes of each seed that at least one policy has completed.
+   *
+   * @generated from field: repeated limber.v1.ComparedSeed seeds = 13;
+   */
+  seeds: ComparedSeed[];
+
+  /**
+   * What is known so far.
+   *
+   * @generated from field: limber.v1.ComparisonVerdict verdict = 14;
+   */
+  verdict?: ComparisonVerdict | undefined;
+
+  /**
+   * The most that it can cost.
+   *
+   * @generated from field: limber.v1.EvaluationEstimate estimate = 15;
+   */
+  estimate?: EvaluationEstimate | undefined;
+
+  /**
+   * Cost so far, of all policies.
+   *
+   * @generated from field: limber.v1.EvaluationUsage usage = 16;
+   */
+  usage?: EvaluationUsage | undefined;
+
+  /**
+   * Caller metadata, returned unchanged.
+   *
+   * @generated from field: google.protobuf.Struct metadata = 17;
+   */
+  metadata?: JsonObject | undefined;
+};
+
+/**
+ * Describes the message limber.v1.Comparison.
+ * Use `create(ComparisonSchema)` to create a new message.
+ */
+export const ComparisonSchema: GenMessage<Comparison> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 2);
+
+/**
+ * A policy of a comparison.
+ *
+ * @generated from message limber.v1.ComparedPolicy
+ */
+export type ComparedPolicy = Message<"limber.v1.ComparedPolicy"> & {
+  /**
+   * Label: `A`, `B` and so on, in the order of the request; shuffled if the comparison is blind.
+   *
+   * @generated from field: string label = 1;
+   */
+  label: string;
+
+  /**
+   * The policy; absent while it is hidden.
+   *
+   * @generated from field: limber.v1.EvaluatedPolicy policy = 2;
+   */
+  policy?: EvaluatedPolicy | undefined;
+
+  /**
+   * Its evaluation, with all episodes and pictures; absent while it is hidden.
+   *
+   * @generated from field: optional string evaluation_id = 3;
+   */
+  evaluationId?: string | undefined;
+
+  /**
+   * Status of its evaluation.
+   *
+   * @generated from field: limber.v1.JobStatus status = 4;
+   */
+  status: JobStatus;
+
+  /**
+   * 1 plus the number of policies that are known to be better; equal ranks are ties. Absent if its evaluation failed or nothing ended yet.
+   *
+   * @generated from field: optional uint32 rank = 5;
+   */
+  rank?: number | undefined;
+
+  /**
+   * Scores so far.
+   *
+   * @generated from field: limber.v1.EvaluationScores scores = 6;
+   */
+  scores?: EvaluationScores | undefined;
+
+  /**
+   * Why its evaluation failed; such a policy is not compared.
+   *
+   * @generated from field: limber.v1.EvaluationError error = 7;
+   */
+  error?: EvaluationError | undefined;
+};
+
+/**
+ * Describes the message limber.v1.ComparedPolicy.
+ * Use `create(ComparedPolicySchema)` to create a new message.
+ */
+export const ComparedPolicySchema: GenMessage<ComparedPolicy> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 3);
+
+/**
+ * Two policies on the seeds that both have completed. Differences are the first minus the second.
+ *
+ * @generated from message limber.v1.ComparedPair
+ */
+export type ComparedPair = Message<"limber.v1.ComparedPair"> & {
+  /**
+   * Label of the first policy.
+   *
+   * @generated from field: string a = 1;
+   */
+  a: string;
+
+  /**
+   * Label of the second policy.
+   *
+   * @generated from field: string b = 2;
+   */
+  b: string;
+
+  /**
+   * Number of common seeds.
+   *
+   * @generated from field: uint32 n = 3;
+   */
+  n: number;
+
+  /**
+   * Difference of success rates; its 95 % interval is `bonett-price`.
+   *
+   * @generated from field: limber.v1.PairedDifference success = 4;
+   */
+  success?: PairedDifference | undefined;
+
+  /**
+   * Difference of mean progress; its 95 % interval is `bootstrap` over seeds, `normal` from 200 seeds on.
+   *
+   * @generated from field: limber.v1.PairedDifference progress = 5;
+   */
+  progress?: PairedDifference | undefined;
+
+  /**
+   * Difference of mean returns, likewise.
+   *
+   * @generated from field: limber.v1.PairedDifference return = 6;
+   */
+  return?: PairedDifference | undefined;
+
+  /**
+   * McNemar's exact test of success.
+   *
+   * @generated from field: limber.v1.McNemarTest mcnemar = 7;
+   */
+  mcnemar?: McNemarTest | undefined;
+
+  /**
+   * Difference by `metric`, valid at any time.
+   *
+   * @generated from field: limber.v1.AnytimeDifference anytime = 8;
+   */
+  anytime?: AnytimeDifference | undefined;
+
+  /**
+   * Label of the better policy; absent if that is not known. Among all pairs of the comparison, the chance of any error is at most 5 %. It is
+   * decided by `anytime` with `stop_when_known`; otherwise by `mcnemar` for success and by the interval of progress.
+   *
+   * @generated from field: optional string better = 9;
+   */
+  better?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.ComparedPair.
+ * Use `create(ComparedPairSchema)` to create a new message.
+ */
+export const ComparedPairSchema: GenMessage<ComparedPair> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 4);
+
+/**
+ * A paired difference.
+ *
+ * @generated from message limber.v1.PairedDifference
+ */
+export type PairedDifference = Message<"limber.v1.PairedDifference"> & {
+  /**
+   * Mean difference.
+   *
+   * @generated from field: double mean = 1;
+   */
+  mean: number;
+
+  /**
+   * 95 % interval; absent with fewer than two seeds.
+   *
+   * @generated from field: limber.v1.Interval ci95 = 2;
+   */
+  ci95?: Interval | undefined;
+};
+
+/**
+ * Describes the message limber.v1.PairedDifference.
+ * Use `create(PairedDifferenceSchema)` to create a new message.
+ */
+export const PairedDifferenceSchema: GenMessage<PairedDifference> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 5);
+
+/**
+ * McNemar's exact test.
+ *
+ * @generated from message limber.v1.McNemarTest
+ */
+export type McNemarTest = Message<"limber.v1.McNemarTest"> & {
+  /**
+   * Seeds that only the first policy solved.
+   *
+   * @generated from field: uint32 only_a = 1;
+   */
+  onlyA: number;
+
+  /**
+   * Seeds that only the second policy solved.
+   *
+   * @generated from field: uint32 only_b = 2;
+   */
+  onlyB: number;
+
+  /**
+   * Two-sided p-value.
+   *
+   * @generated from field: double p = 3;
+   */
+  p: number;
+};
+
+/**
+ * Describes the message limber.v1.McNemarTest.
+ * Use `create(McNemarTestSchema)` to create a new message.
+ */
+export const McNemarTestSchema: GenMessage<McNemarTest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 6);
+
+/**
+ * A confidence sequence: its interval contains the true difference at all times at once, so the comparison may be read and stopped at any time.
+ *
+ * @generated from message limber.v1.AnytimeDifference
+ */
+export type AnytimeDifference = Message<"limber.v1.AnytimeDifference"> & {
+  /**
+   * Interval of the difference, method `betting`. Its error is 5 % divided by the number of pairs.
+   *
+   * @generated from field: limber.v1.Interval interval = 1;
+   */
+  interval?: Interval | undefined;
+
+  /**
+   * Number of seeds after which the difference was known; absent if it is not.
+   *
+   * @generated from field: optional uint32 known_after = 2;
+   */
+  knownAfter?: number | undefined;
+};
+
+/**
+ * Describes the message limber.v1.AnytimeDifference.
+ * Use `create(AnytimeDifferenceSchema)` to create a new message.
+ */
+export const AnytimeDifferenceSchema: GenMessage<AnytimeDifference> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 7);
+
+/**
+ * One seed of a comparison.
+ *
+ * @generated from message limber.v1.ComparedSeed
+ */
+export type ComparedSeed = Message<"limber.v1.ComparedSeed"> & {
+  /**
+   * The seed.
+   *
+   * @generated from field: uint32 seed = 1;
+   */
+  seed: number;
+
+  /**
+   * Outcome of each policy that has completed it.
+   *
+   * @generated from field: repeated limber.v1.ComparedOutcome outcomes = 2;
+   */
+  outcomes: ComparedOutcome[];
+};
+
+/**
+ * Describes the message limber.v1.ComparedSeed.
+ * Use `create(ComparedSeedSchema)` to create a new message.
+ */
+export const ComparedSeedSchema: GenMessage<ComparedSeed> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 8);
+
+/**
+ * The outcome of one policy on one seed.
+ *
+ * @generated from message limber.v1.ComparedOutcome
+ */
+export type ComparedOutcome = Message<"limber.v1.ComparedOutcome"> & {
+  /**
+   * Label of the policy.
+   *
+   * @generated from field: string label = 1;
+   */
+  label: string;
+
+  /**
+   * True if the episode succeeded.
+   *
+   * @generated from field: bool success = 2;
+   */
+  success: boolean;
+
+  /**
+   * Progress, from 0 to 1.
+   *
+   * @generated from field: double progress = 3;
+   */
+  progress: number;
+
+  /**
+   * Sum of rewards.
+   *
+   * @generated from field: double return = 4;
+   */
+  return: number;
+
+  /**
+   * How the episode ended.
+   *
+   * @generated from field: string termination = 5;
+   */
+  termination: string;
+};
+
+/**
+ * Describes the message limber.v1.ComparedOutcome.
+ * Use `create(ComparedOutcomeSchema)` to create a new message.
+ */
+export const ComparedOutcomeSchema: GenMessage<ComparedOutcome> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 9);
+
+/**
+ * What a comparison shows so far.
+ *
+ * @generated from message limber.v1.ComparisonVerdict
+ */
+export type ComparisonVerdict = Message<"limber.v1.ComparisonVerdict"> & {
+  /**
+   * Labels of the best policies: one if it is known to be better than every other, several if they are tied. Empty before two policies have
+   * completed a common seed.
+   *
+   * @generated from field: repeated string best = 1;
+   */
+  best: string[];
+
+  /**
+   * True if exactly one policy is known to be the best.
+   *
+   * @generated from field: bool known = 2;
+   */
+  known: boolean;
+
+  /**
+   * The same in one or two sentences.
+   *
+   * @generated from field: string text = 3;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message limber.v1.ComparisonVerdict.
+ * Use `create(ComparisonVerdictSchema)` to create a new message.
+ */
+export const ComparisonVerdictSchema: GenMessage<ComparisonVerdict> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 10);
 
 /**
  * The policy of an evaluation.
@@ -247,7 +788,7 @@ export type EvaluatedPolicy = Message<"limber.v1.EvaluatedPolicy"> & {
  * Use `create(EvaluatedPolicySchema)` to create a new message.
  */
 export const EvaluatedPolicySchema: GenMessage<EvaluatedPolicy> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 1);
+  messageDesc(file_limber_v1_evaluation, 11);
 
 /**
  * The scenario of an evaluation.
@@ -331,7 +872,7 @@ export type EvaluatedScenario = Message<"limber.v1.EvaluatedScenario"> & {
  * Use `create(EvaluatedScenarioSchema)` to create a new message.
  */
 export const EvaluatedScenarioSchema: GenMessage<EvaluatedScenario> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 2);
+  messageDesc(file_limber_v1_evaluation, 12);
 
 /**
  * Progress of an evaluation.
@@ -366,7 +907,7 @@ export type EvaluationProgress = Message<"limber.v1.EvaluationProgress"> & {
  * Use `create(EvaluationProgressSchema)` to create a new message.
  */
 export const EvaluationProgressSchema: GenMessage<EvaluationProgress> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 3);
+  messageDesc(file_limber_v1_evaluation, 13);
 
 /**
  * Episode counts of an evaluation.
@@ -401,7 +942,7 @@ export type EpisodeCounts = Message<"limber.v1.EpisodeCounts"> & {
  * Use `create(EpisodeCountsSchema)` to create a new message.
  */
 export const EpisodeCountsSchema: GenMessage<EpisodeCounts> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 4);
+  messageDesc(file_limber_v1_evaluation, 14);
 
 /**
  * Scores of an evaluation.
@@ -499,7 +1040,7 @@ export type EvaluationScores = Message<"limber.v1.EvaluationScores"> & {
  * Use `create(EvaluationScoresSchema)` to create a new message.
  */
 export const EvaluationScoresSchema: GenMessage<EvaluationScores> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 5);
+  messageDesc(file_limber_v1_evaluation, 15);
 
 /**
  * A success rate with its confidence intervals.
@@ -548,7 +1089,7 @@ export type SuccessRate = Message<"limber.v1.SuccessRate"> & {
  * Use `create(SuccessRateSchema)` to create a new message.
  */
 export const SuccessRateSchema: GenMessage<SuccessRate> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 6);
+  messageDesc(file_limber_v1_evaluation, 16);
 
 /**
  * A confidence interval.
@@ -557,7 +1098,7 @@ export const SuccessRateSchema: GenMessage<SuccessRate> = /*@__PURE__*/
  */
 export type Interval = Message<"limber.v1.Interval"> & {
   /**
-   * `wilson`, `clopper-pearson` or `bootstrap`.
+   * `wilson`, `clopper-pearson`, `bootstrap`, `normal`, `bonett-price` or `betting`.
    *
    * @generated from field: string method = 1;
    */
@@ -583,7 +1124,7 @@ export type Interval = Message<"limber.v1.Interval"> & {
  * Use `create(IntervalSchema)` to create a new message.
  */
 export const IntervalSchema: GenMessage<Interval> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 7);
+  messageDesc(file_limber_v1_evaluation, 17);
 
 /**
  * Distribution of the episode returns.
@@ -639,7 +1180,7 @@ export type ReturnScore = Message<"limber.v1.ReturnScore"> & {
  * Use `create(ReturnScoreSchema)` to create a new message.
  */
 export const ReturnScoreSchema: GenMessage<ReturnScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 8);
+  messageDesc(file_limber_v1_evaluation, 18);
 
 /**
  * Mean and median of a figure.
@@ -667,7 +1208,7 @@ export type Spread = Message<"limber.v1.Spread"> & {
  * Use `create(SpreadSchema)` to create a new message.
  */
 export const SpreadSchema: GenMessage<Spread> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 9);
+  messageDesc(file_limber_v1_evaluation, 19);
 
 /**
  * A mean.
@@ -688,7 +1229,7 @@ export type MeanScore = Message<"limber.v1.MeanScore"> & {
  * Use `create(MeanScoreSchema)` to create a new message.
  */
 export const MeanScoreSchema: GenMessage<MeanScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 10);
+  messageDesc(file_limber_v1_evaluation, 20);
 
 /**
  * A median.
@@ -709,7 +1250,7 @@ export type MedianScore = Message<"limber.v1.MedianScore"> & {
  * Use `create(MedianScoreSchema)` to create a new message.
  */
 export const MedianScoreSchema: GenMessage<MedianScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 11);
+  messageDesc(file_limber_v1_evaluation, 21);
 
 /**
  * Safety figures of an evaluation.
@@ -737,7 +1278,7 @@ export type SafetyScore = Message<"limber.v1.SafetyScore"> & {
  * Use `create(SafetyScoreSchema)` to create a new message.
  */
 export const SafetyScoreSchema: GenMessage<SafetyScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 12);
+  messageDesc(file_limber_v1_evaluation, 22);
 
 /**
  * Smoothness of the actions.
@@ -758,7 +1299,7 @@ export type SmoothnessScore = Message<"limber.v1.SmoothnessScore"> & {
  * Use `create(SmoothnessScoreSchema)` to create a new message.
  */
 export const SmoothnessScoreSchema: GenMessage<SmoothnessScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 13);
+  messageDesc(file_limber_v1_evaluation, 23);
 
 /**
  * Latency, in milliseconds.
@@ -793,7 +1334,7 @@ export type LatencyScore = Message<"limber.v1.LatencyScore"> & {
  * Use `create(LatencyScoreSchema)` to create a new message.
  */
 export const LatencyScoreSchema: GenMessage<LatencyScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 14);
+  messageDesc(file_limber_v1_evaluation, 24);
 
 /**
  * Effects of policy latency in `realtime` mode.
@@ -821,7 +1362,7 @@ export type RealtimeScore = Message<"limber.v1.RealtimeScore"> & {
  * Use `create(RealtimeScoreSchema)` to create a new message.
  */
 export const RealtimeScoreSchema: GenMessage<RealtimeScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 15);
+  messageDesc(file_limber_v1_evaluation, 25);
 
 /**
  * An ended episode.
@@ -955,7 +1496,7 @@ export type EpisodeRecord = Message<"limber.v1.EpisodeRecord"> & {
  * Use `create(EpisodeRecordSchema)` to create a new message.
  */
 export const EpisodeRecordSchema: GenMessage<EpisodeRecord> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 16);
+  messageDesc(file_limber_v1_evaluation, 26);
 
 /**
  * What is needed to reproduce the scores.
@@ -990,7 +1531,7 @@ export type Reproducibility = Message<"limber.v1.Reproducibility"> & {
  * Use `create(ReproducibilitySchema)` to create a new message.
  */
 export const ReproducibilitySchema: GenMessage<Reproducibility> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 17);
+  messageDesc(file_limber_v1_evaluation, 27);
 
 /**
  * Cost of an evaluation.
@@ -1039,7 +1580,7 @@ export type EvaluationUsage = Message<"limber.v1.EvaluationUsage"> & {
  * Use `create(EvaluationUsageSchema)` to create a new message.
  */
 export const EvaluationUsageSchema: GenMessage<EvaluationUsage> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 18);
+  messageDesc(file_limber_v1_evaluation, 28);
 
 /**
  * Origin of an evaluation's actions.
@@ -1060,7 +1601,7 @@ export type EvaluationRoute = Message<"limber.v1.EvaluationRoute"> & {
  * Use `create(EvaluationRouteSchema)` to create a new message.
  */
 export const EvaluationRouteSchema: GenMessage<EvaluationRoute> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 19);
+  messageDesc(file_limber_v1_evaluation, 29);
 
 /**
  * Why an evaluation failed.
@@ -1088,7 +1629,48 @@ export type EvaluationError = Message<"limber.v1.EvaluationError"> & {
  * Use `create(EvaluationErrorSchema)` to create a new message.
  */
 export const EvaluationErrorSchema: GenMessage<EvaluationError> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 20);
+  messageDesc(file_limber_v1_evaluation, 30);
+
+/**
+ * What decides which of two policies is better.
+ *
+ * @generated from enum limber.v1.ComparisonMetric
+ */
+export const ComparisonMetric = {
+  /**
+   * Unspecified; behaves as `success`.
+   *
+   * @generated from enum value: COMPARISON_METRIC_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Success, 0 or 1 per episode.
+   *
+   * @generated from enum value: COMPARISON_METRIC_SUCCESS = 1;
+   */
+  SUCCESS: 1,
+
+  /**
+   * Progress, from 0 to 1 per episode.
+   *
+   * @generated from enum value: COMPARISON_METRIC_PROGRESS = 2;
+   */
+  PROGRESS: 2,
+} as const;
+
+/**
+ * What decides which of two policies is better.
+ *
+ * @generated from enum limber.v1.ComparisonMetric
+ */
+export type ComparisonMetric = (typeof ComparisonMetric)[keyof typeof ComparisonMetric] | UnknownEnum;
+
+/**
+ * Describes the enum limber.v1.ComparisonMetric.
+ */
+export const ComparisonMetricSchema: GenEnum<ComparisonMetric> = /*@__PURE__*/
+  enumDesc(file_limber_v1_evaluation, 0);
 
 /**
  * Who runs the episodes of an evaluation.
@@ -1129,7 +1711,7 @@ export type EvaluationRunner = (typeof EvaluationRunner)[keyof typeof Evaluation
  * Describes the enum limber.v1.EvaluationRunner.
  */
 export const EvaluationRunnerSchema: GenEnum<EvaluationRunner> = /*@__PURE__*/
-  enumDesc(file_limber_v1_evaluation, 0);
+  enumDesc(file_limber_v1_evaluation, 1);
 
 /**
  * Whether the simulation waits for the policy.
@@ -1170,7 +1752,7 @@ export type EvaluationMode = (typeof EvaluationMode)[keyof typeof EvaluationMode
  * Describes the enum limber.v1.EvaluationMode.
  */
 export const EvaluationModeSchema: GenEnum<EvaluationMode> = /*@__PURE__*/
-  enumDesc(file_limber_v1_evaluation, 1);
+  enumDesc(file_limber_v1_evaluation, 2);
 
 /**
  * What is recorded of the first and the worst episode.
@@ -1218,5 +1800,5 @@ export type EvaluationMedia = (typeof EvaluationMedia)[keyof typeof EvaluationMe
  * Describes the enum limber.v1.EvaluationMedia.
  */
 export const EvaluationMediaSchema: GenEnum<EvaluationMedia> = /*@__PURE__*/
-  enumDesc(file_limber_v1_evaluation, 2);
+  enumDesc(file_limber_v1_evaluation, 3);
 

@@ -8,7 +8,7 @@ import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/vali
 import { file_google_api_annotations } from "../../google/api/annotations_pb.ts";
 import { file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
 import { file_limber_edge_v1_options } from "../edge/v1/options_pb.ts";
-import type { EpisodeRecord, Evaluation, EvaluationMedia, EvaluationMode, EvaluationRunner } from "./evaluation_pb.ts";
+import type { Comparison, ComparisonMetric, EpisodeRecord, Evaluation, EvaluationMedia, EvaluationMode, EvaluationRunner } from "./evaluation_pb.ts";
 import { file_limber_v1_evaluation } from "./evaluation_pb.ts";
 import type { ProviderAuth, WireProfile } from "./supply_pb.ts";
 import { file_limber_v1_supply } from "./supply_pb.ts";
@@ -18,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/evaluation_service.proto.
  */
 export const file_limber_v1_evaluation_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJsaW1iZXIvdjEvZXZhbHVhdGlvbl9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiqAcKD0V2YWx1YXRlUmVxdWVzdBIjCg9wb2xpY3lfZW5kcG9pbnQYASABKAlCCrpIB3IFEAEYgBASHAoIc2NlbmFyaW8YAiABKAlCCrpIB3IFEAEYgAISHAoIZXBpc29kZXMYAyABKA1CCrpIByoFGJBOKAESEQoEc2VlZBgEIAEoDUgAiAEBEiIKDGFjdGlvbl9zcGFjZRgFIAEoCUIHukgEcgIYQEgBiAEBEiAKB2hvcml6b24YBiABKA1CCrpIByoFGIACKAFIAogBARIlCgxyZXBsYW5fc3RlcHMYByABKA1CCrpIByoFGIACKAFIA4gBARIxCgRtb2RlGAggASgOMhkubGltYmVyLnYxLkV2YWx1YXRpb25Nb2RlQgi6SAWCAQIQARIrChFwb2xpY3lfdGltZW91dF9tcxgJIAEoDUILukgIKgYY4NQDKApIBIgBARIzCgVtZWRpYRgKIAEoDjIaLmxpbWJlci52MS5FdmFsdWF0aW9uTWVkaWFCCLpIBYIBAhABEhAKCHBpY3R1cmVzGAsgASgIEikKCG1ldGFkYXRhGAwgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIzCg9pZGVtcG90ZW5jeV9rZXkYDSABKAlCFbpIEnIQMg5eWyEtfl17MSwyNTV9JEgFiAEBEjUKBnJ1bm5lchgOIAEoDjIbLmxpbWJlci52MS5FdmFsdWF0aW9uUnVubmVyQgi6SAWCAQIQARInCg13YWxsX2J1ZGdldF9zGA8gASgNQgu6SAgqBhiAowUoAUgGiAEBEioKEXN0b3BfYWZ0ZXJfZmF1bHRzGBAgASgNQgq6SAcqBRiQTigBSAeIAQESHQoHcnVudGltZRgRIAEoCUIHukgEcgIYQEgIiAEBEiwKB3Byb2ZpbGUYEiABKAsyFi5saW1iZXIudjEuV2lyZVByb2ZpbGVICYgBARIqCgRhdXRoGBMgASgLMhcubGltYmVyLnYxLlByb3ZpZGVyQXV0aEgKiAEBQgcKBV9zZWVkQg8KDV9hY3Rpb25fc3BhY2VCCgoIX2hvcml6b25CDwoNX3JlcGxhbl9zdGVwc0IUChJfcG9saWN5X3RpbWVvdXRfbXNCEgoQX2lkZW1wb3RlbmN5X2tleUIQCg5fd2FsbF9idWRnZXRfc0IUChJfc3RvcF9hZnRlcl9mYXVsdHNCCgoIX3J1bnRpbWVCCgoIX3Byb2ZpbGVCBwoFX2F1dGgiPQoQRXZhbHVhdGVSZXNwb25zZRIpCgpldmFsdWF0aW9uGAEgASgLMhUubGltYmVyLnYxLkV2YWx1YXRpb24iMAoUR2V0RXZhbHVhdGlvblJlcXVlc3QSGAoGam9iX2lkGAEgASgJQgi6SAVyAxiAASJCChVHZXRFdmFsdWF0aW9uUmVzcG9uc2USKQoKZXZhbHVhdGlvbhgBIAEoCzIVLmxpbWJlci52MS5FdmFsdWF0aW9uIjMKF0NhbmNlbEV2YWx1YXRpb25SZXF1ZXN0EhgKBmpvYl9pZBgBIAEoCUIIukgFcgMYgAEiRQoYQ2FuY2VsRXZhbHVhdGlvblJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiJ7ChZXYXRjaEV2YWx1YXRpb25SZXF1ZXN0EhgKBmpvYl9pZBgBIAEoCUIIukgFcgMYgAESNQoNbGFzdF9ldmVudF9pZBgCIAEoCUIZukgFcgMYgAKqvRgNbGFzdC1ldmVudC1pZEgAiAEBQhAKDl9sYXN0X2V2ZW50X2lkInYKF1dhdGNoRXZhbHVhdGlvblJlc3BvbnNlEisKB2VwaXNvZGUYASABKAsyGC5saW1iZXIudjEuRXBpc29kZVJlY29yZEgAEiUKBGRvbmUYAiABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbkgAQgcKBWV2ZW50MqUHChFFdmFsdWF0aW9uU2VydmljZRLrAgoIRXZhbHVhdGUSGi5saW1iZXIudjEuRXZhbHVhdGVSZXF1ZXN0GhsubGltYmVyLnYxLkV2YWx1YXRlUmVzcG9uc2UipQKquxj9AQgCEg1pbmZlcmVuY2UucnVuGMoBMghldmFsdWF0ZWACcAF62AEKCGV2YWx1YXRlEjlSdW5zIGluIHRoZSBiYWNrZ3JvdW5kOyBwb2xsIGdldF9ldmFsdWF0aW9uIGZvciBwcm9ncmVzcy4aD3BvbGljeV9lbmRwb2ludBoIc2NlbmFyaW8aCGVwaXNvZGVzGgRzZWVkGgxhY3Rpb25fc3BhY2UaB2hvcml6b24aDHJlcGxhbl9zdGVwcxoEbW9kZRoRcG9saWN5X3RpbWVvdXRfbXMaCHBpY3R1cmVzGg9pZGVtcG90ZW5jeV9rZXkaDXdhbGxfYnVkZ2V0X3OC0+STAh06ASpiCmV2YWx1YXRpb24iDC92MS9ldmFsdWF0ZRLsAQoNR2V0RXZhbHVhdGlvbhIfLmxpbWJlci52MS5HZXRFdmFsdWF0aW9uUmVxdWVzdBogLmxpbWJlci52MS5HZXRFdmFsdWF0aW9uUmVzcG9uc2UilwGQAgGquxhnCAISCWpvYnMucmVhZGACelYKDmdldF9ldmFsdWF0aW9uEkRQb2xsIGl0IHVudGlsIHRoZSBzdGF0dXMgaXMgY29tcGxldGVkLCBmYWlsZWQsIGNhbmNlbGxlZCBvciBleHBpcmVkLoLT5JMCI2IKZXZhbHVhdGlvbhIVL3YxL2V2YWx1YXRlL3tqb2JfaWR9EpoBChBDYW5jZWxFdmFsdWF0aW9uEiIubGltYmVyLnYxLkNhbmNlbEV2YWx1YXRpb25SZXF1ZXN0GiMubGltYmVyLnYxLkNhbmNlbEV2YWx1YXRpb25SZXNwb25zZSI9qrsYEAgCEgpqb2JzLndyaXRlYAKC0+STAiNiCmV2YWx1YXRpb24qFS92MS9ldmFsdWF0ZS97am9iX2lkfRKVAQoPV2F0Y2hFdmFsdWF0aW9uEiEubGltYmVyLnYxLldhdGNoRXZhbHVhdGlvblJlcXVlc3QaIi5saW1iZXIudjEuV2F0Y2hFdmFsdWF0aW9uUmVzcG9uc2UiOaq7GBEIAhIJam9icy5yZWFkKAFgAoLT5JMCHhIcL3YxL2V2YWx1YXRlL3tqb2JfaWR9L2V2ZW50czABYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_evaluation, file_limber_v1_supply]);
+  fileDesc("CiJsaW1iZXIvdjEvZXZhbHVhdGlvbl9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEigAgKD0V2YWx1YXRlUmVxdWVzdBIjCg9wb2xpY3lfZW5kcG9pbnQYASABKAlCCrpIB3IFEAEYgBASHAoIc2NlbmFyaW8YAiABKAlCCrpIB3IFEAEYgAISHAoIZXBpc29kZXMYAyABKA1CCrpIByoFGJBOKAESEQoEc2VlZBgEIAEoDUgAiAEBEiIKDGFjdGlvbl9zcGFjZRgFIAEoCUIHukgEcgIYQEgBiAEBEiAKB2hvcml6b24YBiABKA1CCrpIByoFGIACKAFIAogBARIlCgxyZXBsYW5fc3RlcHMYByABKA1CCrpIByoFGIACKAFIA4gBARIxCgRtb2RlGAggASgOMhkubGltYmVyLnYxLkV2YWx1YXRpb25Nb2RlQgi6SAWCAQIQARIrChFwb2xpY3lfdGltZW91dF9tcxgJIAEoDUILukgIKgYY4NQDKApIBIgBARIzCgVtZWRpYRgKIAEoDjIaLmxpbWJlci52MS5FdmFsdWF0aW9uTWVkaWFCCLpIBYIBAhABEhAKCHBpY3R1cmVzGAsgASgIEikKCG1ldGFkYXRhGAwgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIzCg9pZGVtcG90ZW5jeV9rZXkYDSABKAlCFbpIEnIQMg5eWyEtfl17MSwyNTV9JEgFiAEBEjUKBnJ1bm5lchgOIAEoDjIbLmxpbWJlci52MS5FdmFsdWF0aW9uUnVubmVyQgi6SAWCAQIQARInCg13YWxsX2J1ZGdldF9zGA8gASgNQgu6SAgqBhiAowUoAUgGiAEBEioKEXN0b3BfYWZ0ZXJfZmF1bHRzGBAgASgNQgq6SAcqBRiQTigBSAeIAQESHQoHcnVudGltZRgRIAEoCUIHukgEcgIYQEgIiAEBEiwKB3Byb2ZpbGUYEiABKAsyFi5saW1iZXIudjEuV2lyZVByb2ZpbGVICYgBARIqCgRhdXRoGBMgASgLMhcubGltYmVyLnYxLlByb3ZpZGVyQXV0aEgKiAEBEg8KB2RyeV9ydW4YFCABKAgSMwoNbWF4X2NhbGxzX3VzZBgVIAEoAUIXukgUEhIZAAAAAICELkEhAAAAAAAAAABIC4gBAUIHCgVfc2VlZEIPCg1fYWN0aW9uX3NwYWNlQgoKCF9ob3Jpem9uQg8KDV9yZXBsYW5fc3RlcHNCFAoSX3BvbGljeV90aW1lb3V0X21zQhIKEF9pZGVtcG90ZW5jeV9rZXlCEAoOX3dhbGxfYnVkZ2V0X3NCFAoSX3N0b3BfYWZ0ZXJfZmF1bHRzQgoKCF9ydW50aW1lQgoKCF9wcm9maWxlQgcKBV9hdXRoQhAKDl9tYXhfY2FsbHNfdXNkIscGChlDb21wYXJlRXZhbHVhdGlvbnNSZXF1ZXN0EjgKCHBvbGljaWVzGAEgAygLMhoubGltYmVyLnYxLlBvbGljeVRvQ29tcGFyZUIKukgHkgEECAIQEBIcCghzY2VuYXJpbxgCIAEoCUIKukgHcgUQARiAAhIcCghlcGlzb2RlcxgDIAEoDUIKukgHKgUYiCcoARIRCgRzZWVkGAQgASgNSACIAQESIgoMYWN0aW9uX3NwYWNlGAUgASgJQge6SARyAhhASAGIAQESMQoEbW9kZRgGIAEoDjIZLmxpbWJlci52MS5FdmFsdWF0aW9uTW9kZUIIukgFggECEAESKwoRcG9saWN5X3RpbWVvdXRfbXMYByABKA1CC7pICCoGGODUAygKSAKIAQESMwoFbWVkaWEYCCABKA4yGi5saW1iZXIudjEuRXZhbHVhdGlvbk1lZGlhQgi6SAWCAQIQARIQCghwaWN0dXJlcxgJIAEoCBI1CgZtZXRyaWMYCiABKA4yGy5saW1iZXIudjEuQ29tcGFyaXNvbk1ldHJpY0IIukgFggECEAESDQoFYmxpbmQYCyABKAgSFwoPc3RvcF93aGVuX2tub3duGAwgASgIEicKDXdhbGxfYnVkZ2V0X3MYDSABKA1CC7pICCoGGICjBSgBSAOIAQESKgoRc3RvcF9hZnRlcl9mYXVsdHMYDiABKA1CCrpIByoFGJBOKAFIBIgBARIzCg1tYXhfY2FsbHNfdXNkGA8gASgBQhe6SBQSEhkAAAAAgIQuQSEAAAAAAAAAAEgFiAEBEikKCG1ldGFkYXRhGBAgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIzCg9pZGVtcG90ZW5jeV9rZXkYESABKAlCFbpIEnIQMg5eWyEtfl17MSwyNTV9JEgGiAEBEg8KB2RyeV9ydW4YEiABKAhCBwoFX3NlZWRCDwoNX2FjdGlvbl9zcGFjZUIUChJfcG9saWN5X3RpbWVvdXRfbXNCEAoOX3dhbGxfYnVkZ2V0X3NCFAoSX3N0b3BfYWZ0ZXJfZmF1bHRzQhAKDl9tYXhfY2FsbHNfdXNkQhIKEF9pZGVtcG90ZW5jeV9rZXkitgIKD1BvbGljeVRvQ29tcGFyZRIjCg9wb2xpY3lfZW5kcG9pbnQYASABKAlCCrpIB3IFEAEYgBASIAoHaG9yaXpvbhgCIAEoDUIKukgHKgUYgAIoAUgAiAEBEiUKDHJlcGxhbl9zdGVwcxgDIAEoDUIKukgHKgUYgAIoAUgBiAEBEh0KB3J1bnRpbWUYBCABKAlCB7pIBHICGEBIAogBARIsCgdwcm9maWxlGAUgASgLMhYubGltYmVyLnYxLldpcmVQcm9maWxlSAOIAQESKgoEYXV0aBgGIAEoCzIXLmxpbWJlci52MS5Qcm92aWRlckF1dGhIBIgBAUIKCghfaG9yaXpvbkIPCg1fcmVwbGFuX3N0ZXBzQgoKCF9ydW50aW1lQgoKCF9wcm9maWxlQgcKBV9hdXRoIkcKGkNvbXBhcmVFdmFsdWF0aW9uc1Jlc3BvbnNlEikKCmNvbXBhcmlzb24YASABKAsyFS5saW1iZXIudjEuQ29tcGFyaXNvbiI3ChRHZXRDb21wYXJpc29uUmVxdWVzdBIfCg1jb21wYXJpc29uX2lkGAEgASgJQgi6SAVyAxiAASJCChVHZXRDb21wYXJpc29uUmVzcG9uc2USKQoKY29tcGFyaXNvbhgBIAEoCzIVLmxpbWJlci52MS5Db21wYXJpc29uIjoKF0NhbmNlbENvbXBhcmlzb25SZXF1ZXN0Eh8KDWNvbXBhcmlzb25faWQYASABKAlCCLpIBXIDGIABIkUKGENhbmNlbENvbXBhcmlzb25SZXNwb25zZRIpCgpjb21wYXJpc29uGAEgASgLMhUubGltYmVyLnYxLkNvbXBhcmlzb24iPQoQRXZhbHVhdGVSZXNwb25zZRIpCgpldmFsdWF0aW9uGAEgASgLMhUubGltYmVyLnYxLkV2YWx1YXRpb24iMAoUR2V0RXZhbHVhdGlvblJlcXVlc3QSGAoGam9iX2lkGAEgASgJQgi6SAVyAxiAASJCChVHZXRFdmFsdWF0aW9uUmVzcG9uc2USKQoKZXZhbHVhdGlvbhgBIAEoCzIVLmxpbWJlci52MS5FdmFsdWF0aW9uIjMKF0NhbmNlbEV2YWx1YXRpb25SZXF1ZXN0EhgKBmpvYl9pZBgBIAEoCUIIukgFcgMYgAEiRQoYQ2FuY2VsRXZhbHVhdGlvblJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiJ7ChZXYXRjaEV2YWx1YXRpb25SZXF1ZXN0EhgKBmpvYl9pZBgBIAEoCUIIukgFcgMYgAESNQoNbGFzdF9ldmVudF9pZBgCIAEoCUIZukgFcgMYgAKqvRgNbGFzdC1ldmVudC1pZEgAiAEBQhAKDl9sYXN0X2V2ZW50X2lkInYKF1dhdGNoRXZhbHVhdGlvblJlc3BvbnNlEisKB2VwaXNvZGUYASABKAsyGC5saW1iZXIudjEuRXBpc29kZVJlY29yZEgAEiUKBGRvbmUYAiABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbkgAQgcKBWV2ZW50Mq0LChFFdmFsdWF0aW9uU2VydmljZRLrAgoIRXZhbHVhdGUSGi5saW1iZXIudjEuRXZhbHVhdGVSZXF1ZXN0GhsubGltYmVyLnYxLkV2YWx1YXRlUmVzcG9uc2UipQKquxj9AQgCEg1pbmZlcmVuY2UucnVuGMoBMghldmFsdWF0ZWACcAF62AEKCGV2YWx1YXRlEjlSdW5zIGluIHRoZSBiYWNrZ3JvdW5kOyBwb2xsIGdldF9ldmFsdWF0aW9uIGZvciBwcm9ncmVzcy4aD3BvbGljeV9lbmRwb2ludBoIc2NlbmFyaW8aCGVwaXNvZGVzGgRzZWVkGgxhY3Rpb25fc3BhY2UaB2hvcml6b24aDHJlcGxhbl9zdGVwcxoEbW9kZRoRcG9saWN5X3RpbWVvdXRfbXMaCHBpY3R1cmVzGg9pZGVtcG90ZW5jeV9rZXkaDXdhbGxfYnVkZ2V0X3OC0+STAh06ASpiCmV2YWx1YXRpb24iDC92MS9ldmFsdWF0ZRK0AQoSQ29tcGFyZUV2YWx1YXRpb25zEiQubGltYmVyLnYxLkNvbXBhcmVFdmFsdWF0aW9uc1JlcXVlc3QaJS5saW1iZXIudjEuQ29tcGFyZUV2YWx1YXRpb25zUmVzcG9uc2UiUaq7GCIIAhINaW5mZXJlbmNlLnJ1bhjKATIIZXZhbHVhdGVgAnABgtPkkwIlOgEqYgpjb21wYXJpc29uIhQvdjEvZXZhbHVhdGUvY29tcGFyZRKiAQoNR2V0Q29tcGFyaXNvbhIfLmxpbWJlci52MS5HZXRDb21wYXJpc29uUmVxdWVzdBogLmxpbWJlci52MS5HZXRDb21wYXJpc29uUmVzcG9uc2UiTpACAaq7GA8IAhIJam9icy5yZWFkYAKC0+STAjJiCmNvbXBhcmlzb24SJC92MS9ldmFsdWF0ZS9jb21wYXJlL3tjb21wYXJpc29uX2lkfRKpAQoQQ2FuY2VsQ29tcGFyaXNvbhIiLmxpbWJlci52MS5DYW5jZWxDb21wYXJpc29uUmVxdWVzdBojLmxpbWJlci52MS5DYW5jZWxDb21wYXJpc29uUmVzcG9uc2UiTKq7GBAIAhIKam9icy53cml0ZWACgtPkkwIyYgpjb21wYXJpc29uKiQvdjEvZXZhbHVhdGUvY29tcGFyZS97Y29tcGFyaXNvbl9pZH0S7AEKDUdldEV2YWx1YXRpb24SHy5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlcXVlc3QaIC5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlc3BvbnNlIpcBkAIBqrsYZwgCEglqb2JzLnJlYWRgAnpWCg5nZXRfZXZhbHVhdGlvbhJEUG9sbCBpdCB1bnRpbCB0aGUgc3RhdHVzIGlzIGNvbXBsZXRlZCwgZmFpbGVkLCBjYW5jZWxsZWQgb3IgZXhwaXJlZC6C0+STAiNiCmV2YWx1YXRpb24SFS92MS9ldmFsdWF0ZS97am9iX2lkfRKaAQoQQ2FuY2VsRXZhbHVhdGlvbhIiLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVxdWVzdBojLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVzcG9uc2UiPaq7GBAIAhIKam9icy53cml0ZWACgtPkkwIjYgpldmFsdWF0aW9uKhUvdjEvZXZhbHVhdGUve2pvYl9pZH0SlQEKD1dhdGNoRXZhbHVhdGlvbhIhLmxpbWJlci52MS5XYXRjaEV2YWx1YXRpb25SZXF1ZXN0GiIubGltYmVyLnYxLldhdGNoRXZhbHVhdGlvblJlc3BvbnNlIjmquxgRCAISCWpvYnMucmVhZCgBYAKC0+STAh4SHC92MS9ldmFsdWF0ZS97am9iX2lkfS9ldmVudHMwAWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_evaluation, file_limber_v1_supply]);
 
 /**
  * Request to evaluate a policy.
@@ -163,6 +163,21 @@ export type EvaluateRequest = Message<"limber.v1.EvaluateRequest"> & {
    * @generated from field: optional limber.v1.ProviderAuth auth = 19;
    */
   auth?: ProviderAuth | undefined;
+
+  /**
+   * Validates the request and returns the evaluation that it would start, with its estimate and without an id. Starts and charges nothing.
+   *
+   * @generated from field: bool dry_run = 20;
+   */
+  dryRun: boolean;
+
+  /**
+   * The most that the calls of the policy may cost, in US dollars. Before a call that could exceed it, the evaluation ends as `expired` with
+   * `calls_budget_exhausted` and keeps its scores so far. Only for models of the gateway.
+   *
+   * @generated from field: optional double max_calls_usd = 21;
+   */
+  maxCallsUsd?: number | undefined;
 };
 
 /**
@@ -171,6 +186,307 @@ export type EvaluateRequest = Message<"limber.v1.EvaluateRequest"> & {
  */
 export const EvaluateRequestSchema: GenMessage<EvaluateRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation_service, 0);
+
+/**
+ * Request to compare policies.
+ *
+ * @generated from message limber.v1.CompareEvaluationsRequest
+ */
+export type CompareEvaluationsRequest = Message<"limber.v1.CompareEvaluationsRequest"> & {
+  /**
+   * The policies.
+   *
+   * @generated from field: repeated limber.v1.PolicyToCompare policies = 1;
+   */
+  policies: PolicyToCompare[];
+
+  /**
+   * Scenario id, such as `arm-reach`.
+   *
+   * @generated from field: string scenario = 2;
+   */
+  scenario: string;
+
+  /**
+   * Number of episodes per policy; with all policies at most 10,000.
+   *
+   * @generated from field: uint32 episodes = 3;
+   */
+  episodes: number;
+
+  /**
+   * Seed of the first episode of each policy; each later episode increments it.
+   *
+   * @generated from field: optional uint32 seed = 4;
+   */
+  seed?: number | undefined;
+
+  /**
+   * Action space; the scenario's default when absent.
+   *
+   * @generated from field: optional string action_space = 5;
+   */
+  actionSpace?: string | undefined;
+
+  /**
+   * Whether the simulation waits for the policy; `sync` when absent.
+   *
+   * @generated from field: limber.v1.EvaluationMode mode = 6;
+   */
+  mode: EvaluationMode;
+
+  /**
+   * Timeout of a policy call, in milliseconds; 5,000 when absent.
+   *
+   * @generated from field: optional uint32 policy_timeout_ms = 7;
+   */
+  policyTimeoutMs?: number | undefined;
+
+  /**
+   * What to record of the first and the worst episode of each policy; nothing when absent.
+   *
+   * @generated from field: limber.v1.EvaluationMedia media = 8;
+   */
+  media: EvaluationMedia;
+
+  /**
+   * Sends camera images to the policies.
+   *
+   * @generated from field: bool pictures = 9;
+   */
+  pictures: boolean;
+
+  /**
+   * What decides which policy is better; `success` when absent.
+   *
+   * @generated from field: limber.v1.ComparisonMetric metric = 10;
+   */
+  metric: ComparisonMetric;
+
+  /**
+   * Hides which label is which policy until all evaluations have ended.
+   *
+   * @generated from field: bool blind = 11;
+   */
+  blind: boolean;
+
+  /**
+   * Ends the evaluations as soon as one policy is known at 95 % to be better than every other. The error holds however often that is checked.
+   *
+   * @generated from field: bool stop_when_known = 12;
+   */
+  stopWhenKnown: boolean;
+
+  /**
+   * Wall-clock budget of each policy, as in an evaluation.
+   *
+   * @generated from field: optional uint32 wall_budget_s = 13;
+   */
+  wallBudgetS?: number | undefined;
+
+  /**
+   * Number of consecutive episodes with the same policy fault after which a policy's evaluation ends as `failed`; 5 when absent.
+   *
+   * @generated from field: optional uint32 stop_after_faults = 14;
+   */
+  stopAfterFaults?: number | undefined;
+
+  /**
+   * The most that the calls of each policy may cost, in US dollars, as in an evaluation.
+   *
+   * @generated from field: optional double max_calls_usd = 15;
+   */
+  maxCallsUsd?: number | undefined;
+
+  /**
+   * Caller metadata, returned unchanged.
+   *
+   * @generated from field: google.protobuf.Struct metadata = 16;
+   */
+  metadata?: JsonObject | undefined;
+
+  /**
+   * Idempotency key: repeated requests with it within 24 hours return the same comparison.
+   *
+   * @generated from field: optional string idempotency_key = 17;
+   */
+  idempotencyKey?: string | undefined;
+
+  /**
+   * Validates the request and returns the comparison that it would start, with its estimate and without an id. Starts and charges nothing.
+   *
+   * @generated from field: bool dry_run = 18;
+   */
+  dryRun: boolean;
+};
+
+/**
+ * Describes the message limber.v1.CompareEvaluationsRequest.
+ * Use `create(CompareEvaluationsRequestSchema)` to create a new message.
+ */
+export const CompareEvaluationsRequestSchema: GenMessage<CompareEvaluationsRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 1);
+
+/**
+ * A policy to compare; its fields are those of an evaluation.
+ *
+ * @generated from message limber.v1.PolicyToCompare
+ */
+export type PolicyToCompare = Message<"limber.v1.PolicyToCompare"> & {
+  /**
+   * Model slug or alias, or a server address.
+   *
+   * @generated from field: string policy_endpoint = 1;
+   */
+  policyEndpoint: string;
+
+  /**
+   * Requested steps per chunk.
+   *
+   * @generated from field: optional uint32 horizon = 2;
+   */
+  horizon?: number | undefined;
+
+  /**
+   * Steps executed before the policy is called again.
+   *
+   * @generated from field: optional uint32 replan_steps = 3;
+   */
+  replanSteps?: number | undefined;
+
+  /**
+   * Wire protocol of a server address.
+   *
+   * @generated from field: optional string runtime = 4;
+   */
+  runtime?: string | undefined;
+
+  /**
+   * Mapping of observations for a server address.
+   *
+   * @generated from field: optional limber.v1.WireProfile profile = 5;
+   */
+  profile?: WireProfile | undefined;
+
+  /**
+   * Authentication to a server address.
+   *
+   * @generated from field: optional limber.v1.ProviderAuth auth = 6;
+   */
+  auth?: ProviderAuth | undefined;
+};
+
+/**
+ * Describes the message limber.v1.PolicyToCompare.
+ * Use `create(PolicyToCompareSchema)` to create a new message.
+ */
+export const PolicyToCompareSchema: GenMessage<PolicyToCompare> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 2);
+
+/**
+ * The started comparison.
+ *
+ * @generated from message limber.v1.CompareEvaluationsResponse
+ */
+export type CompareEvaluationsResponse = Message<"limber.v1.CompareEvaluationsResponse"> & {
+  /**
+   * The comparison.
+   *
+   * @generated from field: limber.v1.Comparison comparison = 1;
+   */
+  comparison?: Comparison | undefined;
+};
+
+/**
+ * Describes the message limber.v1.CompareEvaluationsResponse.
+ * Use `create(CompareEvaluationsResponseSchema)` to create a new message.
+ */
+export const CompareEvaluationsResponseSchema: GenMessage<CompareEvaluationsResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 3);
+
+/**
+ * Request for a comparison.
+ *
+ * @generated from message limber.v1.GetComparisonRequest
+ */
+export type GetComparisonRequest = Message<"limber.v1.GetComparisonRequest"> & {
+  /**
+   * Comparison id, such as `cmp_01J…`.
+   *
+   * @generated from field: string comparison_id = 1;
+   */
+  comparisonId: string;
+};
+
+/**
+ * Describes the message limber.v1.GetComparisonRequest.
+ * Use `create(GetComparisonRequestSchema)` to create a new message.
+ */
+export const GetComparisonRequestSchema: GenMessage<GetComparisonRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 4);
+
+/**
+ * The comparison.
+ *
+ * @generated from message limber.v1.GetComparisonResponse
+ */
+export type GetComparisonResponse = Message<"limber.v1.GetComparisonResponse"> & {
+  /**
+   * The comparison.
+   *
+   * @generated from field: limber.v1.Comparison comparison = 1;
+   */
+  comparison?: Comparison | undefined;
+};
+
+/**
+ * Describes the message limber.v1.GetComparisonResponse.
+ * Use `create(GetComparisonResponseSchema)` to create a new message.
+ */
+export const GetComparisonResponseSchema: GenMessage<GetComparisonResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 5);
+
+/**
+ * Request to cancel a comparison.
+ *
+ * @generated from message limber.v1.CancelComparisonRequest
+ */
+export type CancelComparisonRequest = Message<"limber.v1.CancelComparisonRequest"> & {
+  /**
+   * Comparison id, such as `cmp_01J…`.
+   *
+   * @generated from field: string comparison_id = 1;
+   */
+  comparisonId: string;
+};
+
+/**
+ * Describes the message limber.v1.CancelComparisonRequest.
+ * Use `create(CancelComparisonRequestSchema)` to create a new message.
+ */
+export const CancelComparisonRequestSchema: GenMessage<CancelComparisonRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 6);
+
+/**
+ * The canceled comparison.
+ *
+ * @generated from message limber.v1.CancelComparisonResponse
+ */
+export type CancelComparisonResponse = Message<"limber.v1.CancelComparisonResponse"> & {
+  /**
+   * The comparison.
+   *
+   * @generated from field: limber.v1.Comparison comparison = 1;
+   */
+  comparison?: Comparison | undefined;
+};
+
+/**
+ * Describes the message limber.v1.CancelComparisonResponse.
+ * Use `create(CancelComparisonResponseSchema)` to create a new message.
+ */
+export const CancelComparisonResponseSchema: GenMessage<CancelComparisonResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 7);
 
 /**
  * The started evaluation.
@@ -191,7 +507,7 @@ export type EvaluateResponse = Message<"limber.v1.EvaluateResponse"> & {
  * Use `create(EvaluateResponseSchema)` to create a new message.
  */
 export const EvaluateResponseSchema: GenMessage<EvaluateResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 1);
+  messageDesc(file_limber_v1_evaluation_service, 8);
 
 /**
  * Request for an evaluation.
@@ -212,7 +528,7 @@ export type GetEvaluationRequest = Message<"limber.v1.GetEvaluationRequest"> & {
  * Use `create(GetEvaluationRequestSchema)` to create a new message.
  */
 export const GetEvaluationRequestSchema: GenMessage<GetEvaluationRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 2);
+  messageDesc(file_limber_v1_evaluation_service, 9);
 
 /**
  * The evaluation.
@@ -233,7 +549,7 @@ export type GetEvaluationResponse = Message<"limber.v1.GetEvaluationResponse"> &
  * Use `create(GetEvaluationResponseSchema)` to create a new message.
  */
 export const GetEvaluationResponseSchema: GenMessage<GetEvaluationResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 3);
+  messageDesc(file_limber_v1_evaluation_service, 10);
 
 /**
  * Request to cancel an evaluation.
@@ -254,7 +570,7 @@ export type CancelEvaluationRequest = Message<"limber.v1.CancelEvaluationRequest
  * Use `create(CancelEvaluationRequestSchema)` to create a new message.
  */
 export const CancelEvaluationRequestSchema: GenMessage<CancelEvaluationRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 4);
+  messageDesc(file_limber_v1_evaluation_service, 11);
 
 /**
  * The canceled evaluation.
@@ -275,7 +591,7 @@ export type CancelEvaluationResponse = Message<"limber.v1.CancelEvaluationRespon
  * Use `create(CancelEvaluationResponseSchema)` to create a new message.
  */
 export const CancelEvaluationResponseSchema: GenMessage<CancelEvaluationResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 5);
+  messageDesc(file_limber_v1_evaluation_service, 12);
 
 /**
  * Request to watch an evaluation.
@@ -304,7 +620,7 @@ export type WatchEvaluationRequest = Message<"limber.v1.WatchEvaluationRequest">
  * Use `create(WatchEvaluationRequestSchema)` to create a new message.
  */
 export const WatchEvaluationRequestSchema: GenMessage<WatchEvaluationRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 6);
+  messageDesc(file_limber_v1_evaluation_service, 13);
 
 /**
  * An event of the stream.
@@ -341,7 +657,7 @@ export type WatchEvaluationResponse = Message<"limber.v1.WatchEvaluationResponse
  * Use `create(WatchEvaluationResponseSchema)` to create a new message.
  */
 export const WatchEvaluationResponseSchema: GenMessage<WatchEvaluationResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 7);
+  messageDesc(file_limber_v1_evaluation_service, 14);
 
 /**
  * Evaluates policies in simulated scenarios.
@@ -359,6 +675,37 @@ export const EvaluationService: GenService<{
     methodKind: "unary";
     input: typeof EvaluateRequestSchema;
     output: typeof EvaluateResponseSchema;
+  },
+  /**
+   * Compares 2 to 16 policies on equal seeds: starts an evaluation of each. Costs as much as these.
+   *
+   * @generated from rpc limber.v1.EvaluationService.CompareEvaluations
+   */
+  compareEvaluations: {
+    methodKind: "unary";
+    input: typeof CompareEvaluationsRequestSchema;
+    output: typeof CompareEvaluationsResponseSchema;
+  },
+  /**
+   * Returns a comparison: paired differences with intervals, ties, and a verdict in words. With zero data retention, the results can be
+   * read only once.
+   *
+   * @generated from rpc limber.v1.EvaluationService.GetComparison
+   */
+  getComparison: {
+    methodKind: "unary";
+    input: typeof GetComparisonRequestSchema;
+    output: typeof GetComparisonResponseSchema;
+  },
+  /**
+   * Cancels the evaluations of a comparison that have not ended.
+   *
+   * @generated from rpc limber.v1.EvaluationService.CancelComparison
+   */
+  cancelComparison: {
+    methodKind: "unary";
+    input: typeof CancelComparisonRequestSchema;
+    output: typeof CancelComparisonResponseSchema;
   },
   /**
    * Returns an evaluation with its progress, and its scores once it has ended. With zero data retention, the results can be read only

@@ -47,6 +47,8 @@ export interface JobRecord {
   workspaceId: string | undefined;
   /** Whether the request and results are sealed under the job's own key. */
   sealed: boolean;
+  /** The comparison that it belongs to. */
+  comparison: string | undefined;
   status: JobStatus;
   request: object;
   /** The sealed credentials of the model server that the job calls. */
@@ -81,6 +83,8 @@ export interface NewJob {
   lifeS: number;
   /** Whether an external runner works on it. */
   outside?: boolean;
+  /** The comparison that it belongs to. */
+  comparison?: string | undefined;
   /** Seals the credentials of the model server. */
   secret?: ((id: string) => Buffer) | undefined;
   /** Seals the stored content for zero data retention; returns the wrapped key too. */
@@ -136,8 +140,8 @@ export async function createJob(tx: Tx, job: NewJob): Promise<string> {
   const sealed = job.seal?.(id);
   const { request, items } = sealed ?? job;
   await tx`
-    insert into job (id, kind, org_id, key_id, workspace_id, sealed, status, rank, request, secret, total, outside, expires, idempotency_key, idempotency_hash)
-    values (${id}, ${kind}, ${orgId}, ${keyId}, ${workspaceId ?? null}, ${sealed !== undefined}, 'queued', ${RANKS.queued}, ${tx.json(request as never)}, ${job.secret?.(id) ?? null}, ${items.length}, ${outside},
+    insert into job (id, kind, org_id, key_id, workspace_id, sealed, status, rank, request, secret, total, outside, comparison, expires, idempotency_key, idempotency_hash)
+    values (${id}, ${kind}, ${orgId}, ${keyId}, ${workspaceId ?? null}, ${sealed !== undefined}, 'queued', ${RANKS.queued}, ${tx.json(request as never)}, ${job.secret?.(id) ?? null}, ${items.length}, ${outside}, ${job.comparison ?? null},
       now() + make_interval(secs => ${lifeS}), ${idempotency?.key ?? null}, ${idempotency?.hash ?? null})`;
   if (sealed) {
     await tx`
@@ -223,6 +227,13 @@ export async function findJob(
   const row = await firstRecord<JobRow>(sql`
     select ${counted(sql)} where job.id = ${id} and ${ofThese(sql, whose)} and job.kind = ${kind}`);
   return row && jobOf(row);
+}
+
+/** The evaluations of a comparison of an organization, or of a workspace; none if the comparison does not exist. */
+export async function jobsOfComparison(sql: Queryable, whose: JobsOf, comparison: string): Promise<JobRecord[]> {
+  const rows = await sql<JobRow[]>`
+    select ${counted(sql)} where job.comparison = ${comparison} and ${ofThese(sql, whose)} and job.kind = 'evaluation' order by job.id`;
+  return rows.map(jobOf);
 }
 
 /** Lists the jobs of an organization or workspace, newest first, after the job with the id `cursor`. */

@@ -25,6 +25,8 @@ create table job (
   sealed boolean not null default false,
   -- Whether an external runner of the organization works on it, not a worker of the gateway.
   outside boolean not null default false,
+  -- The comparison that an evaluation belongs to.
+  comparison text,
   -- Set once: items that have not begun never begin.
   cancelled_at timestamptz,
   -- Until then, a job that waits for its key's limits is not taken by any worker, unless it expires.
@@ -49,6 +51,7 @@ create table job (
 
 create unique index job_by_idempotency_key on job (org_id, idempotency_key, coalesce(workspace_id, ''))
   where idempotency_key is not null;
+create index job_by_comparison on job (comparison) where comparison is not null;
 create index job_open_of_org on job (org_id) where rank < 9;
 
 -- The items of jobs that have not ended count as queued.

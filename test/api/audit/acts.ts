@@ -159,6 +159,13 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
     const { id } = await made("/v1/evaluate", asked);
     return { action: "evaluation.cancelled", run: () => send("DELETE", `/v1/evaluate/${id}`) };
   },
+  CancelComparison: async ({ send, made }) => {
+    const policies = [{ policy_endpoint: "acme/base" }, { policy_endpoint: "acme/base" }];
+    const { id } = await made("/v1/evaluate/compare", {
+      ...{ policies, scenario: "base-nav", action_space: "base_twist_2d", episodes: 1 },
+    });
+    return { action: "comparison.cancelled", run: () => send("DELETE", `/v1/evaluate/compare/${id}`) };
+  },
   CancelBatch: async ({ send, aBatch }) => {
     const { id } = await aBatch();
     return { action: "batch.cancelled", run: () => send("DELETE", `/v1/batch/${id}`) };

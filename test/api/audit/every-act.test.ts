@@ -31,6 +31,7 @@ const ON_RECORD_AS_WORK = new Set([
   "PredictStream",
   "Ground",
   "Evaluate",
+  "CompareEvaluations",
   "CreateBatch",
   "ClaimEvaluation",
   "RenewClaim",

@@ -5,7 +5,7 @@
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
-import type { EpisodeRecord, Evaluation, EvaluationMedia, EvaluationMode, EvaluationRunner } from "./evaluation_pb.ts";
+import type { Comparison, ComparisonMetric, EpisodeRecord, Evaluation, EvaluationMedia, EvaluationMode, EvaluationRunner } from "./evaluation_pb.ts";
 import { file_limber_v1_evaluation } from "./evaluation_pb.ts";
 import type { ProviderAuth, WireProfile } from "./supply_pb.ts";
 import { file_limber_v1_supply } from "./supply_pb.ts";
@@ -15,7 +15,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/evaluation_service.proto.
  */
 export const file_limber_v1_evaluation_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJsaW1iZXIvdjEvZXZhbHVhdGlvbl9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEi/wUKD0V2YWx1YXRlUmVxdWVzdBIXCg9wb2xpY3lfZW5kcG9pbnQYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSEAoIZXBpc29kZXMYAyABKA0SEQoEc2VlZBgEIAEoDUgAiAEBEhkKDGFjdGlvbl9zcGFjZRgFIAEoCUgBiAEBEhQKB2hvcml6b24YBiABKA1IAogBARIZCgxyZXBsYW5fc3RlcHMYByABKA1IA4gBARInCgRtb2RlGAggASgOMhkubGltYmVyLnYxLkV2YWx1YXRpb25Nb2RlEh4KEXBvbGljeV90aW1lb3V0X21zGAkgASgNSASIAQESKQoFbWVkaWEYCiABKA4yGi5saW1iZXIudjEuRXZhbHVhdGlvbk1lZGlhEhAKCHBpY3R1cmVzGAsgASgIEikKCG1ldGFkYXRhGAwgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIcCg9pZGVtcG90ZW5jeV9rZXkYDSABKAlIBYgBARIrCgZydW5uZXIYDiABKA4yGy5saW1iZXIudjEuRXZhbHVhdGlvblJ1bm5lchIaCg13YWxsX2J1ZGdldF9zGA8gASgNSAaIAQESHgoRc3RvcF9hZnRlcl9mYXVsdHMYECABKA1IB4gBARIUCgdydW50aW1lGBEgASgJSAiIAQESLAoHcHJvZmlsZRgSIAEoCzIWLmxpbWJlci52MS5XaXJlUHJvZmlsZUgJiAEBEioKBGF1dGgYEyABKAsyFy5saW1iZXIudjEuUHJvdmlkZXJBdXRoSAqIAQFCBwoFX3NlZWRCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIPCg1fcmVwbGFuX3N0ZXBzQhQKEl9wb2xpY3lfdGltZW91dF9tc0ISChBfaWRlbXBvdGVuY3lfa2V5QhAKDl93YWxsX2J1ZGdldF9zQhQKEl9zdG9wX2FmdGVyX2ZhdWx0c0IKCghfcnVudGltZUIKCghfcHJvZmlsZUIHCgVfYXV0aCI9ChBFdmFsdWF0ZVJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiImChRHZXRFdmFsdWF0aW9uUmVxdWVzdBIOCgZqb2JfaWQYASABKAkiQgoVR2V0RXZhbHVhdGlvblJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiIpChdDYW5jZWxFdmFsdWF0aW9uUmVxdWVzdBIOCgZqb2JfaWQYASABKAkiRQoYQ2FuY2VsRXZhbHVhdGlvblJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiJWChZXYXRjaEV2YWx1YXRpb25SZXF1ZXN0Eg4KBmpvYl9pZBgBIAEoCRIaCg1sYXN0X2V2ZW50X2lkGAIgASgJSACIAQFCEAoOX2xhc3RfZXZlbnRfaWQidgoXV2F0Y2hFdmFsdWF0aW9uUmVzcG9uc2USKwoHZXBpc29kZRgBIAEoCzIYLmxpbWJlci52MS5FcGlzb2RlUmVjb3JkSAASJQoEZG9uZRgCIAEoCzIVLmxpbWJlci52MS5FdmFsdWF0aW9uSABCBwoFZXZlbnQy6gIKEUV2YWx1YXRpb25TZXJ2aWNlEkMKCEV2YWx1YXRlEhoubGltYmVyLnYxLkV2YWx1YXRlUmVxdWVzdBobLmxpbWJlci52MS5FdmFsdWF0ZVJlc3BvbnNlElcKDUdldEV2YWx1YXRpb24SHy5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlcXVlc3QaIC5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlc3BvbnNlIgOQAgESWwoQQ2FuY2VsRXZhbHVhdGlvbhIiLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVxdWVzdBojLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVzcG9uc2USWgoPV2F0Y2hFdmFsdWF0aW9uEiEubGltYmVyLnYxLldhdGNoRXZhbHVhdGlvblJlcXVlc3QaIi5saW1iZXIudjEuV2F0Y2hFdmFsdWF0aW9uUmVzcG9uc2UwAWIGcHJvdG8z", [file_google_protobuf_struct, file_limber_v1_evaluation, file_limber_v1_supply]);
+  fileDesc("CiJsaW1iZXIvdjEvZXZhbHVhdGlvbl9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEivgYKD0V2YWx1YXRlUmVxdWVzdBIXCg9wb2xpY3lfZW5kcG9pbnQYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSEAoIZXBpc29kZXMYAyABKA0SEQoEc2VlZBgEIAEoDUgAiAEBEhkKDGFjdGlvbl9zcGFjZRgFIAEoCUgBiAEBEhQKB2hvcml6b24YBiABKA1IAogBARIZCgxyZXBsYW5fc3RlcHMYByABKA1IA4gBARInCgRtb2RlGAggASgOMhkubGltYmVyLnYxLkV2YWx1YXRpb25Nb2RlEh4KEXBvbGljeV90aW1lb3V0X21zGAkgASgNSASIAQESKQoFbWVkaWEYCiABKA4yGi5saW1iZXIudjEuRXZhbHVhdGlvbk1lZGlhEhAKCHBpY3R1cmVzGAsgASgIEikKCG1ldGFkYXRhGAwgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIcCg9pZGVtcG90ZW5jeV9rZXkYDSABKAlIBYgBARIrCgZydW5uZXIYDiABKA4yGy5saW1iZXIudjEuRXZhbHVhdGlvblJ1bm5lchIaCg13YWxsX2J1ZGdldF9zGA8gASgNSAaIAQESHgoRc3RvcF9hZnRlcl9mYXVsdHMYECABKA1IB4gBARIUCgdydW50aW1lGBEgASgJSAiIAQESLAoHcHJvZmlsZRgSIAEoCzIWLmxpbWJlci52MS5XaXJlUHJvZmlsZUgJiAEBEioKBGF1dGgYEyABKAsyFy5saW1iZXIudjEuUHJvdmlkZXJBdXRoSAqIAQESDwoHZHJ5X3J1bhgUIAEoCBIaCg1tYXhfY2FsbHNfdXNkGBUgASgBSAuIAQFCBwoFX3NlZWRCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIPCg1fcmVwbGFuX3N0ZXBzQhQKEl9wb2xpY3lfdGltZW91dF9tc0ISChBfaWRlbXBvdGVuY3lfa2V5QhAKDl93YWxsX2J1ZGdldF9zQhQKEl9zdG9wX2FmdGVyX2ZhdWx0c0IKCghfcnVudGltZUIKCghfcHJvZmlsZUIHCgVfYXV0aEIQCg5fbWF4X2NhbGxzX3VzZCKmBQoZQ29tcGFyZUV2YWx1YXRpb25zUmVxdWVzdBIsCghwb2xpY2llcxgBIAMoCzIaLmxpbWJlci52MS5Qb2xpY3lUb0NvbXBhcmUSEAoIc2NlbmFyaW8YAiABKAkSEAoIZXBpc29kZXMYAyABKA0SEQoEc2VlZBgEIAEoDUgAiAEBEhkKDGFjdGlvbl9zcGFjZRgFIAEoCUgBiAEBEicKBG1vZGUYBiABKA4yGS5saW1iZXIudjEuRXZhbHVhdGlvbk1vZGUSHgoRcG9saWN5X3RpbWVvdXRfbXMYByABKA1IAogBARIpCgVtZWRpYRgIIAEoDjIaLmxpbWJlci52MS5FdmFsdWF0aW9uTWVkaWESEAoIcGljdHVyZXMYCSABKAgSKwoGbWV0cmljGAogASgOMhsubGltYmVyLnYxLkNvbXBhcmlzb25NZXRyaWMSDQoFYmxpbmQYCyABKAgSFwoPc3RvcF93aGVuX2tub3duGAwgASgIEhoKDXdhbGxfYnVkZ2V0X3MYDSABKA1IA4gBARIeChFzdG9wX2FmdGVyX2ZhdWx0cxgOIAEoDUgEiAEBEhoKDW1heF9jYWxsc191c2QYDyABKAFIBYgBARIpCghtZXRhZGF0YRgQIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSHAoPaWRlbXBvdGVuY3lfa2V5GBEgASgJSAaIAQESDwoHZHJ5X3J1bhgSIAEoCEIHCgVfc2VlZEIPCg1fYWN0aW9uX3NwYWNlQhQKEl9wb2xpY3lfdGltZW91dF9tc0IQCg5fd2FsbF9idWRnZXRfc0IUChJfc3RvcF9hZnRlcl9mYXVsdHNCEAoOX21heF9jYWxsc191c2RCEgoQX2lkZW1wb3RlbmN5X2tleSKJAgoPUG9saWN5VG9Db21wYXJlEhcKD3BvbGljeV9lbmRwb2ludBgBIAEoCRIUCgdob3Jpem9uGAIgASgNSACIAQESGQoMcmVwbGFuX3N0ZXBzGAMgASgNSAGIAQESFAoHcnVudGltZRgEIAEoCUgCiAEBEiwKB3Byb2ZpbGUYBSABKAsyFi5saW1iZXIudjEuV2lyZVByb2ZpbGVIA4gBARIqCgRhdXRoGAYgASgLMhcubGltYmVyLnYxLlByb3ZpZGVyQXV0aEgEiAEBQgoKCF9ob3Jpem9uQg8KDV9yZXBsYW5fc3RlcHNCCgoIX3J1bnRpbWVCCgoIX3Byb2ZpbGVCBwoFX2F1dGgiRwoaQ29tcGFyZUV2YWx1YXRpb25zUmVzcG9uc2USKQoKY29tcGFyaXNvbhgBIAEoCzIVLmxpbWJlci52MS5Db21wYXJpc29uIi0KFEdldENvbXBhcmlzb25SZXF1ZXN0EhUKDWNvbXBhcmlzb25faWQYASABKAkiQgoVR2V0Q29tcGFyaXNvblJlc3BvbnNlEikKCmNvbXBhcmlzb24YASABKAsyFS5saW1iZXIudjEuQ29tcGFyaXNvbiIwChdDYW5jZWxDb21wYXJpc29uUmVxdWVzdBIVCg1jb21wYXJpc29uX2lkGAEgASgJIkUKGENhbmNlbENvbXBhcmlzb25SZXNwb25zZRIpCgpjb21wYXJpc29uGAEgASgLMhUubGltYmVyLnYxLkNvbXBhcmlzb24iPQoQRXZhbHVhdGVSZXNwb25zZRIpCgpldmFsdWF0aW9uGAEgASgLMhUubGltYmVyLnYxLkV2YWx1YXRpb24iJgoUR2V0RXZhbHVhdGlvblJlcXVlc3QSDgoGam9iX2lkGAEgASgJIkIKFUdldEV2YWx1YXRpb25SZXNwb25zZRIpCgpldmFsdWF0aW9uGAEgASgLMhUubGltYmVyLnYxLkV2YWx1YXRpb24iKQoXQ2FuY2VsRXZhbHVhdGlvblJlcXVlc3QSDgoGam9iX2lkGAEgASgJIkUKGENhbmNlbEV2YWx1YXRpb25SZXNwb25zZRIpCgpldmFsdWF0aW9uGAEgASgLMhUubGltYmVyLnYxLkV2YWx1YXRpb24iVgoWV2F0Y2hFdmFsdWF0aW9uUmVxdWVzdBIOCgZqb2JfaWQYASABKAkSGgoNbGFzdF9ldmVudF9pZBgCIAEoCUgAiAEBQhAKDl9sYXN0X2V2ZW50X2lkInYKF1dhdGNoRXZhbHVhdGlvblJlc3BvbnNlEisKB2VwaXNvZGUYASABKAsyGC5saW1iZXIudjEuRXBpc29kZVJlY29yZEgAEiUKBGRvbmUYAiABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbkgAQgcKBWV2ZW50MoMFChFFdmFsdWF0aW9uU2VydmljZRJDCghFdmFsdWF0ZRIaLmxpbWJlci52MS5FdmFsdWF0ZVJlcXVlc3QaGy5saW1iZXIudjEuRXZhbHVhdGVSZXNwb25zZRJhChJDb21wYXJlRXZhbHVhdGlvbnMSJC5saW1iZXIudjEuQ29tcGFyZUV2YWx1YXRpb25zUmVxdWVzdBolLmxpbWJlci52MS5Db21wYXJlRXZhbHVhdGlvbnNSZXNwb25zZRJXCg1HZXRDb21wYXJpc29uEh8ubGltYmVyLnYxLkdldENvbXBhcmlzb25SZXF1ZXN0GiAubGltYmVyLnYxLkdldENvbXBhcmlzb25SZXNwb25zZSIDkAIBElsKEENhbmNlbENvbXBhcmlzb24SIi5saW1iZXIudjEuQ2FuY2VsQ29tcGFyaXNvblJlcXVlc3QaIy5saW1iZXIudjEuQ2FuY2VsQ29tcGFyaXNvblJlc3BvbnNlElcKDUdldEV2YWx1YXRpb24SHy5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlcXVlc3QaIC5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlc3BvbnNlIgOQAgESWwoQQ2FuY2VsRXZhbHVhdGlvbhIiLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVxdWVzdBojLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVzcG9uc2USWgoPV2F0Y2hFdmFsdWF0aW9uEiEubGltYmVyLnYxLldhdGNoRXZhbHVhdGlvblJlcXVlc3QaIi5saW1iZXIudjEuV2F0Y2hFdmFsdWF0aW9uUmVzcG9uc2UwAWIGcHJvdG8z", [file_google_protobuf_struct, file_limber_v1_evaluation, file_limber_v1_supply]);
 
 /**
  * Request to evaluate a policy.
@@ -160,6 +160,21 @@ export type EvaluateRequest = Message<"limber.v1.EvaluateRequest"> & {
    * @generated from field: optional limber.v1.ProviderAuth auth = 19;
    */
   auth?: ProviderAuth | undefined;
+
+  /**
+   * Validates the request and returns the evaluation that it would start, with its estimate and without an id. Starts and charges nothing.
+   *
+   * @generated from field: bool dry_run = 20;
+   */
+  dryRun: boolean;
+
+  /**
+   * The most that the calls of the policy may cost, in US dollars. Before a call that could exceed it, the evaluation ends as `expired` with
+   * `calls_budget_exhausted` and keeps its scores so far. Only for models of the gateway.
+   *
+   * @generated from field: optional double max_calls_usd = 21;
+   */
+  maxCallsUsd?: number | undefined;
 };
 
 /**
@@ -168,6 +183,307 @@ export type EvaluateRequest = Message<"limber.v1.EvaluateRequest"> & {
  */
 export const EvaluateRequestSchema: GenMessage<EvaluateRequest> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation_service, 0);
+
+/**
+ * Request to compare policies.
+ *
+ * @generated from message limber.v1.CompareEvaluationsRequest
+ */
+export type CompareEvaluationsRequest = Message<"limber.v1.CompareEvaluationsRequest"> & {
+  /**
+   * The policies.
+   *
+   * @generated from field: repeated limber.v1.PolicyToCompare policies = 1;
+   */
+  policies: PolicyToCompare[];
+
+  /**
+   * Scenario id, such as `arm-reach`.
+   *
+   * @generated from field: string scenario = 2;
+   */
+  scenario: string;
+
+  /**
+   * Number of episodes per policy; with all policies at most 10,000.
+   *
+   * @generated from field: uint32 episodes = 3;
+   */
+  episodes: number;
+
+  /**
+   * Seed of the first episode of each policy; each later episode increments it.
+   *
+   * @generated from field: optional uint32 seed = 4;
+   */
+  seed?: number | undefined;
+
+  /**
+   * Action space; the scenario's default when absent.
+   *
+   * @generated from field: optional string action_space = 5;
+   */
+  actionSpace?: string | undefined;
+
+  /**
+   * Whether the simulation waits for the policy; `sync` when absent.
+   *
+   * @generated from field: limber.v1.EvaluationMode mode = 6;
+   */
+  mode: EvaluationMode;
+
+  /**
+   * Timeout of a policy call, in milliseconds; 5,000 when absent.
+   *
+   * @generated from field: optional uint32 policy_timeout_ms = 7;
+   */
+  policyTimeoutMs?: number | undefined;
+
+  /**
+   * What to record of the first and the worst episode of each policy; nothing when absent.
+   *
+   * @generated from field: limber.v1.EvaluationMedia media = 8;
+   */
+  media: EvaluationMedia;
+
+  /**
+   * Sends camera images to the policies.
+   *
+   * @generated from field: bool pictures = 9;
+   */
+  pictures: boolean;
+
+  /**
+   * What decides which policy is better; `success` when absent.
+   *
+   * @generated from field: limber.v1.ComparisonMetric metric = 10;
+   */
+  metric: ComparisonMetric;
+
+  /**
+   * Hides which label is which policy until all evaluations have ended.
+   *
+   * @generated from field: bool blind = 11;
+   */
+  blind: boolean;
+
+  /**
+   * Ends the evaluations as soon as one policy is known at 95 % to be better than every other. The error holds however often that is checked.
+   *
+   * @generated from field: bool stop_when_known = 12;
+   */
+  stopWhenKnown: boolean;
+
+  /**
+   * Wall-clock budget of each policy, as in an evaluation.
+   *
+   * @generated from field: optional uint32 wall_budget_s = 13;
+   */
+  wallBudgetS?: number | undefined;
+
+  /**
+   * Number of consecutive episodes with the same policy fault after which a policy's evaluation ends as `failed`; 5 when absent.
+   *
+   * @generated from field: optional uint32 stop_after_faults = 14;
+   */
+  stopAfterFaults?: number | undefined;
+
+  /**
+   * The most that the calls of each policy may cost, in US dollars, as in an evaluation.
+   *
+   * @generated from field: optional double max_calls_usd = 15;
+   */
+  maxCallsUsd?: number | undefined;
+
+  /**
+   * Caller metadata, returned unchanged.
+   *
+   * @generated from field: google.protobuf.Struct metadata = 16;
+   */
+  metadata?: JsonObject | undefined;
+
+  /**
+   * Idempotency key: repeated requests with it within 24 hours return the same comparison.
+   *
+   * @generated from field: optional string idempotency_key = 17;
+   */
+  idempotencyKey?: string | undefined;
+
+  /**
+   * Validates the request and returns the comparison that it would start, with its estimate and without an id. Starts and charges nothing.
+   *
+   * @generated from field: bool dry_run = 18;
+   */
+  dryRun: boolean;
+};
+
+/**
+ * Describes the message limber.v1.CompareEvaluationsRequest.
+ * Use `create(CompareEvaluationsRequestSchema)` to create a new message.
+ */
+export const CompareEvaluationsRequestSchema: GenMessage<CompareEvaluationsRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 1);
+
+/**
+ * A policy to compare; its fields are those of an evaluation.
+ *
+ * @generated from message limber.v1.PolicyToCompare
+ */
+export type PolicyToCompare = Message<"limber.v1.PolicyToCompare"> & {
+  /**
+   * Model slug or alias, or a server address.
+   *
+   * @generated from field: string policy_endpoint = 1;
+   */
+  policyEndpoint: string;
+
+  /**
+   * Requested steps per chunk.
+   *
+   * @generated from field: optional uint32 horizon = 2;
+   */
+  horizon?: number | undefined;
+
+  /**
+   * Steps executed before the policy is called again.
+   *
+   * @generated from field: optional uint32 replan_steps = 3;
+   */
+  replanSteps?: number | undefined;
+
+  /**
+   * Wire protocol of a server address.
+   *
+   * @generated from field: optional string runtime = 4;
+   */
+  runtime?: string | undefined;
+
+  /**
+   * Mapping of observations for a server address.
+   *
+   * @generated from field: optional limber.v1.WireProfile profile = 5;
+   */
+  profile?: WireProfile | undefined;
+
+  /**
+   * Authentication to a server address.
+   *
+   * @generated from field: optional limber.v1.ProviderAuth auth = 6;
+   */
+  auth?: ProviderAuth | undefined;
+};
+
+/**
+ * Describes the message limber.v1.PolicyToCompare.
+ * Use `create(PolicyToCompareSchema)` to create a new message.
+ */
+export const PolicyToCompareSchema: GenMessage<PolicyToCompare> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 2);
+
+/**
+ * The started comparison.
+ *
+ * @generated from message limber.v1.CompareEvaluationsResponse
+ */
+export type CompareEvaluationsResponse = Message<"limber.v1.CompareEvaluationsResponse"> & {
+  /**
+   * The comparison.
+   *
+   * @generated from field: limber.v1.Comparison comparison = 1;
+   */
+  comparison?: Comparison | undefined;
+};
+
+/**
+ * Describes the message limber.v1.CompareEvaluationsResponse.
+ * Use `create(CompareEvaluationsResponseSchema)` to create a new message.
+ */
+export const CompareEvaluationsResponseSchema: GenMessage<CompareEvaluationsResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 3);
+
+/**
+ * Request for a comparison.
+ *
+ * @generated from message limber.v1.GetComparisonRequest
+ */
+export type GetComparisonRequest = Message<"limber.v1.GetComparisonRequest"> & {
+  /**
+   * Comparison id, such as `cmp_01J…`.
+   *
+   * @generated from field: string comparison_id = 1;
+   */
+  comparisonId: string;
+};
+
+/**
+ * Describes the message limber.v1.GetComparisonRequest.
+ * Use `create(GetComparisonRequestSchema)` to create a new message.
+ */
+export const GetComparisonRequestSchema: GenMessage<GetComparisonRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 4);
+
+/**
+ * The comparison.
+ *
+ * @generated from message limber.v1.GetComparisonResponse
+ */
+export type GetComparisonResponse = Message<"limber.v1.GetComparisonResponse"> & {
+  /**
+   * The comparison.
+   *
+   * @generated from field: limber.v1.Comparison comparison = 1;
+   */
+  comparison?: Comparison | undefined;
+};
+
+/**
+ * Describes the message limber.v1.GetComparisonResponse.
+ * Use `create(GetComparisonResponseSchema)` to create a new message.
+ */
+export const GetComparisonResponseSchema: GenMessage<GetComparisonResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 5);
+
+/**
+ * Request to cancel a comparison.
+ *
+ * @generated from message limber.v1.CancelComparisonRequest
+ */
+export type CancelComparisonRequest = Message<"limber.v1.CancelComparisonRequest"> & {
+  /**
+   * Comparison id, such as `cmp_01J…`.
+   *
+   * @generated from field: string comparison_id = 1;
+   */
+  comparisonId: string;
+};
+
+/**
+ * Describes the message limber.v1.CancelComparisonRequest.
+ * Use `create(CancelComparisonRequestSchema)` to create a new message.
+ */
+export const CancelComparisonRequestSchema: GenMessage<CancelComparisonRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 6);
+
+/**
+ * The canceled comparison.
+ *
+ * @generated from message limber.v1.CancelComparisonResponse
+ */
+export type CancelComparisonResponse = Message<"limber.v1.CancelComparisonResponse"> & {
+  /**
+   * The comparison.
+   *
+   * @generated from field: limber.v1.Comparison comparison = 1;
+   */
+  comparison?: Comparison | undefined;
+};
+
+/**
+ * Describes the message limber.v1.CancelComparisonResponse.
+ * Use `create(CancelComparisonResponseSchema)` to create a new message.
+ */
+export const CancelComparisonResponseSchema: GenMessage<CancelComparisonResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 7);
 
 /**
  * The started evaluation.
@@ -188,7 +504,7 @@ export type EvaluateResponse = Message<"limber.v1.EvaluateResponse"> & {
  * Use `create(EvaluateResponseSchema)` to create a new message.
  */
 export const EvaluateResponseSchema: GenMessage<EvaluateResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 1);
+  messageDesc(file_limber_v1_evaluation_service, 8);
 
 /**
  * Request for an evaluation.
@@ -209,7 +525,7 @@ export type GetEvaluationRequest = Message<"limber.v1.GetEvaluationRequest"> & {
  * Use `create(GetEvaluationRequestSchema)` to create a new message.
  */
 export const GetEvaluationRequestSchema: GenMessage<GetEvaluationRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 2);
+  messageDesc(file_limber_v1_evaluation_service, 9);
 
 /**
  * The evaluation.
@@ -230,7 +546,7 @@ export type GetEvaluationResponse = Message<"limber.v1.GetEvaluationResponse"> &
  * Use `create(GetEvaluationResponseSchema)` to create a new message.
  */
 export const GetEvaluationResponseSchema: GenMessage<GetEvaluationResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 3);
+  messageDesc(file_limber_v1_evaluation_service, 10);
 
 /**
  * Request to cancel an evaluation.
@@ -251,7 +567,7 @@ export type CancelEvaluationRequest = Message<"limber.v1.CancelEvaluationRequest
  * Use `create(CancelEvaluationRequestSchema)` to create a new message.
  */
 export const CancelEvaluationRequestSchema: GenMessage<CancelEvaluationRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 4);
+  messageDesc(file_limber_v1_evaluation_service, 11);
 
 /**
  * The canceled evaluation.
@@ -272,7 +588,7 @@ export type CancelEvaluationResponse = Message<"limber.v1.CancelEvaluationRespon
  * Use `create(CancelEvaluationResponseSchema)` to create a new message.
  */
 export const CancelEvaluationResponseSchema: GenMessage<CancelEvaluationResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 5);
+  messageDesc(file_limber_v1_evaluation_service, 12);
 
 /**
  * Request to watch an evaluation.
@@ -301,7 +617,7 @@ export type WatchEvaluationRequest = Message<"limber.v1.WatchEvaluationRequest">
  * Use `create(WatchEvaluationRequestSchema)` to create a new message.
  */
 export const WatchEvaluationRequestSchema: GenMessage<WatchEvaluationRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 6);
+  messageDesc(file_limber_v1_evaluation_service, 13);
 
 /**
  * An event of the stream.
@@ -338,7 +654,7 @@ export type WatchEvaluationResponse = Message<"limber.v1.WatchEvaluationResponse
  * Use `create(WatchEvaluationResponseSchema)` to create a new message.
  */
 export const WatchEvaluationResponseSchema: GenMessage<WatchEvaluationResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 7);
+  messageDesc(file_limber_v1_evaluation_service, 14);
 
 /**
  * Evaluates policies in simulated scenarios.
@@ -356,6 +672,37 @@ export const EvaluationService: GenService<{
     methodKind: "unary";
     input: typeof EvaluateRequestSchema;
     output: typeof EvaluateResponseSchema;
+  },
+  /**
+   * Compares 2 to 16 policies on equal seeds: starts an evaluation of each. Costs as much as these.
+   *
+   * @generated from rpc limber.v1.EvaluationService.CompareEvaluations
+   */
+  compareEvaluations: {
+    methodKind: "unary";
+    input: typeof CompareEvaluationsRequestSchema;
+    output: typeof CompareEvaluationsResponseSchema;
+  },
+  /**
+   * Returns a comparison: paired differences with intervals, ties, and a verdict in words. With zero data retention, the results can be
+   * read only once.
+   *
+   * @generated from rpc limber.v1.EvaluationService.GetComparison
+   */
+  getComparison: {
+    methodKind: "unary";
+    input: typeof GetComparisonRequestSchema;
+    output: typeof GetComparisonResponseSchema;
+  },
+  /**
+   * Cancels the evaluations of a comparison that have not ended.
+   *
+   * @generated from rpc limber.v1.EvaluationService.CancelComparison
+   */
+  cancelComparison: {
+    methodKind: "unary";
+    input: typeof CancelComparisonRequestSchema;
+    output: typeof CancelComparisonResponseSchema;
   },
   /**
    * Returns an evaluation with its progress, and its scores once it has ended. With zero data retention, the results can be read only

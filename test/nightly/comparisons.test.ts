@@ -1,0 +1,32 @@
+/** The statistics of comparisons at full length. */
+import { expect, it } from "vitest";
+import { seeded } from "../../src/scenarios/chance.ts";
+import { pairOf } from "../../src/scenarios/paired.ts";
+import { coverage, falseStops } from "../support/calibration.ts";
+import { played } from "../support/tournaments.ts";
+
+it.each([50, 100, 250])("covers the true difference in 95 ± 2 %% of 1,000 tournaments at %i seeds", (seeds) => {
+  const { success, return: returned } = coverage(1_000, seeds);
+  for (const share of [success, returned]) {
+    expect(share).toBeGreaterThanOrEqual(0.93);
+    expect(share).toBeLessThanOrEqual(0.97);
+  }
+});
+
+it("keeps the error of anytime-valid stops below 5 % in 10,000 comparisons", () => {
+  expect(falseStops(10_000, 500)).toBeLessThanOrEqual(0.05);
+});
+
+it("recovers the order of six policies of known strength in 95 % of tournaments", () => {
+  const random = seeded(9);
+  const rates = [0.95, 0.8, 0.65, 0.5, 0.35, 0.2];
+  const judging = { metric: "success", alpha: 0.05, pairs: 15, mayStop: false } as const;
+  let wrong = 0;
+  for (let i = 0; i < 200; i++) {
+    const outcomes = played(rates, 400, random);
+    const isOrdered = outcomes.slice(1).every((after, at) => pairOf(outcomes[at]!, after, judging).better !== "b");
+    const inOrder = outcomes.slice(1).every((after, at) => pairOf(outcomes[at]!, after, judging).success.mean > 0);
+    if (!isOrdered || !inOrder) wrong += 1;
+  }
+  expect(wrong / 200).toBeLessThanOrEqual(0.05);
+});
