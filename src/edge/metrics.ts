@@ -84,9 +84,9 @@ export class Metrics {
   constructor(sources: MetricSources) {
     const registers = [this.#registry];
     collectDefaultMetrics({ register: this.#registry, prefix: `${BRAND}_` });
-    // Gauges that are named like counters, whose type other systems expect.
+    // They list every open connection for each scrape.
     for (const kind of ["handles", "requests", "resources"])
-      this.#registry.removeSingleMetric(`${BRAND}_nodejs_active_${kind}_total`);
+      for (const end of ["", "_total"]) this.#registry.removeSingleMetric(`${BRAND}_nodejs_active_${kind}${end}`);
     const metric = <L extends string>(
       kind: "counter" | "gauge",
       name: string,
