@@ -22,6 +22,7 @@ beforeEach(() => {
 
 /** Refuses every call, and holds each refusal until the test answers it. */
 const overload: Overload = {
+  isShedding: () => true,
   refuses: () => {
     refused++;
     return "flood";
