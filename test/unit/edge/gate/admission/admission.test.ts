@@ -222,7 +222,7 @@ it("admission delays refusals that cost more than their share, and answers all o
   expect(answered).toBe(2_000);
 });
 
-it("delays no refusal by more than half a second, whatever refusals cost", async () => {
+it("admission delays no refusal by more than half a second, whatever refusals cost", async () => {
   const { flood, load } = shedder();
   await flood();
   await clock.advance(1_000);
@@ -235,7 +235,7 @@ it("delays no refusal by more than half a second, whatever refusals cost", async
   expect([answered, load.figures.held]).toEqual([100, 0]);
 });
 
-it("refuses an overdue call of the organization with the most queued calls only while it sheds", async () => {
+it("admission refuses an overdue call of the organization with the most queued calls only while it sheds", async () => {
   const { flood, load } = shedder();
   expect(load.refuses(ACT, () => "flood", true)).toBeUndefined();
   await flood();
