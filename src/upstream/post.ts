@@ -5,7 +5,7 @@
 import type { LookupFunction } from "node:net";
 import { JsonTraceSerializer, ProtobufTraceSerializer } from "@opentelemetry/otlp-transformer";
 import type { ReadableSpan } from "@opentelemetry/sdk-trace";
-import type { Dispatcher } from "undici";
+import { type Dispatcher, request } from "undici";
 import { BRAND } from "../brand.ts";
 import { Cancel } from "../cancellation.ts";
 import { after, now } from "../clock.ts";
@@ -53,80 +53,26 @@ interface PostOptions {
 const SCHEMES = ["https:", "http:"];
 
 /** Posts, and reads the entire response. Rejects with `PostFailed`. */
-export function post(address: string, options: PostOptions): Promise<PostAnswer> {
-  return new Promise((resolve, reject) => {
-    let url: URL;
-    try {
-      url = checkUrl(address, { schemes: SCHEMES, allowPrivate: options.allowPrivate });
-    } catch (cause) {
-      reject(new PostFailed("refused_address", cause));
-      return;
+export async function post(address: string, options: PostOptions): Promise<PostAnswer> {
+  const { agent, allowPrivate, headers, body, timeoutMs, maxBytes } = options;
+  const late = new AbortController();
+  const forget = after(timeoutMs, () => late.abort(new PostFailed("timed_out")));
+  try {
+    const url = checkUrl(address, { schemes: SCHEMES, allowPrivate });
+    const answer = await request(url, { dispatcher: agent, method: "POST", headers, body, signal: late.signal });
+    let bytes = 0;
+    for await (const chunk of answer.body) {
+      bytes += chunk.length;
+      if (bytes > maxBytes) throw new PostFailed("too_large");
     }
-    const { agent, headers, body } = options;
-    const request = { origin: url.origin, path: url.pathname + url.search, method: "POST", headers, body } as const;
-    agent.dispatch(request, new PostExchange(options, resolve, reject));
-  });
-}
-
-/** One exchange, settled by the first of response, failure and timer. */
-class PostExchange implements Dispatcher.DispatchHandler {
-  readonly #maxBytes: number;
-  readonly #resolve: (answer: PostAnswer) => void;
-  readonly #reject: (reason: PostFailed) => void;
-  readonly #forgetTimer: () => void;
-  #controller: Dispatcher.DispatchController | undefined;
-  #answer: PostAnswer | undefined;
-  #bytes = 0;
-  #over = false;
-
-  constructor(
-    { timeoutMs, maxBytes }: PostOptions,
-    resolve: (answer: PostAnswer) => void,
-    reject: (reason: PostFailed) => void,
-  ) {
-    this.#maxBytes = maxBytes;
-    this.#resolve = resolve;
-    this.#reject = reject;
-    this.#forgetTimer = after(timeoutMs, () => this.#fail("timed_out"));
-  }
-
-  onRequestStart(controller: Dispatcher.DispatchController): void {
-    this.#controller = controller;
-    if (this.#over) controller.abort(new PostFailed("timed_out"));
-  }
-
-  onResponseStart(
-    _: Dispatcher.DispatchController,
-    status: number,
-    headers: Record<string, string | string[] | undefined>,
-  ): void {
-    if (status < 200) return;
-    const waitMs = retryAfterMs(headers["retry-after"], now());
-    this.#answer = { status, retryAfterS: waitMs === undefined ? undefined : waitMs / 1_000 };
-  }
-
-  onResponseData(_: Dispatcher.DispatchController, chunk: Buffer): void {
-    this.#bytes += chunk.length;
-    if (this.#bytes > this.#maxBytes) this.#fail("too_large");
-  }
-
-  onResponseEnd(): void {
-    if (this.#over || !this.#answer) return;
-    this.#over = true;
-    this.#forgetTimer();
-    this.#resolve(this.#answer);
-  }
-
-  onResponseError(_: Dispatcher.DispatchController, error: Error): void {
-    this.#fail(error instanceof AddressRefused ? "refused_address" : "unreachable", error);
-  }
-
-  #fail(failure: PostFailure, cause?: unknown): void {
-    if (this.#over) return;
-    this.#over = true;
-    this.#forgetTimer();
-    this.#reject(new PostFailed(failure, cause));
-    this.#controller?.abort(new PostFailed(failure));
+    const waitMs = retryAfterMs(answer.headers["retry-after"], now());
+    return { status: answer.statusCode, retryAfterS: waitMs === undefined ? undefined : waitMs / 1_000 };
+  } catch (thrown) {
+    if (late.signal.aborted) throw late.signal.reason;
+    if (thrown instanceof PostFailed) throw thrown;
+    throw new PostFailed(thrown instanceof AddressRefused ? "refused_address" : "unreachable", thrown);
+  } finally {
+    forget();
   }
 }
 

@@ -330,9 +330,7 @@ export interface BudgetOptions {
   readonly perSecond: number;
 }
 
-/** The cost of a head that is too large to read, in frames. */
-const LARGE_HEAD = 10;
-/** Refusals with a body and resets of answered streams cost less: their budgets refill this many times as fast. */
+/** Refusals with a body cost less: their budget refills this many times as fast. */
 const SPOKEN = 5;
 /** A load balancer sends the calls of many clients over one connection, and some have no key. */
 const REFUSED_BURST = 2.5;
@@ -343,7 +341,6 @@ class Costs {
   readonly #idle: TimedBudget;
   /** Full, until something is spent. */
   #refused: TimedBudget | undefined;
-  #resets: TimedBudget | undefined;
 
   constructor(patience: BudgetOptions) {
     this.#patience = patience;
@@ -355,25 +352,11 @@ class Costs {
     return this.#idle.spend();
   }
 
-  /** Like `spend`, for an oversized head. */
-  spendLarge(): boolean {
-    let isLeft = true;
-    for (let i = 0; i < LARGE_HEAD; i++) isLeft = this.spend() && isLeft;
-    return isLeft;
-  }
-
   /** Counts a refused call. */
   spendRefused(): boolean {
     const { burst, perSecond } = this.#patience;
     this.#refused ??= new TimedBudget({ burst: REFUSED_BURST * burst, perSecond: SPOKEN * perSecond });
     return this.#refused.spend();
-  }
-
-  /** Counts a reset of any stream. */
-  spendReset(): boolean {
-    const { burst, perSecond } = this.#patience;
-    this.#resets ??= new TimedBudget({ burst, perSecond: SPOKEN * perSecond });
-    return this.#resets.spend();
   }
 
   /** Whether it recently spent a large part of its budget. */

@@ -2,7 +2,7 @@
 
 import type { OrgSettings, SupplyTrust } from "../../call.ts";
 import { newId } from "../../ids.ts";
-import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
+import { allRecords, type Queryable, type Sql, type Tx } from "../database/tx.ts";
 import { hashSecret, newSecret } from "./secret.ts";
 import { type StoredSettings, settingsFrom } from "./settings.ts";
 
@@ -120,92 +120,57 @@ export interface NewKey {
   kind?: KeyRecord["kind"];
 }
 
-interface KeyRow {
-  id: string;
-  orgId: string;
-  kind: KeyRecord["kind"];
-  name: string;
-  prefix: string;
-  role: string;
-  userId: string | null;
-  userInactive: boolean;
-  permissions: string[] | null;
-  scopes: string[];
-  models: string[];
-  environment: KeyRecord["environment"];
-  disabled: boolean;
-  revoked: boolean;
-  orgSuspended: boolean;
-  expiresAt: Date | null;
-  budgetMicro: number | null;
-  budgetInterval: BudgetInterval | null;
+/** A row of `key`. */
+interface KeyRow extends Omit<KeyRecord, "budget" | "rateLimit" | "settings" | "createdAt" | "ancestors"> {
+  budgetMicro: number | undefined;
+  budgetInterval: BudgetInterval | undefined;
   rateRequests: number;
   rateWindowS: number;
   rateBurst: number;
   rateConcurrency: number;
   rateStreams: number;
-  workspaceId: string | null;
-  robotId: string | null;
-  bounds: object | null;
-  trust: SupplyTrust | null;
-  requireSigned: boolean;
-  parentId: string | null;
-  orgSettings: StoredSettings | null;
-  workspaceSettings: StoredSettings | null;
-  created: Date;
+  orgSettings: StoredSettings | undefined;
+  workspaceSettings: StoredSettings | undefined;
+  created: number;
 }
 
-const keyOf = (row: KeyRow): KeyRecord => ({
-  id: row.id,
-  orgId: row.orgId,
-  kind: row.kind,
-  name: row.name,
-  prefix: row.prefix,
-  role: row.role,
-  userId: row.userId ?? undefined,
-  userInactive: row.userInactive,
-  permissions: row.permissions ?? undefined,
-  scopes: row.scopes,
-  models: row.models,
-  environment: row.environment,
-  disabled: row.disabled,
-  revoked: row.revoked,
-  orgSuspended: row.orgSuspended,
-  expiresAt: row.expiresAt === null ? undefined : unixSeconds(row.expiresAt),
-  budget:
-    row.budgetMicro === null || row.budgetInterval === null
-      ? undefined
-      : { limitMicro: row.budgetMicro, interval: row.budgetInterval },
-  rateLimit: {
-    requests: row.rateRequests,
-    windowS: row.rateWindowS,
-    burst: row.rateBurst,
-    concurrency: row.rateConcurrency,
-    streams: row.rateStreams,
-  },
-  workspaceId: row.workspaceId ?? undefined,
-  robotId: row.robotId ?? undefined,
-  bounds: row.bounds ?? undefined,
-  trust: row.trust ?? undefined,
-  requireSigned: row.requireSigned,
-  settings: settingsFrom(row.orgSettings, row.workspaceSettings),
-  createdAt: unixSeconds(row.created),
-  parentId: row.parentId ?? undefined,
-  ancestors: [],
-});
+function keyOf(row: KeyRow): KeyRecord {
+  const { budgetMicro, budgetInterval, orgSettings, workspaceSettings, created, ...rates } = row;
+  const { rateRequests, rateWindowS, rateBurst, rateConcurrency, rateStreams, ...key } = rates;
+  return {
+    ...key,
+    budget:
+      budgetMicro === undefined || budgetInterval === undefined
+        ? undefined
+        : { limitMicro: budgetMicro, interval: budgetInterval },
+    rateLimit: {
+      requests: rateRequests,
+      windowS: rateWindowS,
+      burst: rateBurst,
+      concurrency: rateConcurrency,
+      streams: rateStreams,
+    },
+    settings: settingsFrom(orgSettings ?? null, workspaceSettings ?? null),
+    createdAt: created,
+    ancestors: [],
+  };
+}
 
 /** Keys with their ancestors; a key without a parent costs no extra lookup. */
 async function withAncestors(sql: Queryable, rows: readonly KeyRow[]): Promise<KeyRecord[]> {
   const keys = rows.map(keyOf);
   const born = keys.filter(({ parentId }) => parentId !== undefined).map(({ id }) => id);
   if (born.length === 0) return keys;
-  const found = await sql<(KeyRow & { descendant: string })[]>`
+  const found = await allRecords<KeyRow & { descendant: string }>(sql`
     select line.descendant, ${keyColumns(sql)}
     from (select descendant, a.id as ancestor, a.depth from unnest(${born}::text[]) as descendant, key_ancestors(descendant) as a) as line
       join key on key.id = line.ancestor
-    order by line.descendant, line.depth`;
+    order by line.descendant, line.depth`);
   const lines = Map.groupBy(found, ({ descendant }) => descendant);
-  return keys.map((key) => ({ ...key, ancestors: (lines.get(key.id) ?? []).map(keyOf) }));
+  return keys.map((key) => ({
+    ...key,
+    ancestors: (lines.get(key.id) ?? []).map(({ descendant: _, ...row }) => keyOf(row)),
+  }));
 }
 
 const oneOf = async (sql: Queryable, rows: readonly KeyRow[]): Promise<KeyRecord | undefined> =>
@@ -253,18 +218,24 @@ export async function createKey(sql: Queryable, key: NewKey): Promise<{ key: Key
     requireSigned: key.requireSigned ?? false,
     parentId: key.parentId ?? null,
   };
-  const made = await oneOf(sql, await sql<KeyRow[]>`insert into key ${sql(row)} returning ${keyColumns(sql)}`);
+  const made = await oneOf(
+    sql,
+    await allRecords<KeyRow>(sql`insert into key ${sql(row)} returning ${keyColumns(sql)}`),
+  );
   return { key: made!, secret };
 }
 
 /** Finds a key by the hash of its secret. */
 export async function findKeyByHash(sql: Sql, hash: Uint8Array): Promise<KeyRecord | undefined> {
-  return oneOf(sql, await sql<KeyRow[]>`select ${keyColumns(sql)} from key where hash = ${Buffer.from(hash)}`);
+  return oneOf(
+    sql,
+    await allRecords<KeyRow>(sql`select ${keyColumns(sql)} from key where hash = ${Buffer.from(hash)}`),
+  );
 }
 
 /** Finds a key by id. */
 export async function findKey(sql: Queryable, id: string): Promise<KeyRecord | undefined> {
-  return oneOf(sql, await sql<KeyRow[]>`select ${keyColumns(sql)} from key where id = ${id}`);
+  return oneOf(sql, await allRecords<KeyRow>(sql`select ${keyColumns(sql)} from key where id = ${id}`));
 }
 
 /** A page of an organization's keys. */
@@ -285,21 +256,21 @@ export async function listKeys(
   orgId: string,
   { limit, after, workspaceId, userId, id }: KeyQuery,
 ): Promise<KeyRecord[]> {
-  const rows = await sql<KeyRow[]>`
+  const rows = await allRecords<KeyRow>(sql`
     select ${keyColumns(sql)} from key where org_id = ${orgId} and revoked_at is null and kind = 'api'
       ${after === undefined ? sql`` : sql`and id > ${after}`}
       ${workspaceId === undefined ? sql`` : sql`and workspace_id = ${workspaceId}`}
       ${userId === undefined ? sql`` : sql`and user_id = ${userId}`}
       ${id === undefined ? sql`` : sql`and id = ${id}`}
-    order by id limit ${limit}`;
+    order by id limit ${limit}`);
   return withAncestors(sql, rows);
 }
 
 /** A key of an organization that is not revoked; its row is locked until the transaction ends. */
 export async function lockKey(tx: Tx, orgId: string, id: string): Promise<KeyRecord | undefined> {
-  const rows = await tx<KeyRow[]>`
+  const rows = await allRecords<KeyRow>(tx`
     select ${keyColumns(tx)} from key where org_id = ${orgId} and id = ${id} and revoked_at is null and kind = 'api'
-    for update of key`;
+    for update of key`);
   return oneOf(tx, rows);
 }
 
