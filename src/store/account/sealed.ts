@@ -32,101 +32,49 @@ interface SealedColumn {
   /** The column that tells whether a row is sealed; if absent, all are. */
   readonly isSealed?: string;
   /** Further columns of the sealing context. */
-  readonly needs: readonly string[];
-  contextOf(row: Readonly<Record<string, string | number>>): string;
+  readonly needs?: readonly string[];
+  /** The sealing context of a row with the columns in `keys` and `needs`. */
+  contextOf(row: never): string;
 }
+
+const byId =
+  (context: (id: string) => string) =>
+  ({ id }: { id: string }): string =>
+    context(id);
 
 /** Every column that holds sealed secrets. Add new ones here. */
 export const SEALED_COLUMNS: readonly SealedColumn[] = [
   {
-    name: "credentials",
-    table: "credential",
-    column: "sealed",
+    ...{ name: "credentials", table: "credential", column: "sealed", contextOf: credentialContext },
     needs: ["orgId", "provider", "version"],
-    contextOf: ({ id, orgId, provider, version }) =>
-      credentialContext({
-        id: String(id),
-        orgId: String(orgId),
-        provider: String(provider),
-        version: Number(version),
-      }),
   },
   {
-    name: "offerings",
-    table: "offering",
-    column: "authSecret",
+    ...{ name: "offerings", table: "offering", column: "authSecret", contextOf: offeringContext },
     needs: ["providerId", "endpoint"],
-    contextOf: ({ providerId, endpoint }) =>
-      offeringContext({ providerId: String(providerId), endpoint: String(endpoint) }),
   },
-  ...["secret", "oldSecret"].map((column) => ({
-    name: column === "secret" ? "webhooks" : "webhooks' earlier secrets",
-    table: "webhook",
-    column,
-    needs: [],
-    contextOf: ({ id }: Readonly<Record<string, string | number>>) => webhookContext(String(id)),
-  })),
+  { name: "webhooks", table: "webhook", column: "secret", contextOf: byId(webhookContext) },
+  { name: "webhooks' earlier secrets", table: "webhook", column: "oldSecret", contextOf: byId(webhookContext) },
   {
     name: "headers of broadcast targets",
     table: "broadcast_target",
     column: "headers",
-    needs: [],
-    contextOf: ({ id }) => broadcastContext(String(id)),
+    contextOf: byId(broadcastContext),
   },
+  { name: "secrets of issuers", table: "issuer", column: "sealed", contextOf: byId(issuerContext) },
+  { name: "invites on their way", table: "mail", column: "sealed", contextOf: byId(mailContext) },
+  { name: "secrets of jobs", table: "job", column: "secret", contextOf: byId(jobSecretContext) },
+  { name: "keys of jobs", table: "job_key", column: "wrapped", contextOf: byId(jobKeyContext) },
   {
-    name: "secrets of issuers",
-    table: "issuer",
-    column: "sealed",
-    needs: [],
-    contextOf: ({ id }) => issuerContext(String(id)),
-  },
-  {
-    name: "invites on their way",
-    table: "mail",
-    column: "sealed",
-    needs: [],
-    contextOf: ({ id }) => mailContext(String(id)),
-  },
-  {
-    name: "secrets of jobs",
-    table: "job",
-    column: "secret",
-    needs: [],
-    contextOf: ({ id }) => jobSecretContext(String(id)),
-  },
-  {
-    name: "keys of jobs",
-    table: "job_key",
-    column: "wrapped",
-    needs: [],
-    contextOf: ({ id }) => jobKeyContext(String(id)),
-  },
-  {
-    name: "answers under idempotency keys",
-    table: "idempotency",
-    column: "response",
+    ...{ name: "answers under idempotency keys", table: "idempotency", column: "response", isSealed: "sealed" },
     keys: ["orgId", "key", "workspaceId"],
-    isSealed: "sealed",
-    needs: [],
-    contextOf: ({ orgId, key, workspaceId }) =>
-      idempotencyContext({ orgId: String(orgId), key: String(key), workspaceId: String(workspaceId) }),
+    contextOf: idempotencyContext,
   },
   {
-    name: "last chunks of loops",
-    table: "loop_session",
-    column: "chunk",
+    ...{ name: "last chunks of loops", table: "loop_session", column: "chunk", isSealed: "sealed" },
     keys: ["session"],
-    isSealed: "sealed",
-    needs: [],
-    contextOf: ({ session }) => loopSessionContext(String(session)),
+    contextOf: ({ session }: { session: string }) => loopSessionContext(session),
   },
-  {
-    name: "key of request hashes",
-    table: "hash_key",
-    column: "sealed",
-    needs: [],
-    contextOf: () => HASH_KEY_CONTEXT,
-  },
+  { name: "key of request hashes", table: "hash_key", column: "sealed", contextOf: () => HASH_KEY_CONTEXT },
 ];
 
 /** The number of secrets in a column that do not begin with `head`. */
@@ -142,7 +90,7 @@ export async function listOthers(
   place: SealedColumn,
   { head, after, limit }: { head: Buffer; after: readonly string[] | undefined; limit: number },
 ): Promise<SealedSecret[]> {
-  const { table, column, needs } = place;
+  const { table, column, needs = [] } = place;
   const keys = keysOf(place);
   const names = listed(
     sql,
@@ -154,13 +102,13 @@ export async function listOthers(
       sql,
       after.map((key) => sql`${key}`),
     )})`;
-  const rows = await sql<Record<string, string | number | Buffer>[]>`
+  const rows = await sql<Record<string, unknown>[]>`
     select ${sql([...keys, column, ...needs])} from ${sql(table)}
     where ${isOther(sql, place, head)} ${behind ?? sql``} order by ${names} limit ${limit}`;
   return rows.map((row) => ({
     id: keys.map((key) => String(row[key])),
     sealed: row[column] as Buffer, // bytea
-    context: place.contextOf(row as Record<string, string | number>), // all that it looks at is text or a number
+    context: place.contextOf(row as never), // it has the columns that the table lists
   }));
 }
 
