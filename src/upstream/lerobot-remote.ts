@@ -18,7 +18,7 @@ import {
 import { NdArray } from "../codecs/python/ndarray.ts";
 import { type ActAnswer, AttemptFailure, episodeOf, UpstreamFailure } from "../contracts/contract.ts";
 import { newId } from "../ids.ts";
-import { askHealth, OpenpiPool } from "./openpi-ws/exchange.ts";
+import { OpenpiPool, requestHealth } from "./openpi-ws/exchange.ts";
 import { chunkOf, tableOf } from "./payload/actions.ts";
 import { arrayOf, type ObservationPart, partsOf, rejected } from "./payload/observe.ts";
 import {
@@ -129,7 +129,7 @@ export function lerobotRemote(reach: ServerReach): Wire {
       }
     },
     async health(target, { signal }) {
-      await askHealth(pools.addressOf(target), signal);
+      await requestHealth(pools.addressOf(target), signal);
     },
     async close() {
       pools.close();

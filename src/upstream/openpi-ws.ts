@@ -8,7 +8,7 @@ import { ActionReference, RotationForm } from "../../gen/limber/v1/input_contrac
 import { ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
 import { NumberType, PixelLayout, ServerDialect, WireReset, WireSession } from "../../gen/limber/v1/supply_pb.ts";
 import { episodeOf, UpstreamFailure } from "../contracts/contract.ts";
-import { askHealth, OpenpiPool } from "./openpi-ws/exchange.ts";
+import { OpenpiPool, requestHealth } from "./openpi-ws/exchange.ts";
 import {
   encodeRequest,
   encodeReset,
@@ -84,7 +84,7 @@ export function openpiWs(reach: ServerReach): Wire {
       return returnPrediction ? { ...chunk, prediction: await readPrediction(answer, target.dtMs) } : chunk;
     },
     async health(target, { signal }) {
-      await askHealth(pools.addressOf(target), signal);
+      await requestHealth(pools.addressOf(target), signal);
     },
     async close() {
       pools.close();

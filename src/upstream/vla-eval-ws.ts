@@ -10,7 +10,7 @@ import { now } from "../clock.ts";
 import type { MsgpackBudget, Packable, Unpacked, UnpackedMap } from "../codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpyText, NdArray } from "../codecs/python/ndarray.ts";
 import { type ActAnswer, episodeOf } from "../contracts/contract.ts";
-import { askHealth, OpenpiPool } from "./openpi-ws/exchange.ts";
+import { OpenpiPool, requestHealth } from "./openpi-ws/exchange.ts";
 import { type OpenpiFields, place } from "./openpi-ws/messages.ts";
 import { bareNumber, chunkOf, sideBySide, type Table, tableOf } from "./payload/actions.ts";
 import { type ObservationPart, partsOf, rejected } from "./payload/observe.ts";
@@ -88,7 +88,7 @@ export function vlaEvalWs(reach: ServerReach): Wire {
       return readAction(answer, profile, horizon, seq, target.actionDim);
     },
     async health(target, { signal }) {
-      await askHealth(pools.addressOf(target), signal, "/health");
+      await requestHealth(pools.addressOf(target), signal, "/health");
     },
     async close() {
       pools.close();

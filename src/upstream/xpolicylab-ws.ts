@@ -11,7 +11,7 @@ import type { MsgpackBudget, Packable, Unpacked, UnpackedMap } from "../codecs/p
 import { NdArray } from "../codecs/python/ndarray.ts";
 import { type ActAnswer, AttemptFailure, episodeOf, UpstreamFailure } from "../contracts/contract.ts";
 import { newId } from "../ids.ts";
-import { askHealth, OpenpiPool } from "./openpi-ws/exchange.ts";
+import { OpenpiPool, requestHealth } from "./openpi-ws/exchange.ts";
 import { type OpenpiFields, place } from "./openpi-ws/messages.ts";
 import { chunkOf, sideBySide, type Table, tableOf } from "./payload/actions.ts";
 import { arrayOf, type ObservationPart, partsOf } from "./payload/observe.ts";
@@ -98,7 +98,7 @@ export function xpolicylabWs(reach: ServerReach, leases: ServerLeases): Wire {
       );
     },
     async health(target, { signal }) {
-      await askHealth(servers.addressOf(target), signal);
+      await requestHealth(servers.addressOf(target), signal);
     },
     async close() {
       servers.close();

@@ -421,7 +421,7 @@ const refusedAt = (at: URL, statusCode: number): UpstreamFailure =>
  * Resolves when the server's health check passes, which an openpi server cannot answer during inference. Rejects with an UpstreamFailure.
  * For a server behind a path, that path is tried first, then the root.
  */
-export async function askHealth(
+export async function requestHealth(
   { url, lookup, authorization }: Address,
   signal: Signal,
   health: `/${string}` = "/healthz",
