@@ -363,12 +363,12 @@ export interface MetricsAccess {
 export function serveMetrics(fastify: FastifyInstance, door: MetricsAccess): void {
   fastify.get("/metrics", (request, reply) => {
     reply.hijack();
-    sayMetrics(reply.raw, request.headers, door);
+    writeMetrics(reply.raw, request.headers, door);
   });
 }
 
 /** Responds with the metrics, or with a refusal. */
-export function sayMetrics(
+export function writeMetrics(
   response: HttpResponse,
   headers: IncomingHttpHeaders,
   { metrics, adminToken, token }: MetricsAccess,

@@ -13,7 +13,7 @@ import { after, every } from "../clock.ts";
 import { Reason, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { tooLarge } from "./messages/bounds.ts";
-import { type MetricsAccess, sayMetrics } from "./metrics.ts";
+import { type MetricsAccess, writeMetrics } from "./metrics.ts";
 import { absorbErrors, OwnedRequest, OwnedResponse } from "./server/wire-faults.ts";
 import { type RestOptions, RestTransport, refuseRequest } from "./transports/rest/rest.ts";
 import type { RestRoute } from "./transports/rest/routes.ts";
@@ -161,7 +161,7 @@ async function answer(
     const refusal = refuse(Reason.METHOD_NOT_ALLOWED, `this path accepts only ${allow}`);
     refuseRequest(response, refusal, newId("req"), { headers: ["allow", allow] });
   } else if (body === undefined) refuseRequest(response, tooLarge(MOST_BYTES), newId("req"));
-  else if (route === undefined) sayMetrics(response, request.headers, metrics);
+  else if (route === undefined) writeMetrics(response, request.headers, metrics);
   else {
     const headers = Object.fromEntries(
       Object.entries(request.headers).filter((entry): entry is [string, string] => typeof entry[1] === "string"),
