@@ -5,7 +5,7 @@ import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts"
 import { every, now, nowSeconds } from "../clock.ts";
 import type { CallLog } from "../edge/call-log.ts";
 import type { Gate } from "../edge/gate/gate.ts";
-import { eventText, toldEvent } from "../edge/messages/json.ts";
+import { eventForSpans, eventText } from "../edge/messages/json.ts";
 import { openJobCalls } from "../edge/transports/jobs.ts";
 import { EventExporter } from "../events/broadcaster.ts";
 import { MailSender } from "../events/mail.ts";
@@ -156,7 +156,7 @@ export function startWorkers(
     disabled: tellDisabled,
   });
   closers.add(() => sender.close());
-  const teller = new EventExporter({ ...working, open: openTarget, read: toldEvent });
+  const teller = new EventExporter({ ...working, open: openTarget, read: eventForSpans });
   closers.add(() => teller.close());
   if (mailer !== undefined) {
     const mails = new MailSender({ ...working, mailer, vault, home: addressOf(config, subsystems.url) });

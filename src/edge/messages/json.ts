@@ -628,7 +628,7 @@ export function eventText(payload: Uint8Array): string {
 }
 
 /** Returns an event message in the form for trace targets. */
-export function toldEvent(payload: Uint8Array): { id: string; name: string; createdAt: number; data: string } {
+export function eventForSpans(payload: Uint8Array): { id: string; name: string; createdAt: number; data: string } {
   const { id, createdAt, name = "", data } = eventParts(payload);
   return { id, name, createdAt, data: JSON.stringify(data) };
 }
