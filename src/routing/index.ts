@@ -13,7 +13,7 @@ export {
   type AttemptWorld,
   attemptPlan,
   attemptStream,
-  tellOwner,
+  notifyOwner,
 } from "./attempt/attempt.ts";
 export {
   directRouteOf,

@@ -14,7 +14,7 @@ import {
 } from "../../contracts/contract.ts";
 import { asRefusal, Reason, Refusal } from "../../errors.ts";
 import type { CallWatch } from "../../events/broadcaster.ts";
-import { type DispatchEffect, type Hedges, type LoopEvent, type PlanStep, tellOwner } from "../../routing/index.ts";
+import { type DispatchEffect, type Hedges, type LoopEvent, notifyOwner, type PlanStep } from "../../routing/index.ts";
 import { SideNote } from "../../side-note.ts";
 import type { Reached } from "../../supply/live-supply.ts";
 import { FrameSet, frameSources, KeptPixels } from "../../upstream/pictures/frames.ts";
@@ -120,7 +120,7 @@ export class PendingRequests implements RequestOwner {
     if (!this.#landed(attempt)) return;
     if (thrown instanceof UpstreamFailure) {
       const { deps, call } = this.#options;
-      tellOwner({ health: deps.supply.health, quiet: keyOf(call).settings.zdr }, step, thrown);
+      notifyOwner({ health: deps.supply.health, quiet: keyOf(call).settings.zdr }, step, thrown);
     }
     this.#failed(attempt, thrown);
   }

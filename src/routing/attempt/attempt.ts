@@ -228,7 +228,7 @@ const CANCELED = new UpstreamFailure(AttemptFailure.TIMEOUT, "canceled");
  * Reports the cause of a failure to the offering's owner, in the words of its server or of the gateway. Input failures are not reported,
  * because they may repeat the input.
  */
-export function tellOwner(
+export function notifyOwner(
   { health, quiet }: Pick<AttemptWorld, "health" | "quiet">,
   step: PlanStep,
   { failure, message }: UpstreamFailure,
@@ -369,7 +369,7 @@ class AttemptRace<T> {
 
   /** The cause of a failure. */
   said({ step }: RunningAttempt<T>, cause: UpstreamFailure): void {
-    tellOwner(this.#run.world, step, cause);
+    notifyOwner(this.#run.world, step, cause);
   }
 
   broke(attempt: RunningAttempt<T>, thrown: unknown): void {

@@ -1,7 +1,7 @@
 /** What goes wrong at offerings is counted once for their owners, whatever becomes of the database, and repeats nothing that callers sent. */
 import { describe, expect, it } from "vitest";
 import { AttemptFailure, UpstreamFailure } from "../../../src/contracts/contract.ts";
-import { HealthTracker, planFor, tellOwner } from "../../../src/routing/index.ts";
+import { HealthTracker, notifyOwner, planFor } from "../../../src/routing/index.ts";
 import { buildSnapshot } from "../../../src/routing/snapshot/build.ts";
 import type { TroubleRecord } from "../../../src/store/history/series.ts";
 import { Troubles } from "../../../src/supply/shared-health.ts";
@@ -56,7 +56,11 @@ describe("a server's own error text", () => {
       said: (_id: string, _failure: AttemptFailure, text: string) => told.push(text),
     });
     const say = (failure: AttemptFailure, { quiet = false, ownKey = false } = {}) =>
-      tellOwner({ health, quiet }, { ...step!, ownKey }, new UpstreamFailure(failure, `${failure} ${quiet} ${ownKey}`));
+      notifyOwner(
+        { health, quiet },
+        { ...step!, ownKey },
+        new UpstreamFailure(failure, `${failure} ${quiet} ${ownKey}`),
+      );
     say(KIND);
     say(KIND, { quiet: true });
     say(AttemptFailure.INPUT_REJECTED);
