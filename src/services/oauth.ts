@@ -37,7 +37,7 @@ import {
   NO_CLIENT,
   withCode,
 } from "./oauth/clients.ts";
-import { askedScopes, consentedScopes, grantOf } from "./oauth/scopes.ts";
+import { consentedScopes, grantOf, requestedScopes } from "./oauth/scopes.ts";
 
 const CODE_S = 600;
 
@@ -180,7 +180,7 @@ export function oauthService({ sql, publicUrl, changed }: OauthDeps): Implementa
         clientName: client.name,
         registeredItself: client.orgId === undefined,
         redirectHost: hostOf(request.redirectUri),
-        scopes: askedScopes(request.scope, client, key).map((each) => create(ConsentScopeSchema, each)),
+        scopes: requestedScopes(request.scope, client, key).map((each) => create(ConsentScopeSchema, each)),
         orgId: key.orgId,
         orgName: (await findOrg(sql, key.orgId))?.name ?? "",
         models: [...models],

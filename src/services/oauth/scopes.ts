@@ -60,7 +60,7 @@ function wantedScopes(asked: string | undefined, client: Limits): readonly strin
 const defaultsOf = ({ scopes }: Limits): readonly string[] => (scopes.length > 0 ? scopes : DEFAULT_SCOPES);
 
 /** Describes each requested scope, and whether the member can grant it. Refuses scopes beyond the application's. */
-export function askedScopes(
+export function requestedScopes(
   asked: string | undefined,
   client: Limits,
   key: KeyPrincipal,
