@@ -26,7 +26,7 @@ import type { Scenario } from "../scenarios/scenario.ts";
 import { BalanceAlerts } from "../services/billing.ts";
 import { headersOf } from "../services/broadcast.ts";
 import { inferenceService } from "../services/inference.ts";
-import { askForgotten } from "../services/payments.ts";
+import { queryPendingPayments } from "../services/payments.ts";
 import { writeStop } from "../services/robot.ts";
 import { inSlices, pause } from "../slices.ts";
 import { addUpServed } from "../store/billing/earnings.ts";
@@ -65,7 +65,7 @@ export interface Billing {
   /** The number of such faults in this process. */
   undecidedPayments(): number;
   /** Queries the payment processor about payments without a report; undefined without a processor. */
-  readonly askForgotten: (() => Promise<unknown>) | undefined;
+  readonly queryPendingPayments: (() => Promise<unknown>) | undefined;
 }
 
 /** Opens billing: recovers this replica's predecessors, then leases credit. Waits while the database is unavailable. */
@@ -97,7 +97,7 @@ export async function openBilling(
     warn,
     alert,
     undecidedPayments: () => undecided,
-    askForgotten: processor && (() => askForgotten({ sql, leaser, warn, alert, processor })),
+    queryPendingPayments: processor && (() => queryPendingPayments({ sql, leaser, warn, alert, processor })),
   };
 }
 

@@ -62,7 +62,7 @@ export function startWorkers(
 ): void {
   const { limits, load, scenarios, seals } = subsystems;
   const { sql, notifications, natsUrl, vault } = subsystems.storage;
-  const { leaser, askForgotten, processor, warn, alert } = subsystems.billing;
+  const { leaser, queryPendingPayments, processor, warn, alert } = subsystems.billing;
   const { upstream, agent, hookAgent, allowPrivate } = subsystems.outward;
   const { openTarget, mailer } = subsystems.events;
   const jobs: (() => Promise<unknown>)[] = [
@@ -89,7 +89,7 @@ export function startWorkers(
     () => prunePins(sql, now() - PIN_SILENCE_MS),
   ];
   if (natsUrl === undefined) jobs.push(() => pruneUnsent(sql, EVENT_DAYS));
-  if (askForgotten) jobs.push(askForgotten);
+  if (queryPendingPayments) jobs.push(queryPendingPayments);
   const prune = (): void => {
     for (const job of jobs) job().catch((error) => log.warn({ err: error }, "pruning failed"));
   };

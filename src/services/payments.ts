@@ -305,7 +305,7 @@ async function shareOf({ processor }: PaymentDeps, word: ForeignReversal) {
 const FORGOTTEN = 50;
 
 /** Queries payments whose messages may have been lost. Resolves with their number. */
-export async function askForgotten(deps: PaymentDeps): Promise<number> {
+export async function queryPendingPayments(deps: PaymentDeps): Promise<number> {
   const forgotten = await takeForgotten(deps.sql, FORGOTTEN);
   for (const { orgId, id } of forgotten) {
     const payment = await findPayment(deps.sql, orgId, id);
