@@ -15,7 +15,7 @@ import { batchWork, exportWork } from "../jobs/batch.ts";
 import { Cores, evaluationWork } from "../jobs/evaluation.ts";
 import { Worker } from "../jobs/worker.ts";
 import { PIN_SILENCE_MS } from "../routing/index.ts";
-import { tellOfEndingKeys } from "../services/keys.ts";
+import { notifyExpiringKeys } from "../services/keys.ts";
 import { AutoTopUps } from "../services/payments.ts";
 import { secretsOf, tellDisabled } from "../services/webhook.ts";
 import { findKey } from "../store/account/keys.ts";
@@ -74,7 +74,7 @@ export function startWorkers(
     () => pruneServerLeases(sql),
     () => pruneCodes(sql),
     () => pruneSessions(sql),
-    () => tellOfEndingKeys(sql),
+    () => notifyExpiringKeys(sql),
     () => pruneTold(sql, now()),
     () => pruneEvents(sql, EVENT_DAYS),
     () => pruneJobs(sql, RESULT_DAYS),

@@ -490,7 +490,7 @@ const DAYS = 7;
 const AT_ONCE = 200;
 
 /** Emits a notice for every key that expires within seven days, once per expiry. Safe to run on several replicas. */
-export async function tellOfEndingKeys(sql: Sql): Promise<void> {
+export async function notifyExpiringKeys(sql: Sql): Promise<void> {
   for (let notified = AT_ONCE; notified === AT_ONCE; )
     notified = await tx(sql, async (tx) => {
       const keys = await endingKeys(tx, now(), DAYS, AT_ONCE);

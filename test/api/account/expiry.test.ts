@@ -2,7 +2,7 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { beforeAll, expect, it } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
-import { tellOfEndingKeys } from "../../../src/services/keys.ts";
+import { notifyExpiringKeys } from "../../../src/services/keys.ts";
 import type { App } from "../../support/app.ts";
 import { openWorld } from "../../support/world.ts";
 
@@ -32,13 +32,13 @@ it("reports each expiring key once, seven days before, with any number of replic
   await app.sql`update key set expires_at = now() - interval '1 s' where id = ${over}`;
   await app.sql`update key set disabled = true where id = ${revoked}`;
 
-  await Promise.all(Array.from({ length: 8 }, () => tellOfEndingKeys(app.sql)));
+  await Promise.all(Array.from({ length: 8 }, () => notifyExpiringKeys(app.sql)));
   expect(await told(org)).toMatchObject([{ keyId: soon, expiresAt: now + 6 * DAY_S }]);
-  await tellOfEndingKeys(app.sql);
+  await notifyExpiringKeys(app.sql);
   expect(await told(org)).toHaveLength(1);
 
   await app.sql`update key set expires_at = expires_at - interval '1 day' where id in (${soon}, ${late})`;
-  await tellOfEndingKeys(app.sql);
+  await notifyExpiringKeys(app.sql);
   const ends = (await told(org)).map((each) => each as { keyId: string; expiresAt: number });
   expect(ends.map(({ keyId, expiresAt }) => [keyId, expiresAt - now]).sort()).toEqual(
     [
@@ -57,6 +57,6 @@ it("reports more keys than one query reads", async () => {
       'id', 'key_many_' || n, 'hash', '\\x' || encode(sha256(('many ' || n)::bytea), 'hex'),
       'created', now() - interval '30 days', 'expires_at', now() + interval '1 day'))).*
     from key, generate_series(1, 450) as n where id = ${id}`;
-  await tellOfEndingKeys(app.sql);
+  await notifyExpiringKeys(app.sql);
   expect(await told(org)).toHaveLength(450);
 });

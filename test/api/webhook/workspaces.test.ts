@@ -4,7 +4,7 @@ import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { EventSchema } from "../../../gen/limber/v1/event_pb.ts";
-import { tellOfEndingKeys } from "../../../src/services/keys.ts";
+import { notifyExpiringKeys } from "../../../src/services/keys.ts";
 import { importCatalog } from "../../../src/store/supply/catalog.ts";
 import type { App, Caller } from "../../support/app.ts";
 import type { FreshDatabase } from "../../support/database.ts";
@@ -227,7 +227,7 @@ describe("the workspace of an event", () => {
     const [ending, last] = [await made({ workspace_id: lab }), await made({ workspace_id: lab })];
     await app.sql`
       update key set created = now() - interval '90 days', expires_at = now() + interval '6 days' where id = ${ending.id}`;
-    await tellOfEndingKeys(app.sql);
+    await notifyExpiringKeys(app.sql);
     const keys = `/v1/orgs/${owner.org}/keys`;
     await app.call(`${keys}/${ending.id}`, undefined, { key: owner.key, method: "DELETE" });
     const { key } = await made({ workspace_id: field });
