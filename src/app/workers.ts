@@ -17,7 +17,7 @@ import { Worker } from "../jobs/worker.ts";
 import { PIN_SILENCE_MS } from "../routing/index.ts";
 import { notifyExpiringKeys } from "../services/keys.ts";
 import { AutoTopUps } from "../services/payments.ts";
-import { secretsOf, tellDisabled } from "../services/webhook.ts";
+import { emitWebhookDisabled, secretsOf } from "../services/webhook.ts";
 import { findKey } from "../store/account/keys.ts";
 import { pruneRates } from "../store/account/rates.ts";
 import { pruneCodes, pruneSessions } from "../store/account/sessions.ts";
@@ -153,7 +153,7 @@ export function startWorkers(
     post: (url, headers, body) => post(url, { ...hookLimits, headers, body }),
     textOf: eventText,
     secretsOf: (hook) => secretsOf(vault, hook),
-    disabled: tellDisabled,
+    disabled: emitWebhookDisabled,
   });
   closers.add(() => sender.close());
   const teller = new EventExporter({ ...working, open: openTarget, read: eventForSpans });

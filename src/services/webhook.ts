@@ -204,8 +204,11 @@ const ping = (tx: Tx, { id: hookId, orgId, workspaceId }: store.WebhookRecord): 
   store.addDelivery(tx, hookId, eventOf(orgId, { case: "ping", value: { hookId } }, workspaceId));
 
 /** Notifies an organization that a webhook was disabled; called by the sender in its transaction. */
-export const tellDisabled = (tx: Tx, { id, orgId, workspaceId }: store.WebhookRecord, reason: string): Promise<void> =>
-  emit(tx, orgId, { case: "webhookDisabled", value: { hookId: id, reason } }, workspaceId);
+export const emitWebhookDisabled = (
+  tx: Tx,
+  { id, orgId, workspaceId }: store.WebhookRecord,
+  reason: string,
+): Promise<void> => emit(tx, orgId, { case: "webhookDisabled", value: { hookId: id, reason } }, workspaceId);
 
 /** The current signing secrets of a webhook, newest first. */
 export const secretsOf = (vault: Vault, { id, secret, oldSecret }: store.WebhookRecord): string[] =>
