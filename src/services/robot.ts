@@ -210,7 +210,7 @@ export function writeStop(sql: Sql, order: StopOrder): Promise<store.StopRecord>
       await disarmed();
       return stop;
     }
-    await store.tellStop(tx, stop);
+    await store.notifyStop(tx, stop);
     const value = { stopId: stop.id, scope: SCOPES[scope], subject };
     await emit(tx, orgId, { case: "robotStopped", value }, await workspaceOf(tx, stop));
     const details = { scope, subject, reason };

@@ -138,7 +138,8 @@ export async function orderStop(tx: Tx, stop: StopRecord): Promise<{ stop: StopR
 }
 
 /** Sends a stop to every replica when its transaction commits, so that none has to query before it obeys. */
-export const tellStop = (tx: Tx, stop: StopRecord): Promise<void> => notify(tx, "robots_stopped", JSON.stringify(stop));
+export const notifyStop = (tx: Tx, stop: StopRecord): Promise<void> =>
+  notify(tx, "robots_stopped", JSON.stringify(stop));
 
 /** The stop in a notification; undefined if the notification only reports a change. */
 export function stopIn(payload: string): StopRecord | undefined {
