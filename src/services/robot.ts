@@ -101,7 +101,7 @@ export function robotService({ sql, stops, orders }: RobotDeps): Implementation<
     async updateRobotStop({ stopId, reason = "" }, call) {
       const before = await namedStop(stopId, call);
       const after = await tx(sql, async (tx) => {
-        const stop = await store.sayReason(tx, stopId, reason);
+        const stop = await store.setStopReason(tx, stopId, reason);
         const details = { reason, before: before.reason };
         const act = { action: "robot.stop_explained", subject: stopId, details };
         if (stop) await audit(tx, { ...byCall(call), orgId: stop.orgId, ...act });

@@ -163,7 +163,7 @@ export async function releaseStop(tx: Tx, id: string, by: string): Promise<StopR
 }
 
 /** Sets the reason of a stop and, as with each change, notifies every replica. Undefined if the reason is the same. */
-export async function sayReason(tx: Tx, id: string, reason: string): Promise<StopRecord | undefined> {
+export async function setStopReason(tx: Tx, id: string, reason: string): Promise<StopRecord | undefined> {
   const [row] = await tx<StopRow[]>`
     update robot_stop set reason = ${reason} where id = ${id} and reason <> ${reason} returning *`;
   return row && stopOf(row);
