@@ -148,7 +148,7 @@ export function armingService({ sql, stops, robots }: ArmingDeps): Implementatio
       await assertOperator(sql, robots.opener, arming);
       await assertSameBounds(sql, arming);
       const run = await tx(sql, async (tx) => {
-        const run = await store.askRun(tx, { arming, keyId: key.keyId, model, instruction, maxSeconds });
+        const run = await store.requestRun(tx, { arming, keyId: key.keyId, model, instruction, maxSeconds });
         if (run === undefined) throw refuse(Reason.ROBOT_BUSY, `${robotId} is busy with another run`);
         const details = { robot_id: robotId, arming_id: arming.id, model, max_seconds: maxSeconds };
         await audit(tx, { ...byCall(call), orgId: key.orgId, action: "robot.run", subject: run.id, details });

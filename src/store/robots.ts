@@ -368,7 +368,7 @@ export async function endArmingsUnder(tx: Tx, stop: StopRecord): Promise<ArmingR
 }
 
 /** Requests a run; undefined if another run moves the robot. */
-export async function askRun(
+export async function requestRun(
   tx: Tx,
   {
     arming,
