@@ -16,7 +16,7 @@ import { violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import { type EventData, emit } from "../events/emit.ts";
 import type { Leaser } from "../inference/call-billing.ts";
-import { balanceOf, findOrg, tellExhausted, tellLow } from "../store/account/orgs.ts";
+import { balanceOf, claimLowBalanceNotice, findOrg, tellExhausted } from "../store/account/orgs.ts";
 import { type ReachedShare, reachedShares } from "../store/billing/alerts.ts";
 import { findPayment, type PaymentRecord } from "../store/billing/payments.ts";
 import {
@@ -431,7 +431,7 @@ export class BalanceAlerts {
 }
 
 async function low(tx: Tx, orgId: string): Promise<Found> {
-  const found = await tellLow(tx, orgId);
+  const found = await claimLowBalanceNotice(tx, orgId);
   if (!found) return [];
   const value = { balanceUsd: toUsd(found.balanceMicro), thresholdUsd: toUsd(found.lowMicro) };
   return [{ orgId, happening: { case: "balanceLow", value } }];

@@ -155,7 +155,10 @@ async function readBalance(sql: Sql | Tx, orgId: string): Promise<BalanceRecord>
 }
 
 /** Marks the low-balance notice as sent; undefined if the balance is not low, or the notice was sent before. */
-export async function tellLow(tx: Tx, orgId: string): Promise<{ balanceMicro: number; lowMicro: number } | undefined> {
+export async function claimLowBalanceNotice(
+  tx: Tx,
+  orgId: string,
+): Promise<{ balanceMicro: number; lowMicro: number } | undefined> {
   const [row] = await tx<{ balanceMicro: number; lowMicro: number }[]>`
     update account set low_notified = true
     where org_id = ${orgId} and not low_notified and available_micro + held_of(org_id) < low_micro
