@@ -16,7 +16,7 @@ import { violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import { type EventData, emit } from "../events/emit.ts";
 import type { Leaser } from "../inference/call-billing.ts";
-import { balanceOf, claimLowBalanceNotice, findOrg, tellExhausted } from "../store/account/orgs.ts";
+import { balanceOf, claimExhaustedNotice, claimLowBalanceNotice, findOrg } from "../store/account/orgs.ts";
 import { type ReachedShare, reachedShares } from "../store/billing/alerts.ts";
 import { findPayment, type PaymentRecord } from "../store/billing/payments.ts";
 import {
@@ -438,7 +438,7 @@ async function low(tx: Tx, orgId: string): Promise<Found> {
 }
 
 async function exhausted(tx: Tx, orgId: string): Promise<Found> {
-  const found = await tellExhausted(tx, orgId);
+  const found = await claimExhaustedNotice(tx, orgId);
   if (!found) return [];
   // An exhausted budget or balance was also low before, even if no check saw it.
   return [

@@ -167,7 +167,7 @@ export async function claimLowBalanceNotice(
 }
 
 /** Marks the notice of an insufficient balance as sent; undefined if it was sent before. */
-export async function tellExhausted(tx: Tx, orgId: string): Promise<{ balanceMicro: number } | undefined> {
+export async function claimExhaustedNotice(tx: Tx, orgId: string): Promise<{ balanceMicro: number } | undefined> {
   const [row] = await tx<{ balanceMicro: number }[]>`
     update account set exhausted_notified = true where org_id = ${orgId} and not exhausted_notified
     returning available_micro + held_of(org_id) as balance_micro`;
