@@ -523,7 +523,7 @@ export async function settleProbe(
 }
 
 /** Stores the interim report of a running probe; does nothing if the offering was deleted. */
-export async function tellProgress(sql: Queryable, id: string, report: object): Promise<void> {
+export async function storeProbeProgress(sql: Queryable, id: string, report: object): Promise<void> {
   await sql`
     insert into probe_progress (offering_id, report) select id, ${sql.json(JSON.parse(JSON.stringify(report)))} from offering where id = ${id}
     on conflict (offering_id) do update set report = excluded.report, at = now()`;

@@ -32,8 +32,8 @@ import {
   putOffProbe,
   setOfferingStatus,
   settleProbe,
+  storeProbeProgress,
   takeProbe,
-  tellProgress,
 } from "../../store/supply/supply.ts";
 import type { UpstreamTarget } from "../../upstream/wire.ts";
 import { liveOffering } from "../facts.ts";
@@ -88,7 +88,7 @@ export async function verify(
     { ...deps, native: deps.upstream.native, addressOf: deps.upstream.addressOf },
     { offering, target, wire, bounds, record: known },
     // Only the waiting client follows the progress; the result does not depend on it.
-    (soFar) => tellProgress(deps.sql, known.id, toJson(ProbeReportSchema, soFar) as object).catch(() => {}), // a message is an object
+    (soFar) => storeProbeProgress(deps.sql, known.id, toJson(ProbeReportSchema, soFar) as object).catch(() => {}), // a message is an object
   ).finally(() => endProgress(deps.sql, known.id).catch(() => {}));
   // A server that serves calls may be full at every probe. One that is full without serving calls does not work.
   if (busy && !report.passed && !asker.owner)
