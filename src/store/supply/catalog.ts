@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { pause } from "../../slices.ts";
 import { Lock } from "../database/locks.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
-import { asBefore, letGo } from "./supply.ts";
+import { letGo, reuseIfEqual } from "./supply.ts";
 
 /** Catalog facts of a model that routing does not need. */
 export interface CatalogEntry {
@@ -170,7 +170,7 @@ export async function loadCatalog(sql: Sql, known: Catalog = NO_CATALOG): Promis
     const [row] = await tx<{ version: string; taxonomy: Taxonomy }[]>`select version, taxonomy from catalog`;
     const entries = new Map<string, CatalogEntry>();
     for await (const batch of tx<CatalogEntry[]>`select * from catalog_entry`.cursor(AT_ONCE)) {
-      for (const entry of batch) entries.set(entry.slug, asBefore(known.entries.get(entry.slug), entry));
+      for (const entry of batch) entries.set(entry.slug, reuseIfEqual(known.entries.get(entry.slug), entry));
       letGo(batch);
       await pause();
     }
@@ -185,7 +185,7 @@ export async function loadCatalog(sql: Sql, known: Catalog = NO_CATALOG): Promis
         tx<LiteratureLine[]>`select * from literature order by slug collate "C"`.cursor(AT_ONCE),
         known.literature,
       ),
-      taxonomy: row && asBefore(known.taxonomy, row.taxonomy),
+      taxonomy: row && reuseIfEqual(known.taxonomy, row.taxonomy),
     };
   });
 }
@@ -194,7 +194,7 @@ export async function loadCatalog(sql: Sql, known: Catalog = NO_CATALOG): Promis
 async function gathered<T>(batches: AsyncIterable<T[]>, before: readonly T[]): Promise<T[]> {
   const rows: T[] = [];
   for await (const batch of batches) {
-    for (const row of batch) rows.push(asBefore(before[rows.length], row));
+    for (const row of batch) rows.push(reuseIfEqual(before[rows.length], row));
     letGo(batch);
     await pause();
   }

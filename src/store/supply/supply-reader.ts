@@ -2,7 +2,6 @@
 import { pause } from "../../slices.ts";
 import { type Sql, type Tx, tx } from "../database/tx.ts";
 import {
-  asBefore,
   letGo,
   type ModelRecord,
   type ModelRow,
@@ -14,6 +13,7 @@ import {
   type ProviderRecord,
   type ProviderRow,
   providerOf,
+  reuseIfEqual,
   type SupplyRecord,
 } from "./supply.ts";
 
@@ -81,7 +81,7 @@ export class SupplyReader {
       this.#offerings = live;
       return providers;
     });
-    this.#providers = rows.map((row, i) => asBefore(this.#providers[i], providerOf(row)));
+    this.#providers = rows.map((row, i) => reuseIfEqual(this.#providers[i], providerOf(row)));
     return {
       providers: this.#providers,
       models: await recordsOf(this.#models),
@@ -144,7 +144,7 @@ async function newest<T>(
         const bucket = bucketOf.get(key)!;
         const before = known.get(bucket)?.rows.get(key)?.record;
         // A row that is rewritten with the same content keeps its record.
-        found.get(bucket)!.set(key, { version, record: asBefore(before, record) });
+        found.get(bucket)!.set(key, { version, record: reuseIfEqual(before, record) });
       }
       letGo(batch);
       await pause();

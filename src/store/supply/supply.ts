@@ -653,7 +653,8 @@ export async function deleteMakerKey(tx: Tx, owner: string, id: string): Promise
 // Reuse of unchanged values.
 
 /** Returns `before` if it equals `now`, so that values derived from it stay valid. */
-export const asBefore = <T>(before: T | undefined, now: T): T => (isDeepStrictEqual(before, now) ? (before as T) : now);
+export const reuseIfEqual = <T>(before: T | undefined, now: T): T =>
+  isDeepStrictEqual(before, now) ? (before as T) : now;
 
 /**
  * Empties a list of rows that were processed. A list held across an await keeps all of its rows, and objects that survive two minor
