@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { pause } from "../../slices.ts";
 import { Lock } from "../database/locks.ts";
 import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
-import { letGo, reuseIfEqual } from "./supply.ts";
+import { emptyRows, reuseIfEqual } from "./supply.ts";
 
 /** Catalog facts of a model that routing does not need. */
 export interface CatalogEntry {
@@ -171,7 +171,7 @@ export async function loadCatalog(sql: Sql, known: Catalog = NO_CATALOG): Promis
     const entries = new Map<string, CatalogEntry>();
     for await (const batch of tx<CatalogEntry[]>`select * from catalog_entry`.cursor(AT_ONCE)) {
       for (const entry of batch) entries.set(entry.slug, reuseIfEqual(known.entries.get(entry.slug), entry));
-      letGo(batch);
+      emptyRows(batch);
       await pause();
     }
     return {
@@ -195,7 +195,7 @@ async function gathered<T>(batches: AsyncIterable<T[]>, before: readonly T[]): P
   const rows: T[] = [];
   for await (const batch of batches) {
     for (const row of batch) rows.push(reuseIfEqual(before[rows.length], row));
-    letGo(batch);
+    emptyRows(batch);
     await pause();
   }
   return rows;

@@ -2,7 +2,7 @@
 import { pause } from "../../slices.ts";
 import { type Sql, type Tx, tx } from "../database/tx.ts";
 import {
-  letGo,
+  emptyRows,
   type ModelRecord,
   type ModelRow,
   modelOf,
@@ -134,7 +134,7 @@ async function newest<T>(
         bucketOf.set(key, bucket);
         unread.push(key);
       }
-      letGo(batch);
+      emptyRows(batch);
       await pause();
     }
   }
@@ -146,7 +146,7 @@ async function newest<T>(
         // A row that is rewritten with the same content keeps its record.
         found.get(bucket)!.set(key, { version, record: reuseIfEqual(before, record) });
       }
-      letGo(batch);
+      emptyRows(batch);
       await pause();
     }
   }
@@ -160,7 +160,7 @@ async function newest<T>(
 /** Converts each row; the list is emptied. */
 function madeOf<Row, T>(rows: Row[], make: (row: Row) => T): T[] {
   const made = rows.map(make);
-  letGo(rows);
+  emptyRows(rows);
   return made;
 }
 

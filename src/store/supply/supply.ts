@@ -660,6 +660,6 @@ export const reuseIfEqual = <T>(before: T | undefined, now: T): T =>
  * Empties a list of rows that were processed. A list held across an await keeps all of its rows, and objects that survive two minor
  * collections stay until the next full one.
  */
-export const letGo = (rows: unknown[]): void => {
+export const emptyRows = (rows: unknown[]): void => {
   rows.length = 0;
 };

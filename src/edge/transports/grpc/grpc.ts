@@ -249,7 +249,7 @@ class GrpcCall implements CallHandler {
     this.#goOn?.();
     this.#removeListener?.();
     this.#cancelTimeout?.();
-    this.#letGo();
+    this.#emptyRows();
     this.#held?.release();
     this.#admission?.leave();
     this.#note();
@@ -290,7 +290,7 @@ class GrpcCall implements CallHandler {
   }
 
   /** Drops data of a message that is no longer needed. */
-  #letGo(): void {
+  #emptyRows(): void {
     this.#reader = undefined;
     this.#body = undefined;
   }
@@ -475,7 +475,7 @@ class GrpcCall implements CallHandler {
   #end(trailers: OutgoingHttpHeaders, frame?: Buffer): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#letGo();
+    this.#emptyRows();
     this.#goOn?.();
     this.#respond();
     this.#stream.end(trailers, frame);
