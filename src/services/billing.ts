@@ -12,7 +12,7 @@ import { toUsd } from "../billing/price.ts";
 import { BRAND } from "../brand.ts";
 import { byCall, type Implementation, type KeyPrincipal, keyOf, lineOf } from "../call.ts";
 import { now } from "../clock.ts";
-import { violation } from "../contracts/contract.ts";
+import { enumOf, violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import { type EventData, emit } from "../events/emit.ts";
 import type { Leaser } from "../inference/call-billing.ts";
@@ -190,7 +190,7 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
         checkoutUrl: payment.checkoutUrl ?? "",
         amountUsd: toUsd(payment.amountMicro),
         feeUsd: 0,
-        status: STATUS[payment.status],
+        status: enumOf(PaymentStatus, payment.status),
         expiresAt: payment.expiresAt,
       };
     },
@@ -223,14 +223,6 @@ export function billingService(deps: BillingDeps): Implementation<typeof Billing
   };
 }
 
-const STATUS: Readonly<Record<PaymentRecord["status"], PaymentStatus>> = {
-  pending: PaymentStatus.PENDING,
-  succeeded: PaymentStatus.SUCCEEDED,
-  failed: PaymentStatus.FAILED,
-  expired: PaymentStatus.EXPIRED,
-  refunded: PaymentStatus.REFUNDED,
-};
-
 const movementMessage = (movement: MovementRecord): Payment =>
   movement.kind === "payment" ? paymentMessage(movement) : entryMessage(movement);
 
@@ -252,7 +244,7 @@ const paymentMessage = (payment: PaymentRecord): Payment =>
     id: payment.id,
     amountUsd: toUsd(payment.amountMicro),
     feeUsd: 0,
-    status: STATUS[payment.status],
+    status: enumOf(PaymentStatus, payment.status),
     refundedUsd: toUsd(payment.refundedMicro),
     owedUsd: toUsd(payment.owedMicro),
     processor: "stripe",

@@ -1,4 +1,5 @@
 /** Members of an organization and the permissions of their roles. */
+
 import { create, type DescMethod, type DescService, getOption } from "@bufbuild/protobuf";
 import { http } from "../../gen/google/api/annotations_pb.ts";
 import { rpc } from "../../gen/limber/edge/v1/options_pb.ts";
@@ -14,6 +15,7 @@ import {
 import { INVITE_PREFIX } from "../brand.ts";
 import type { Implementation } from "../call.ts";
 import { now } from "../clock.ts";
+import { enumOf } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import type { InviteMail } from "../events/mail.ts";
@@ -217,26 +219,13 @@ async function assertWorkspaces(sql: Sql, orgId: string, ids: readonly string[])
       throw refuse(Reason.NOT_FOUND, "workspace not found", {}, { param: `workspace_ids.${at}` });
 }
 
-const STATUSES = {
-  invited: MemberStatus.INVITED,
-  active: MemberStatus.ACTIVE,
-  deactivated: MemberStatus.DEACTIVATED,
-} as const;
-
-function memberMessage(member: MemberRecord): Member {
-  const { id, orgId, email, role, givenRole, workspaceIds, status, created, inviteEnds } = member;
-  return create(MemberSchema, {
+const memberMessage = ({ id, inviteEnds, status, ...member }: MemberRecord): Member =>
+  create(MemberSchema, {
+    ...member,
     userId: id,
-    orgId,
-    email,
-    role,
-    givenRole,
-    workspaceIds,
-    status: STATUSES[status],
-    created,
-    ...(inviteEnds !== undefined && { inviteExpiresAt: inviteEnds }),
+    status: enumOf(MemberStatus, status),
+    inviteExpiresAt: inviteEnds,
   });
-}
 
 // The matrix of roles and permissions with the calls that need each, derived from the schema and the gate's table.
 

@@ -16,7 +16,7 @@ import {
 import { type JobService, ListBatchResultsResponseSchema } from "../../gen/limber/v1/job_service_pb.ts";
 import { toUsd } from "../billing/price.ts";
 import { byCall, type Implementation, type KeyPrincipal, keyOf, lineOf } from "../call.ts";
-import { violation, wordOfContract } from "../contracts/contract.ts";
+import { enumOf, enumWord, violation, wordOfContract } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import { audit } from "../store/account/audit.ts";
@@ -198,19 +198,11 @@ function wordsOfError(error: object | undefined): { code: string; message: strin
 export const statusOf = ({ status }: Pick<store.JobRecord, "status">): JobStatus =>
   JobStatus[status.toUpperCase() as keyof typeof JobStatus]; // the store's words are the schema's in lower case
 
-const ITEM_STATUS: Readonly<Record<deps.ItemState, BatchItemStatus>> = {
-  queued: BatchItemStatus.QUEUED,
-  running: BatchItemStatus.RUNNING,
-  completed: BatchItemStatus.COMPLETED,
-  failed: BatchItemStatus.FAILED,
-  cancelled: BatchItemStatus.CANCELLED,
-};
-
 const outlined = ({ index, customId, state, costMicro }: Awaited<ReturnType<typeof deps.outlineOf>>[number]) => ({
   $typeName: "limber.v1.BatchItem" as const,
   index,
   ...(customId !== undefined && { customId }),
-  status: ITEM_STATUS[state],
+  status: enumOf(BatchItemStatus, state),
   costUsd: toUsd(costMicro),
 });
 
@@ -219,7 +211,7 @@ function resultOf(jobId: string, { index, customId, state, response, error }: de
   const result: MessageInitShape<typeof BatchResultSchema> = {
     id: `${jobId}.${index}`,
     index,
-    status: ITEM_STATUS[state],
+    status: enumOf(BatchItemStatus, state),
     ...(customId !== undefined && { customId }),
     ...(statusCode !== undefined && body && { response: { statusCode, body } }),
     ...(error && { error: error as JsonObject }),
@@ -227,22 +219,14 @@ function resultOf(jobId: string, { index, customId, state, response, error }: de
   return create(BatchResultSchema, result);
 }
 
-const KINDS: Readonly<Record<store.JobKind, JobKind>> = {
-  batch: JobKind.BATCH,
-  evaluation: JobKind.EVALUATION,
-  verification: JobKind.VERIFICATION,
-  export: JobKind.EXPORT,
-};
-
-const wordOfKind = (kind: JobKind): store.JobKind | undefined =>
-  (Object.keys(KINDS) as store.JobKind[]).find((word) => KINDS[word] === kind);
+const wordOfKind = (kind: JobKind): store.JobKind | undefined => enumWord(JobKind, kind);
 
 function listed(job: store.JobRecord) {
   const { completed, failed, cancelled } = job.counts;
   return create(JobSchema, {
     id: job.id,
     object: "job",
-    kind: KINDS[job.kind],
+    kind: enumOf(JobKind, job.kind),
     status: statusOf(job),
     total: job.total,
     ended: completed + failed + cancelled,

@@ -14,7 +14,7 @@ import {
 import { API_VERSION } from "../brand.ts";
 import { byCall, type Implementation } from "../call.ts";
 import { inTime, now, nowSeconds, steadyNow } from "../clock.ts";
-import { violation } from "../contracts/contract.ts";
+import { enumOf, violation } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import type { OfferingHealth } from "../routing/index.ts";
@@ -195,14 +195,6 @@ const LIMITS: Readonly<Record<string, number>> = {
 
 // Provider status, as measured by this replica.
 
-const STATES: Readonly<Record<OfferingHealth["breaker"]["state"], BreakerState>> = {
-  closed: BreakerState.CLOSED,
-  open: BreakerState.OPEN,
-  half_open: BreakerState.HALF_OPEN,
-  forced_open: BreakerState.FORCED_OPEN,
-  forced_closed: BreakerState.FORCED_CLOSED,
-};
-
 /** Required success rates of calls. Source: decisions, section 9. */
 const HEALTHY = 0.95;
 const DEGRADED = 0.8;
@@ -244,7 +236,7 @@ function recordOf({
   return create(OfferingStatusRecordSchema, {
     offeringId: offering.id,
     model: offering.model,
-    state: STATES[breaker.state],
+    state: enumOf(BreakerState, breaker.state),
     tier: tierOf(breaker.state, 1 - failureRate),
     failureRate5m: roundShare(failureRate),
     // Another replica's failures may have opened the breaker; then at least one call failed.
