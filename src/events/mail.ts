@@ -110,7 +110,8 @@ export class MailSender {
   /** The unsubscribe address for mail programs; undefined for mandatory mail, and if the gateway has no https address. */
   async #unsubscribeUrl({ kind, orgId, recipient }: ClaimedMail): Promise<string | undefined> {
     const { sql, vault, home } = this.#deps;
-    if (kind !== "event" || orgId === null || recipient === undefined || !home.startsWith("https://")) return undefined;
+    if (kind !== "event" || orgId === undefined || recipient === undefined || !home.startsWith("https://"))
+      return undefined;
     const memberId = await memberAt(sql, orgId, recipient);
     if (memberId === undefined) return undefined;
     const token = vault.seal(JSON.stringify({ orgId, memberId }), UNSUBSCRIBE_CONTEXT).toString("base64url");
@@ -122,7 +123,7 @@ export class MailSender {
     const { payload, orgId } = mail;
     const event = payload && readEvent(payload);
     await tx(this.#deps.sql, async (tx) => {
-      const recipients = event && orgId !== null ? await this.#recipientsOf(tx, orgId, event) : [];
+      const recipients = event && orgId !== undefined ? await this.#recipientsOf(tx, orgId, event) : [];
       await expandMail(tx, mail, recipients);
     });
   }
@@ -145,7 +146,7 @@ export class MailSender {
   async #textOf({ id, kind, orgId, payload, sealed }: ClaimedMail): Promise<MailText | undefined> {
     const { sql, vault, home } = this.#deps;
     if (kind === "event") {
-      if (payload === undefined || orgId === null) return undefined;
+      if (payload === undefined || orgId === undefined) return undefined;
       const event = readEvent(payload);
       return textOfEvent(event, await namesFor(sql, orgId, subjectOf(event)), home);
     }

@@ -6,7 +6,7 @@ import { allRecords, type Queryable, type Sql, type Tx } from "../database/tx.ts
 /** Claimed mail. */
 export interface ClaimedMail {
   id: string;
-  orgId: string | null;
+  orgId: string | undefined;
   /** `event`: about an event message; `invite`: described by the sealed content. */
   kind: "event" | "invite";
   /** Undefined if the recipients are not resolved yet. */
@@ -52,7 +52,7 @@ export async function expandMail(tx: Tx, mail: ClaimedMail, recipients: readonly
   for (const recipient of new Set(recipients.map((each) => each.toLowerCase()))) {
     if ((await sentToday(tx, { recipient })) >= MOST_A_DAY) continue;
     const { orgId, kind, payload } = mail;
-    await tx`insert into mail ${tx({ id: newId("mail"), orgId, kind, recipient, payload: payload ?? null })}`;
+    await tx`insert into mail ${tx({ id: newId("mail"), orgId: orgId ?? null, kind, recipient, payload: payload ?? null })}`;
   }
   await endMail(tx, mail.id, "sent");
 }
