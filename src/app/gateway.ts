@@ -176,7 +176,11 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
       leaser: () => billing.leaser.figures,
       callsRunning: () => limits.running,
       undecidedPayments: () => billing.undecidedPayments(),
-      storage: () => ({ isDatabaseUp: !storage.pulse.silent, doEventsWait: storage.doEventsWait() }),
+      storage: () => ({
+        isDatabaseUp: !storage.pulse.silent,
+        doEventsWait: storage.doEventsWait(),
+        historyAheadDays: storage.historyAheadDays(),
+      }),
     },
     adminToken,
     record,

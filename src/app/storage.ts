@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import type { Logger } from "pino";
-import { sleep } from "../clock.ts";
+import { every, sleep } from "../clock.ts";
 import { type Config, ConfigError } from "../config.ts";
 import { type DevelopmentSecrets, developmentSecrets } from "../embedded/demo.ts";
 import { startEmbeddedNats } from "../embedded/nats.ts";
@@ -18,12 +18,15 @@ import { migrate } from "../store/database/migrate.ts";
 import { Notifications } from "../store/database/notifications.ts";
 import { connect, databaseReachable, type Sql, sameDatabase } from "../store/database/tx.ts";
 import { mayPass } from "../store/database/unavailable.ts";
+import { extendHistory, historyAheadDays } from "../store/history/partitions.ts";
 import { hasCatalog, importCatalog } from "../store/supply/catalog.ts";
 import { createVault, type Vault, VaultError } from "../vault.ts";
 import type { AppContext, Closers } from "./context.ts";
 
 const CATALOG = join(import.meta.dirname, "..", "..", "data");
 const POOL = 10;
+/** How often each process looks for missing partitions. */
+const EXTEND_MS = 3_600_000;
 const CONNECTIONS_OF_A_PROCESS = 30;
 
 /** The opened storage. */
@@ -48,6 +51,8 @@ export interface Storage {
   warnings(): string[];
   /** Whether NATS does not accept events, so that they wait in the outbox. */
   doEventsWait(): boolean;
+  /** How many days ahead the request history has partitions; undefined until known. */
+  historyAheadDays(): number | undefined;
 }
 
 /**
@@ -77,6 +82,17 @@ export async function openStorage({ config, closers, log, replica }: AppContext)
   closers.add(() => line.end());
   await whenDatabaseAnswers(log, () => bringCatalog(config, sql, log));
   await whenDatabaseAnswers(log, () => keepOrgCaps(sql, config.orgCaps));
+
+  let historyAhead: number | undefined;
+  const extend = async (): Promise<void> => {
+    await extendHistory(sql);
+    historyAhead = await historyAheadDays(sql);
+  };
+  await whenDatabaseAnswers(log, extend);
+  const extending = every(EXTEND_MS, () =>
+    extend().catch((cause) => log.warn({ err: cause }, "partitions of the request history could not be made")),
+  );
+  closers.add(async () => extending());
 
   const secrets = config.databaseUrl === undefined ? developmentSecrets(config.dataDir) : undefined;
   const adminToken = config.adminToken ?? secrets?.adminToken ?? "";
@@ -116,6 +132,7 @@ export async function openStorage({ config, closers, log, replica }: AppContext)
     secrets,
     warnings,
     doEventsWait,
+    historyAheadDays: () => historyAhead,
   };
 }
 

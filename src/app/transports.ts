@@ -202,7 +202,7 @@ function hostsOf(host: string): string[] {
 /** What the port serves once everything is open. */
 interface PortContent {
   readonly sources: Omit<MetricSources, "unhandledErrors" | "bodyBytes" | "load" | "standing"> & {
-    storage(): Pick<Standing, "isDatabaseUp" | "doEventsWait">;
+    storage(): Pick<Standing, "isDatabaseUp" | "doEventsWait" | "historyAheadDays">;
   };
   readonly adminToken: string;
   isReady(): boolean;
@@ -235,6 +235,7 @@ export async function openPort(
       // A component that was not opened yet has nothing to report.
       isDatabaseUp: content?.sources.storage().isDatabaseUp ?? false,
       doEventsWait: content?.sources.storage().doEventsWait ?? false,
+      historyAheadDays: content?.sources.storage().historyAheadDays,
       certificateEnds: transports?.certificateEnds,
     }),
     offerings: () => content?.sources.offerings() ?? [],

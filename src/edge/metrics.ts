@@ -53,6 +53,8 @@ export interface Standing {
   readonly isReady: boolean;
   readonly isDatabaseUp: boolean;
   readonly doEventsWait: boolean;
+  /** How many days ahead the request history has partitions; undefined until known. */
+  readonly historyAheadDays: number | undefined;
   /** Unix seconds; undefined without a certificate. */
   readonly certificateEnds: number | undefined;
 }
@@ -147,6 +149,10 @@ export class Metrics {
         if (certificateEnds !== undefined) set({}, certificateEnds);
       },
     );
+    metric("gauge", "history_ahead_days", "Days ahead for which the request history has partitions.", [], (set) => {
+      const { historyAheadDays } = sources.standing();
+      if (historyAheadDays !== undefined) set({}, historyAheadDays);
+    });
     metric(
       "counter",
       "undecided_payments_total",

@@ -292,7 +292,11 @@ class AttendedRobot implements StreamHandler<AttendRobotRequest> {
       const speaker = this.#speakerFor(running);
       const again = (): Promise<void> => this.#assertArmed(arming);
       await again();
-      const listener = await this.#opener().open(run.keyId, speaker, { requestId: run.id, signal: cancel, again });
+      const listener = await this.#opener().open(run.keyId, speaker, {
+        requestId: `req${run.id.slice(run.id.indexOf("_"))}`,
+        signal: cancel,
+        again,
+      });
       if (this.#running !== running) return listener.cut(called());
       running.listener = listener;
       listener.hear(this.#opening(running));

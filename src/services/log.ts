@@ -23,7 +23,7 @@ import { traceOf } from "../events/spans.ts";
 import type { PlanDigest } from "../routing/index.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { type ActLog, type CallLog, findDigest, type LogFilter, listActs, listCalls } from "../store/history/logs.ts";
-import { readPage } from "./pages.ts";
+import { type Found, readPage } from "./pages.ts";
 import { quantilesOf } from "./quantiles.ts";
 import { confinedTo, workspaceFor } from "./reach.ts";
 
@@ -65,14 +65,14 @@ export interface LogDeps {
 
 /** The log RPCs. */
 export function logService({ sql, caughtUp }: LogDeps): Implementation<typeof LogService> {
-  const read = async (orgId: string, { kind, ...filter }: LogQuery): Promise<LogRecord[]> => {
+  const read = async (orgId: string, { kind, ...filter }: LogQuery): Promise<Found<LogRecord>> => {
     if (kind in ACTS) {
-      if (isOfCalls(filter)) return [];
+      if (isOfCalls(filter)) return { rows: [], until: undefined };
       const acts = await listActs(sql, orgId, { ...filter, kind: ACTS[kind as keyof typeof ACTS] });
-      return acts.map((act) => recordOfAct(orgId, kind, act));
+      return { rows: acts.map((act) => recordOfAct(orgId, kind, act)), until: undefined };
     }
-    const calls = await listCalls(sql, orgId, { ...filter, kind: CALLS[kind as keyof typeof CALLS] });
-    return calls.map((call) => recordOfCall(orgId, call));
+    const { rows, until } = await listCalls(sql, orgId, { ...filter, kind: CALLS[kind as keyof typeof CALLS] });
+    return { rows: rows.map((call) => recordOfCall(orgId, call)), until };
   };
 
   return {
@@ -87,7 +87,8 @@ export function logService({ sql, caughtUp }: LogDeps): Implementation<typeof Lo
             return act && recordOfAct(orgId, kind, act);
           })
         : ([undefined, "preview"] as const).map(async (kind) => {
-            const [made] = await listCalls(sql, orgId, { ...one, kind, requestId: requestOf(logId) });
+            const { rows } = await listCalls(sql, orgId, { ...one, kind, requestId: requestOf(logId) });
+            const [made] = rows;
             if (made === undefined) return undefined;
             const plan = await planOf(sql, made);
             return { ...recordOfCall(orgId, made), ...(plan && { plan }) };
@@ -115,10 +116,10 @@ export function logService({ sql, caughtUp }: LogDeps): Implementation<typeof Lo
       await caughtUp();
       for (;;) {
         call.signal.throwIfAborted();
-        const records = await read(keyOf(call).orgId, { ...filter, cursor, limit: EXPORT_PAGE });
-        for (const record of records) yield create(ExportLogsResponseSchema, { record });
-        if (records.length < EXPORT_PAGE) return;
-        cursor = records.at(-1)?.id;
+        const { rows, until } = await read(keyOf(call).orgId, { ...filter, cursor, limit: EXPORT_PAGE });
+        for (const record of rows) yield create(ExportLogsResponseSchema, { record });
+        cursor = rows.length < EXPORT_PAGE ? until : rows.at(-1)?.id;
+        if (cursor === undefined) return;
       }
     },
   };

@@ -14,20 +14,33 @@ export interface Page<T> {
   nextCursor?: string;
 }
 
+/** What was read for a page. `until`: the cursor at which reading stopped early, with fewer elements than match. */
+export interface Found<T> {
+  readonly rows: readonly T[];
+  readonly until: string | undefined;
+}
+
 /**
  * Reads a page of `limit` elements. `read` returns up to the requested number of elements after the request's cursor. One more element is
- * requested than the page has, to learn whether another page follows. `cursorOf` returns the cursor after an element.
+ * requested than the page has, to learn whether another page follows. `cursorOf` returns the cursor after an element. If reading stopped early,
+ * the page is short, even empty, and another follows.
  */
 export async function readPage<T>(
   limit: number,
-  read: (most: number) => Promise<readonly T[]>,
+  read: (most: number) => Promise<readonly T[] | Found<T>>,
   cursorOf: (last: T) => string,
 ): Promise<Page<T>> {
   const found = await read(limit + 1);
-  const records = found.slice(0, limit);
+  const { rows, until } = "rows" in found ? found : { rows: found, until: undefined };
+  const records = rows.slice(0, limit);
   const last = records.at(-1);
-  const hasMore = found.length > limit;
-  return { records, object: "list", hasMore, ...(hasMore && last !== undefined && { nextCursor: cursorOf(last) }) };
+  const nextCursor = rows.length > limit && last !== undefined ? cursorOf(last) : until;
+  return {
+    records,
+    object: "list",
+    hasMore: nextCursor !== undefined,
+    ...(nextCursor !== undefined && { nextCursor }),
+  };
 }
 
 /** Does the same for a short list in memory, complete if no limit is given. `keyOf` is both the sort key and the cursor of an element. */

@@ -90,7 +90,7 @@ describe("a hold", () => {
     hold.intend(intent);
     await hold.release(failureOf(intent));
     expect(await statuses(payer)).toEqual(["failed"]);
-    expect(await listUsage(db.sql, payer.orgId, { limit: 10 })).toEqual([]);
+    expect((await listUsage(db.sql, payer.orgId, { limit: 10 })).rows).toEqual([]);
     expect(await openIntents()).toBe(0);
     await call(leaser, payer, PRICE);
   });
@@ -125,7 +125,7 @@ describe("a credit leaser that dies", () => {
       availableMicro: 9 * PRICE,
     });
     expect(await openIntents()).toBe(0);
-    const rows = await listUsage(db.sql, payer.orgId, { limit: 10 });
+    const { rows } = await listUsage(db.sql, payer.orgId, { limit: 10 });
     expect(rows.filter((row) => row.status === "unmetered").map((row) => row.costMicro)).toEqual([0, 0, 0]);
     const totals = { requests: rows.length, costMicro: PRICE };
     expect(await usageTotals(db.sql, payer.orgId)).toEqual(totals);

@@ -56,7 +56,7 @@ describe("a ledger batch", () => {
     const intent = { ...intentOf(payer), model: "a\u0000b\ud800c\\u0000\u001fd" };
     hold.intend(intent);
     await hold.settle(endOf(intent, PRICE));
-    const rows = await listUsage(db.sql, payer.orgId, { limit: 1 });
+    const { rows } = await listUsage(db.sql, payer.orgId, { limit: 1 });
     expect(rows[0]!.model).toBe("a\ufffdb\ufffdc\\u0000\ufffdd");
   });
 
@@ -123,8 +123,8 @@ describe("the requests of one batch", () => {
     );
     const found = new Map(
       [
-        ...(await listCalls(db.sql, one.orgId, { limit: 50 })),
-        ...(await listCalls(db.sql, two.orgId, { limit: 50 })),
+        ...(await listCalls(db.sql, one.orgId, { limit: 50 })).rows,
+        ...(await listCalls(db.sql, two.orgId, { limit: 50 })).rows,
       ].map((call) => [call.requestId, call]),
     );
     expect(found.size).toBe(records.length);
@@ -133,7 +133,7 @@ describe("the requests of one batch", () => {
       const details = attemptMs === undefined ? log : { ...log, attempts };
       expect(found.get(record.requestId)).toMatchObject({ ...record, log: details });
     }
-    const rows = await listUsage(db.sql, one.orgId, { limit: 50 });
+    const { rows } = await listUsage(db.sql, one.orgId, { limit: 50 });
     expect(rows.filter(({ wakeUpMicro }) => wakeUpMicro > 0)).toMatchObject([
       { wakeUpMicro: 600, hedgeCostMicro: 100 },
     ]);
@@ -174,7 +174,7 @@ describe("the ledger", () => {
     for (let i = 0; i < 25; i++) await call(leaser, payer, PRICE);
     const seen: string[] = [];
     for (const length of [10, 10, 5, 0]) {
-      const page = await listUsage(db.sql, payer.orgId, { limit: 10, cursor: seen.at(-1) });
+      const { rows: page } = await listUsage(db.sql, payer.orgId, { limit: 10, cursor: seen.at(-1) });
       expect(page).toHaveLength(length);
       seen.push(...page.map((row) => row.requestId));
     }

@@ -153,9 +153,9 @@ test("a later migration finds the rows written under the baseline, and keeps eve
     `alter table request_kind add column purpose text not null default '';
      create or replace view request as
        select e.org_id, e.request_id, k.key_id, k.status, k.contract, k.model, k.provider, k.offering_id, k.unit, e.units, e.cost_micro,
-         k.wake_up_micro, k.hedge_cost_micro, k.simulated, k.http_status, k.error_code, e.latency_ms, e.log, e.created, k.byok, e.lease,
-         e.attempt_ms, e.queue_ms, e.input_bytes, e.session_id, e.robot_id, k.batch_id, k.purpose
-       from request_outcome as e join request_kind as k on k.id = e.kind;`,
+         k.wake_up_micro, k.hedge_cost_micro, k.simulated, k.http_status, k.error_code, e.latency_ms, l.log, e.created, k.byok, e.lease,
+         l.attempt_ms, l.queue_ms, l.input_bytes, l.session_id, l.robot_id, k.batch_id, k.purpose
+       from request_outcome as e join request_kind as k on k.id = e.kind left join request_log as l using (org_id, request_id);`,
   );
   const next = { schema: join(import.meta.dirname, "../../src/store/schema"), migrations: folders.migrations };
   expect(await migrate(sql, next)).toEqual(["0001_purpose_of_requests.sql"]);

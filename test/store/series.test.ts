@@ -44,14 +44,18 @@ async function record(seconds: number, facts: Partial<Record<string, unknown>> =
     ...own,
   };
   const [row] = await sql<{ id: number }[]>`insert into request_kind ${sql(kind as never)} returning id`;
+  const id = { org_id: org_id as string, request_id: `req_${made}` };
   await sql`insert into request_outcome ${sql({
-    ...{ org_id: org_id as string, request_id: `req_${made}`, kind: row!.id, cost_micro: cost_micro as number },
-    ...{
-      latency_ms: latency_ms as number,
-      robot_id: robot_id as string | null,
-      log: log === undefined ? null : JSON.stringify(log),
-    },
+    ...id,
+    kind: row!.id,
+    cost_micro: cost_micro as number,
+    latency_ms: latency_ms as number,
     created: new Date((BEGIN + seconds) * 1000),
+  })}`;
+  await sql`insert into request_log ${sql({
+    ...id,
+    robot_id: robot_id as string | null,
+    log: log === undefined ? null : JSON.stringify(log),
   })}`;
 }
 

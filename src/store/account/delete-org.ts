@@ -84,6 +84,9 @@ export const KEPT = [
   "audit_head",
 ] as const;
 
+/** Tables from which the rows of deleted organizations disappear in batches, because they can be millions (see `forgetLogs`). */
+export const EMPTIED_LATER = ["request_log"] as const;
+
 /**
  * Deletes all data of a locked organization that the ledger does not need. Returns the number of its audit records and the hash of the last
  * one: the log starts again.

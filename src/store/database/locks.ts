@@ -12,4 +12,6 @@ export const Lock = {
   MASTER_KEYS: 5_417_116_326,
   /** Held by the replica that rolls up the series. */
   ROLLUP: 5_417_116_327,
+  /** Held while partitions of the history are made or dropped. */
+  PARTITIONS: 5_417_116_328,
 } as const;

@@ -1,5 +1,6 @@
 /** The request log and the administrative actions of the audit log. Amounts are micro-dollars. */
 import { type Queryable, type Sql, unixSeconds } from "../database/tx.ts";
+import { type Bounded, boundedPage, newest, within } from "./bounded.ts";
 
 /** A call of the log. */
 export interface CallLog {
@@ -86,24 +87,41 @@ export interface LogFilter {
   limit: number;
 }
 
-/** Lists an organization's calls, newest first. Request ids sort by creation time. */
-export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Promise<CallLog[]> {
-  const { workspaceId, since, cursor, limit } = filter;
+/** Lists an organization's calls, newest first. A filter that no index serves reads a bounded number of calls. */
+export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Promise<Bounded<CallLog>> {
+  const { workspaceId, robotId, sessionId, since, limit } = filter;
+  const isNamed = robotId !== undefined || sessionId !== undefined;
+  const ids = within(sql, orgId, filter);
+  // The oldest id within the organization's retention: the partition of an older one may still be there.
+  const kept = sql`(select request_mark(now() - make_interval(days => coalesce(
+    (select retention_days from org_settings where org_id = ${orgId}), 30))))`;
+  // The indexes on robots and sessions are in the log.
+  const window = isNamed
+    ? sql`select request_id from request_log where ${ids} and request_id >= ${kept}
+        ${sessionId === undefined ? sql`` : sql`and session_id = ${sessionId}`}
+        ${robotId === undefined ? sql`` : sql`and robot_id = ${robotId}`}`
+    : sql`select * from request_outcome where ${ids}`;
   const rows = await sql<CallRow[]>`
-    select request_id, request.created, contract, key_id, key.workspace_id, key.user_id, batch_id, model, provider, offering_id, status,
+    select e.request_id, e.created, contract, key_id, key.workspace_id, key.user_id, batch_id, model, provider, offering_id, status,
       http_status, error_code, unit, units, cost_micro, hedge_cost_micro, wake_up_micro, simulated, byok, latency_ms, attempt_ms,
-      queue_ms, input_bytes, session_id, request.robot_id, log
-    from request left join key on key.id = key_id where request.org_id = ${orgId}
-      ${ofKind(sql, filter.kind)} ${named(sql, filter)}
+      queue_ms, input_bytes, session_id, l.robot_id, log
+    from ${
+      isNamed
+        ? sql`(${newest(sql, window)}) as page join request_outcome as e on e.org_id = ${orgId} and e.request_id = page.request_id`
+        : sql`(${newest(sql, window)}) as e`
+    }
+      join request_kind as k on k.id = e.kind left join key on key.id = key_id
+      left join request_log as l on l.org_id = ${orgId} and l.request_id = e.request_id and l.request_id >= ${kept}
+    where true ${ofKind(sql, filter.kind)} ${named(sql, filter)}
       ${workspaceId === undefined ? sql`` : sql`and key.workspace_id = ${workspaceId}`}
-      ${since === undefined ? sql`` : sql`and request.created >= ${new Date(since * 1000)}`}
-      ${cursor === undefined ? sql`` : sql`and request_id < ${cursor}`}
-    order by request_id desc limit ${limit}`;
-  return rows.map(({ created, attemptMs, log, ...row }) => ({
+      ${since === undefined ? sql`` : sql`and e.created >= ${new Date(since * 1000)}`}
+    order by e.request_id desc limit ${limit}`;
+  const calls = rows.map(({ created, attemptMs, log, ...row }) => ({
     ...row,
     ts: unixSeconds(created),
     log: detailsOf(log, attemptMs, row.offeringId),
   }));
+  return boundedPage(sql, { rows: calls, limit, window });
 }
 
 /** Batch items have only the kind `batch`; previews are listed only on request. */
@@ -113,13 +131,11 @@ function ofKind(sql: Sql, kind: string | undefined) {
   return sql`and contract = ${kind} and batch_id = ''`;
 }
 
-function named(sql: Sql, { requestId, status, httpStatus, robotId, sessionId, model, provider }: LogFilter) {
+function named(sql: Sql, { status, httpStatus, model, provider }: LogFilter) {
   const same = (column: string, value: string | number | undefined) =>
     value === undefined ? sql`` : sql`and ${sql(column)} = ${value}`;
-  return sql`
-    ${same("request_id", requestId)} ${same("status", status)} ${same("http_status", httpStatus)} ${same("provider", provider)}
-    ${model === undefined ? sql`` : sql`and (model = ${model} or (model = '' and log::json ->> 'model_requested' = ${model}))`}
-    ${same("session_id", sessionId)} ${same("request.robot_id", robotId)}`;
+  return sql`${same("status", status)} ${same("http_status", httpStatus)} ${same("provider", provider)}
+    ${model === undefined ? sql`` : sql`and (model = ${model} or (model = '' and log::json ->> 'model_requested' = ${model}))`}`;
 }
 
 interface CallRow extends Omit<CallLog, "ts" | "log"> {
@@ -166,28 +182,6 @@ export async function listActs(
       ${cursor === undefined ? sql`` : sql`and seq < coalesce((select seq from audit where org_id = ${orgId} and id = ${cursor}), 0)`}
     order by seq desc limit ${limit}`;
   return rows.map(({ created, ...row }) => ({ ...row, ts: unixSeconds(created) }));
-}
-
-/** The most rows that are stripped at once. */
-const STRIPPED = 5_000;
-
-/**
- * Strips call records that are older than their organization's log retention down to their costs, without sessions, attempts and caller
- * texts. A deleted organization retains none. Charges stay. Returns the number of stripped records.
- */
-export async function forgetLogs(sql: Queryable): Promise<number> {
-  for (let all = 0; ; ) {
-    const { count } = await sql`
-      update request_outcome set log = null, attempt_ms = null, session_id = null, robot_id = null
-      where (org_id, request_id) in (
-        select request_outcome.org_id, request_id
-        from request_outcome left join org_settings using (org_id) left join org on org.id = request_outcome.org_id
-        where coalesce(log, session_id, robot_id, attempt_ms::text) is not null
-          and (request_outcome.created < now() - make_interval(days => coalesce(retention_days, 30)) or org.status = 'deleted')
-        limit ${STRIPPED})`;
-    all += count;
-    if (count < STRIPPED) return all;
-  }
 }
 
 // Plan digests, to which log records refer.

@@ -1,5 +1,6 @@
 /** The usage list: ended requests and their costs, newest first. Amounts are micro-dollars. */
 import { type Sql, unixSeconds } from "../database/tx.ts";
+import { type Bounded, boundedPage, newest, within } from "./bounded.ts";
 
 /** One line of the usage list. */
 export interface UsageRow {
@@ -41,32 +42,40 @@ interface UsageDatabaseRow extends Omit<UsageRow, "created"> {
   created: Date;
 }
 
-/** Lists an organization's charged and unmetered requests, newest first, before the request `cursor`. */
+/**
+ * Lists an organization's charged and unmetered requests, newest first, before the request `cursor`. A filter that no index serves reads a
+ * bounded number of requests.
+ */
 export async function listUsage(
   sql: Sql,
   orgId: string,
   { limit, cursor, ...filter }: UsageFilter & { limit: number; cursor?: string | undefined },
-): Promise<UsageRow[]> {
+): Promise<Bounded<UsageRow>> {
+  const window = sql`select * from request_outcome where ${within(sql, orgId, { ...filter, cursor })}`;
   const rows = await sql<UsageDatabaseRow[]>`
-    select request_id, created, key_id, contract, model, provider, unit, units, cost_micro, wake_up_micro, hedge_cost_micro,
+    select request_id, e.created, key_id, contract, model, provider, unit, units, cost_micro, wake_up_micro, hedge_cost_micro,
       simulated, byok, status, (select workspace_id from key where key.id = key_id) as workspace_id
-    from request
-    where ${selected(sql, orgId, filter)} ${cursor === undefined ? sql`` : sql`and request_id < ${cursor}`}
+    from (${newest(sql, window)}) as e join request_kind as k on k.id = e.kind
+    where status in ('settled', 'unmetered') ${selected(sql, filter)} ${recorded(sql, filter)}
     order by request_id desc limit ${limit}`;
-  return rows.map(usageOf);
+  return boundedPage(sql, { rows: rows.map(usageOf), limit, window });
 }
 
-function selected(sql: Sql, orgId: string, filter: UsageFilter) {
-  const { keyId, workspaceId, model, provider, contract, requestId, since, until } = filter;
-  const when = (seconds: number) => new Date(seconds * 1000);
+/** What the filter says of keys and models. */
+function selected(sql: Sql, { keyId, workspaceId, model, provider, contract }: UsageFilter) {
   const same = (column: string, value: string | undefined) =>
     value === undefined ? sql`` : sql`and ${sql(column)} = ${value}`;
-  return sql`org_id = ${orgId} and status in ('settled', 'unmetered')
+  return sql`
     ${same("key_id", keyId)} ${same("model", model)} ${same("provider", provider)} ${same("contract", contract)}
-    ${same("request_id", requestId)}
-    ${workspaceId === undefined ? sql`` : sql`and key_id in (select id from key where workspace_id = ${workspaceId})`}
-    ${since === undefined ? sql`` : sql`and created >= ${when(since)}`}
-    ${until === undefined ? sql`` : sql`and created < ${when(until)}`}`;
+    ${workspaceId === undefined ? sql`` : sql`and key_id in (select id from key where workspace_id = ${workspaceId})`}`;
+}
+
+/** What the filter says of the time of recording. */
+function recorded(sql: Sql, { since, until }: UsageFilter) {
+  const when = (seconds: number) => new Date(seconds * 1000);
+  return sql`
+    ${since === undefined ? sql`` : sql`and e.created >= ${when(since)}`}
+    ${until === undefined ? sql`` : sql`and e.created < ${when(until)}`}`;
 }
 
 const usageOf = (row: UsageDatabaseRow): UsageRow => ({ ...row, created: unixSeconds(row.created) });
@@ -81,7 +90,9 @@ export async function usageTotals(
   const [row] = filtered
     ? await sql<{ requests: number; cost: number }[]>`
         select count(*) as requests, coalesce(sum(cost_micro), 0) as cost
-        from request where ${selected(sql, orgId, filter)}`
+        from request_outcome as e join request_kind as k on k.id = e.kind
+        where e.org_id = ${orgId} and status in ('settled', 'unmetered') ${selected(sql, filter)} ${recorded(sql, filter)}
+          ${filter.requestId === undefined ? sql`` : sql`and e.request_id = ${filter.requestId}`}`
     : await sql<{ requests: number; cost: number }[]>`
         select account.requests + coalesce(sum(lease.requests), 0) as requests,
           granted_micro - available_micro - fee_micro - coalesce(sum(amount_micro - spent_micro), 0) as cost

@@ -90,39 +90,49 @@ create table request_kind (
   created timestamptz not null default now()
 );
 
--- How a request ended, one row each: what differs from call to call. A row with a cost is also its charge in the ledger: the cost moves from the
--- lease to `spent`, once, because the request's id is there once.
+-- What accounting needs of a request that ended, one row each. A row with a cost is also its charge in the ledger: the cost moves from the lease
+-- to `spent`, once, because the request's id is there once.
+--
+-- This table, `request_log` and `hedge_loser` are partitioned by week. A request id starts with the time at which it was made, so a range of
+-- ids is a range of time (`request_mark`), and an id always belongs to the same partition: the primary key, which each partition checks, holds
+-- for the whole table. See `11_partitions.sql` for how partitions come and go.
 create table request_outcome (
   created timestamptz not null default now(),
   kind bigint not null,
   units bigint not null default 0,
   cost_micro bigint not null default 0,
   latency_ms real,
+  org_id text not null,
+  request_id text collate "C" not null,
+  -- The lease that paid; null where nothing was held.
+  lease text,
+  primary key (org_id, request_id)
+) partition by range (request_id);
+
+-- For rollups of a span of time: blocks of rows by when they were written, which costs a write next to nothing.
+create index request_outcome_by_time on request_outcome using brin (created) with (pages_per_range = 32, autosummarize = on);
+
+-- What the log needs beyond that, until the organization's retention ends. Rows that have none of it are absent.
+create table request_log (
   -- How long its one attempt took, where that and its success is all there is to say of attempts.
   attempt_ms real,
   -- How long it waited before it was planned: for room, for its body, for its key's limits.
   queue_ms real,
   input_bytes integer,
   org_id text not null,
-  request_id text not null,
-  -- What callers look for: its session and its robot.
+  request_id text collate "C" not null,
+  -- The caller's names of its session and its robot, by which callers search.
   session_id text,
   robot_id text,
-  -- The lease that paid; null where nothing was held.
-  lease text,
   -- The rest of the log record, as JSON that no query reads.
   log text,
   primary key (org_id, request_id)
-);
+) partition by range (request_id);
 
--- For reports on a span of time: blocks of rows by when they were written, which costs a write next to nothing.
-create index request_outcome_by_time on request_outcome using brin (created) with (pages_per_range = 32, autosummarize = on);
+-- Rows without a session or a robot cost these indexes nothing.
+create index request_log_of_session on request_log (org_id, session_id, request_id) where session_id is not null;
+create index request_log_of_robot on request_log (org_id, robot_id, request_id) where robot_id is not null;
 
--- Who looks for a session or a robot finds its calls without reading all others. Rows that name neither cost these indexes nothing.
-create index request_outcome_of_session on request_outcome (org_id, session_id, request_id) where session_id is not null;
-create index request_outcome_of_robot on request_outcome (org_id, robot_id, request_id) where robot_id is not null;
-
--- Retention forgets logs; what a request was and cost stays.
 create trigger request_outcome_append_only
   before update of org_id, request_id, kind, lease, units, cost_micro or delete or truncate on request_outcome
   for each statement execute function refuse_change();
@@ -133,7 +143,7 @@ create trigger request_kind_append_only before update or delete or truncate on r
 -- `hedge_cost_micro` of its kind.
 create table hedge_loser (
   org_id text not null,
-  request_id text not null,
+  request_id text collate "C" not null,
   place smallint not null,
   offering_id text not null,
   provider text not null,
@@ -143,18 +153,22 @@ create table hedge_loser (
   cost_micro bigint not null check (cost_micro >= 0),
   created timestamptz not null default now(),
   primary key (org_id, request_id, place)
-);
+) partition by range (request_id);
 
 create index hedge_loser_by_time on hedge_loser using brin (created) with (pages_per_range = 32, autosummarize = on);
 create trigger hedge_loser_append_only before update or delete or truncate on hedge_loser
   for each statement execute function refuse_change();
 
--- Every request that ended: the usage list (settled, unmetered) and the request log (all of them).
+-- Every request that ended: the usage list (settled, unmetered) and the request log (all of them). What is past the organization's retention is
+-- not shown, although its partition may still be there.
 create view request as
   select e.org_id, e.request_id, k.key_id, k.status, k.contract, k.model, k.provider, k.offering_id, k.unit, e.units, e.cost_micro,
-    k.wake_up_micro, k.hedge_cost_micro, k.simulated, k.http_status, k.error_code, e.latency_ms, e.log, e.created, k.byok, e.lease,
-    e.attempt_ms, e.queue_ms, e.input_bytes, e.session_id, e.robot_id, k.batch_id
-  from request_outcome as e join request_kind as k on k.id = e.kind;
+    k.wake_up_micro, k.hedge_cost_micro, k.simulated, k.http_status, k.error_code, e.latency_ms, l.log, e.created, k.byok, e.lease,
+    l.attempt_ms, l.queue_ms, l.input_bytes, l.session_id, l.robot_id, k.batch_id
+  from request_outcome as e join request_kind as k on k.id = e.kind
+    left join org_settings as s on s.org_id = e.org_id
+    left join request_log as l on l.org_id = e.org_id and l.request_id = e.request_id
+      and e.created >= now() - make_interval(days => coalesce(s.retention_days, 30));
 
 -- The whole ledger.
 create view entry as
@@ -738,16 +752,19 @@ begin
     sessions := string_to_array(p_sessions, E'\x1f', '');
     robots := string_to_array(p_robots, E'\x1f', '');
     logs := string_to_array(p_log, E'\x1f', '');
-    insert into request_outcome (
-      kind, org_id, request_id, units, cost_micro, latency_ms, attempt_ms, queue_ms, input_bytes, session_id, robot_id, lease, log
-    )
-    select kind, orgs[payer], request, units, cost, latency, attempt, queue, bytes, session, robot, leases[payer], log
+    insert into request_outcome (kind, org_id, request_id, units, cost_micro, latency_ms, lease)
+    select kind, orgs[payer], request, units, cost, latency, leases[payer]
     from (
       select unnest(p_kind) as kind, unnest(p_payer) as payer, unnest(requests) as request, unnest(p_units) as units,
-        unnest(p_cost) as cost, unnest(p_latency) as latency, unnest(p_attempt) as attempt,
-        unnest(p_queue) as queue, unnest(p_bytes) as bytes, unnest(sessions) as session, unnest(robots) as robot,
-        unnest(logs) as log
+        unnest(p_cost) as cost, unnest(p_latency) as latency
     ) as ended;
+    insert into request_log (org_id, request_id, attempt_ms, queue_ms, input_bytes, session_id, robot_id, log)
+    select orgs[payer], request, attempt, queue, bytes, session, robot, log
+    from (
+      select unnest(p_payer) as payer, unnest(requests) as request, unnest(p_attempt) as attempt, unnest(p_queue) as queue,
+        unnest(p_bytes) as bytes, unnest(sessions) as session, unnest(robots) as robot, unnest(logs) as log
+    ) as ended
+    where num_nonnulls(attempt, queue, bytes, session, robot, log) > 0;
     update lease set spent_micro = lease.spent_micro + paid.cost, requests = lease.requests + paid.count
     from unnest(p_leases, p_costs, p_counts) as paid (lease, cost, count)
     where lease.id = paid.lease and paid.cost >= 0;

@@ -78,9 +78,13 @@ create function series_between(p_from timestamptz, p_to timestamptz, p_org text)
 ) language sql stable as $$
   with call as materialized (
     select o.org_id, floor(extract(epoch from o.created) / 60)::integer as minute, k.key_id, k.contract, k.model, k.provider,
-      coalesce(o.robot_id, '') as robot,
-      k.status, k.error_code, o.cost_micro, o.latency_ms, o.log, coalesce(o.log like '%"stream_id":%', false) as is_stretch
+      coalesce(l.robot_id, '') as robot,
+      k.status, k.error_code, o.cost_micro, o.latency_ms, l.log, coalesce(l.log like '%"stream_id":%', false) as is_stretch
     from request_outcome as o join request_kind as k on k.id = o.kind
+      -- The limit keeps the planner from reading the whole log to join it.
+      left join lateral (
+        select robot_id, log from request_log as l where l.org_id = o.org_id and l.request_id = o.request_id limit 1
+      ) as l on true
     where o.created >= p_from and o.created < p_to and (p_org is null or o.org_id = p_org) and k.contract <> 'preview'
   ), counted as (
     select org_id, minute, key_id, contract, model, provider, robot, count(*) as calls, count(*) filter (where status = 'failed') as failed,

@@ -1,6 +1,6 @@
 /** The log: its list, its export, and how long it remembers. */
 import { beforeAll, describe, expect, it } from "vitest";
-import { forgetLogs } from "../../../src/store/history/logs.ts";
+import { forgetLogs } from "../../../src/store/history/partitions.ts";
 import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type Market, openMarket } from "../../support/market.ts";
@@ -144,8 +144,8 @@ describe("GET /v1/logs/export", () => {
     await act({}, mine.key);
     await recorded(1, mine.key);
     await app.sql`
-      insert into request_outcome (org_id, request_id, kind, units, latency_ms, log)
-      select org_id, request_id || '-' || lpad(n::text, 5, '0'), kind, units, latency_ms, log
+      insert into request_outcome (org_id, request_id, kind, units, latency_ms)
+      select org_id, request_id || '-' || lpad(n::text, 5, '0'), kind, units, latency_ms
       from request_outcome, generate_series(1, 1200) as n where org_id = ${mine.org}`;
     const { status, headers, text } = await app.call("/v1/logs/export", undefined, { key: mine.key });
     expect([status, headers.get("content-type")]).toEqual([200, "text/plain; charset=utf-8"]);
@@ -171,7 +171,8 @@ describe("retention", () => {
     await app.call(`/v1/orgs/${mine.org}/settings`, settings, { key: mine.key, method: "PATCH" });
     await act({ metadata: { canary: "canary-in-the-mine" } }, mine.key);
     await recorded(1, mine.key);
-    await app.sql`update request_outcome set created = now() - interval '25 hours' where org_id = ${mine.org}`;
+    const yesterday = app.sql`request_mark(now() - interval '25 hours') || right(request_id, 16)`;
+    await app.sql`update request_log set request_id = ${yesterday} where org_id = ${mine.org}`;
     expect(await forgetLogs(app.sql)).toBe(1);
     const [record] = (await logs("", mine.key)).body.data;
     expect(record).toMatchObject({ cost_usd: 0.0002, attempts: [] });
