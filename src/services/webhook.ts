@@ -194,7 +194,7 @@ export function checkEvents(events: readonly string[]): void {
   for (const [i, name] of events.entries()) {
     const isOfMany = name.endsWith(".*") && known.some((each) => each.startsWith(name.slice(0, -1)));
     if (name === "*" || isOfMany || known.includes(name)) continue;
-    const text = `${JSON.stringify(name.slice(0, MOST_ECHOED))} is not an event; known are *, ${families(known).join(", ")}, ${known.join(", ")}`;
+    const text = `${JSON.stringify(name.slice(0, MOST_ECHOED))} is not an event type; known types are *, ${families(known).join(", ")}, ${known.join(", ")}`;
     throw violation(`events.${i}`, text, "enum", nearNames(name, [...known, ...families(known)]));
   }
 }

@@ -146,7 +146,7 @@ describe("numpy clients: an unreadable array", () => {
   it.each(Object.entries(bad).slice(0, 4))("is refused with its key: %s", async (_, raw) => {
     const message = encodeMsgpack({ images: { cam_high: openpiArray(raw) } });
     await expect(new OpenpiProtocol(ASKED).read(message, true, BY)).rejects.toThrow(
-      /^images\.cam_high: an array|^images\.cam_high: a text/,
+      /^`images\.cam_high` must (be|have) /,
     );
     expect(() => decodeGr00t(encodeMsgpack({ data: { state: npyArray(raw) } }))).toThrow(
       expect.objectContaining({ key: "data.state" }),

@@ -45,19 +45,19 @@ export function ownLineOf(refusal: Refusal, own: OwnRequest | undefined): string
 }
 
 const WORDS: Readonly<Partial<Record<CodecReason, string>>> = {
-  bad_dtype: "an array of a type that is not read; booleans, integers, floats and texts are",
-  bad_ndarray: "an array without its bytes",
-  bad_shape: "an array whose bytes are not what its type and shape say",
-  bad_text: "a text that is not UTF-8",
+  bad_dtype: "must be an array of booleans, integers, floats or text",
+  bad_ndarray: "must be an array with its bytes",
+  bad_shape: "must have the number of bytes that its type and shape require",
+  bad_text: "must be UTF-8 text",
 };
 
-/** The refusal of a message that a codec did not read; it names the key whose value is at fault. `otherwise` is what is said of all else. */
+/** Returns the refusal of a message that a codec cannot read, with the key of the value at fault; `otherwise` is the text without a key. */
 export function unreadable(thrown: CodecError, otherwise: string): Refusal {
   const { key, reason } = thrown;
   const words = WORDS[reason];
   if (key === undefined || words === undefined) return refuse(Reason.MALFORMED_BODY, otherwise, {}, { cause: thrown });
   const param = key.slice(0, MOST_ECHOED);
-  return refuse(Reason.MALFORMED_BODY, `${param}: ${words}`, {}, { param, cause: thrown });
+  return refuse(Reason.MALFORMED_BODY, `\`${param}\` ${words}`, {}, { param, cause: thrown });
 }
 
 const MOST_ECHOED = 128;
