@@ -62,6 +62,7 @@ export async function buildConsole({ watch = false } = {}): Promise<void> {
       chunkSizeWarningLimit: 1_000,
       modulePreload: { polyfill: false },
       reportCompressedSize: false,
+      rolldownOptions: { checks: { pluginTimings: false } },
       ...(watch && { watch: {} }),
     },
   });
