@@ -4,14 +4,22 @@
  */
 import { readFileSync } from "node:fs";
 import { parseArgs } from "node:util";
-import { toJson } from "@bufbuild/protobuf";
-import { type ProbeReport, ProbeReportSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { create, toJson } from "@bufbuild/protobuf";
+import { ObservationSchema } from "../../gen/limber/v1/observation_pb.ts";
+import { type ProbeReport, ProbeReportSchema, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
+import { Cancel } from "../cancellation.ts";
+import { after } from "../clock.ts";
+import { type ActAnswer, AttemptFailure, Contract, UpstreamFailure } from "../contracts/contract.ts";
+import { newId } from "../ids.ts";
 import { secretBytes } from "../random.ts";
 import type { OfferingRecord } from "../store/supply/supply.ts";
 import { liveOffering } from "../supply/facts.ts";
 import { probe } from "../supply/probe/probe.ts";
 import { createUpstream } from "../upstream/index.ts";
+import { type FrameOptions, FrameSet, frameSources } from "../upstream/pictures/frames.ts";
+import { redSquare } from "../upstream/pictures/test-picture.ts";
 import { guardedAgent } from "../upstream/transport/guard.ts";
+import type { UpstreamTarget, Wire } from "../upstream/wire.ts";
 import { createVault } from "../vault.ts";
 
 const HELP = `Looks whether a model server does what a gateway expects of it, over its own wire.
@@ -22,10 +30,10 @@ const HELP = `Looks whether a model server does what a gateway expects of it, ov
                          grpc://, gr00t-zmq for tcp://
   --model NAME           for servers of several models
   --contract NAME        act, predict or ground; act when absent
-  --action-space NAME    ee_delta_6d_grip when absent
+  --action-space NAME    guessed for openpi-ws, otherwise ee_delta_6d_grip when absent
   --action-dim N         for spaces that fix no dimension
   --max-horizon N        most steps or frames of an answer; 16 when absent
-  --profile NAME         a ready-made profile of the wire, such as openpi/droid
+  --profile NAME         a ready-made profile of the wire, such as openpi/droid; guessed for openpi-ws when absent
   --timeout-s N          seconds that an answer may take; 30 when absent
   --auth TYPE            bearer or api_key
   --secret-file PATH     where its secret is
@@ -76,6 +84,75 @@ function whole(values: Values, name: "action-dim" | "max-horizon" | "timeout-s",
     throw new Misuse(`--${name} must be an integer between 1 and ${most}, got ${text}`);
   return value;
 }
+
+/** A ready-made profile of openpi's own policies, and the actions of a server that reads it. */
+interface Guess {
+  readonly profile: string;
+  readonly actionDim: number;
+  readonly actionSpace: string;
+}
+
+const GUESSES: readonly Guess[] = [
+  { profile: "openpi/libero", actionDim: 7, actionSpace: "ee_delta_6d_grip" },
+  { profile: "openpi/droid", actionDim: 8, actionSpace: "continuous_nd" },
+  { profile: "openpi/aloha", actionDim: 14, actionSpace: "joint_pos_14" },
+  { profile: "roboarena/droid", actionDim: 8, actionSpace: "continuous_nd" },
+];
+
+/**
+ * The first profile that the server answers with actions of the profile's dimension: openpi servers refuse observations that lack a key, and
+ * their metadata seldom say what they read. Undefined if there is none.
+ */
+async function guessProfile(
+  wire: Wire,
+  target: UpstreamTarget,
+  { timeoutMs, ...options }: FrameOptions & { readonly timeoutMs: number },
+): Promise<Guess | undefined> {
+  for (const guess of GUESSES) {
+    const guessed = { ...target, profile: create(WireProfileSchema, { preset: guess.profile }), actionDim: undefined };
+    const call = { signal: new Cancel(), budgetMs: timeoutMs, requestId: newId("req") };
+    const forget = after(timeoutMs, () => call.signal.abort(new UpstreamFailure(AttemptFailure.TIMEOUT, "too slow")));
+    try {
+      const { cameras = [], proprioDim = 0 } = (await wire.wants?.(guessed, call)) ?? {};
+      const data = await redSquare(0.5, 0.5);
+      const seen = create(ObservationSchema, {
+        frames: cameras.map((camera) => ({ camera, data })),
+        proprio: Array.from({ length: proprioDim }, () => 0.1),
+      });
+      const asked = {
+        instruction: "reach the red square",
+        seed: undefined,
+        temperature: undefined,
+        sessionId: undefined,
+      };
+      const input = {
+        ...asked,
+        observations: [seen],
+        actionSpace: guess.actionSpace,
+        horizon: 1,
+        returnPrediction: false,
+      };
+      const answer = await wire.act?.(guessed, input, new FrameSet(frameSources([seen]), options), call);
+      if (answer !== undefined && dimOf(answer) === guess.actionDim) return guess;
+    } catch (thrown) {
+      // Another profile may fit where the server refused this one. The probe reports a server that does not answer at all.
+      if (!(thrown instanceof UpstreamFailure) || SILENT.has(thrown.failure)) return undefined;
+    } finally {
+      forget();
+    }
+  }
+  return undefined;
+}
+
+/** Failures that no other profile would change. */
+const SILENT: ReadonlySet<AttemptFailure> = new Set([
+  AttemptFailure.TIMEOUT,
+  AttemptFailure.UNREACHABLE,
+  AttemptFailure.UPSTREAM_AUTH,
+  AttemptFailure.UPSTREAM_BUSY,
+]);
+
+const dimOf = ({ packed, steps }: ActAnswer): number => packed?.dim ?? steps[0]?.values.length ?? 0;
 
 /** The server in the form of a declared offering. */
 function recordOf(endpoint: string, runtime: string, values: Values): OfferingRecord {
@@ -187,7 +264,6 @@ export async function probeCommand(
       throw new Misuse(`${endpoint} is not a valid address; use one such as ws://127.0.0.1:8000`);
     const runtime = values.runtime ?? BY_SCHEME[new URL(endpoint).protocol];
     if (runtime === undefined) throw new Misuse(`--runtime is required: the wire of ${endpoint}`);
-    const record = recordOf(endpoint, runtime, values);
     const auth = authOf(values);
     // Addresses are unrestricted, because the user of the machine chose this one.
     const guard = { allowPrivate: true, dnsServers: undefined };
@@ -197,12 +273,20 @@ export async function probeCommand(
       const wire = upstream.wireOf(runtime);
       if (!wire || runtime === "limber-outbound" || runtime === "simulated")
         throw new Misuse(`--runtime must be one of ${dialed(upstream.runtimes).join(", ")}, got ${runtime}`);
-      const { offering, target, bounds } = liveOffering(record, undefined, {
-        vault: createVault(secretBytes(32)),
-        upstream,
-      });
+      const live = (asked: Values) => {
+        const record = recordOf(endpoint, runtime, asked);
+        const parts = { vault: createVault(secretBytes(32)), upstream };
+        const { offering, target, bounds } = liveOffering(record, undefined, parts);
+        return { record, offering, target: { ...target, auth }, bounds };
+      };
+      const plain = live(values);
+      const guesses =
+        runtime === "openpi-ws" && values.profile === undefined && plain.offering.contracts[0] === Contract.ACT;
+      const options = { agent, allowPrivate: true, timeoutMs: plain.offering.timeoutMs };
+      const guess = guesses ? await guessProfile(wire, plain.target, options) : undefined;
+      const { record, offering, target, bounds } = guess === undefined ? plain : live(withGuess(values, guess));
       const deps = { agent, allowPrivate: true, native: upstream.native, addressOf: upstream.addressOf };
-      const { report } = await probe(deps, { offering, target: { ...target, auth }, wire, bounds, record });
+      const { report } = await probe(deps, { offering, target, wire, bounds, record });
       // The region comes from a declaration, and there is none.
       report.checks = report.checks.filter(({ name }) => name !== "region");
       say(
@@ -210,6 +294,7 @@ export async function probeCommand(
           ? JSON.stringify(toJson(ProbeReportSchema, report, { useProtoFieldName: true }))
           : tableOf(report, endpoint, runtime),
       );
+      if (guesses) (values.json ? complain : say)(`\nAssumed ${wordsOf(guess, offering.actionSpaces)}`);
       return report.passed ? 0 : 1;
     } finally {
       agent.destroy();
@@ -221,6 +306,19 @@ export async function probeCommand(
     return 2;
   }
 }
+
+/** The command's options where the user gave them, otherwise the guess. */
+const withGuess = (values: Values, { profile, actionSpace, actionDim }: Guess): Values => ({
+  "action-space": actionSpace,
+  "action-dim": `${actionDim}`,
+  ...values,
+  profile,
+});
+
+const wordsOf = (guess: Guess | undefined, spaces: readonly string[]): string =>
+  guess === undefined
+    ? `no profile (one image, and the state as it is) and ${spaces.join(", ")}: the server answered none of ${GUESSES.map(({ profile }) => profile).join(", ")}. Choose with --profile and --action-space.`
+    : `the profile ${guess.profile} and ${spaces.join(", ")}: the server answers its observations with ${guess.actionDim} numbers per step. Choose others with --profile and --action-space.`;
 
 const dialed = (runtimes: readonly string[]): string[] =>
   runtimes.filter((name) => name !== "limber-outbound" && name !== "simulated");

@@ -21,6 +21,9 @@ afterAll(async () => {
 /** Eight steps of seven numbers. */
 const steps = (value: number): number[][] => Array.from({ length: 8 }, () => Array(7).fill(value));
 
+/** Eight steps of eight numbers. */
+const wide = (value: number): number[][] => Array.from({ length: 8 }, () => Array(8).fill(value));
+
 async function run(...args: string[]): Promise<{ code: number; said: string; complained: string }> {
   const [said, complained]: [string[], string[]] = [[], []];
   const code = await probeCommand(
@@ -40,11 +43,28 @@ it("passes a native server and prints a table for a README", async () => {
 });
 
 it("passes an openpi server and prints JSON", async () => {
-  openpi.behave({ kind: "steps", steps: steps(0.1) }, { kind: "steps", steps: steps(0.2) });
+  const first = { kind: "steps", steps: steps(0.1) } as const; // the guess, a check without a camera, and the first answer
+  openpi.behave(first, first, first, { kind: "steps", steps: steps(0.2) });
   const { code, said } = await run(openpi.endpoint, "--action-space", "joint_pos_7", "--json");
   const report = JSON.parse(said);
   expect(report.checks[0]).toMatchObject({ name: "reachable", passed: true });
   expect([code, report.passed]).toEqual([0, true]);
+});
+
+it("guesses the profile of an openpi server from what it answers, and says what it assumed", async () => {
+  // Eight numbers per step are DROID's: the answer to LIBERO's observation does not fit.
+  openpi.behave(
+    { kind: "error", text: "KeyError: observation/joint_position" },
+    { kind: "steps", steps: wide(0.1) },
+    { kind: "steps", steps: wide(0.2) },
+  );
+  const { said } = await run(openpi.endpoint);
+  expect(said).toContain("Assumed the profile openpi/droid and continuous_nd: ");
+  expect(said).toMatch(/^\| action_shape \| passed \| [\d.]+ ms \| \d+ steps of 8 finite numbers/m);
+  openpi.behave({ kind: "error", text: "KeyError: state" });
+  const unknown = await run(openpi.endpoint, "--json");
+  expect(unknown.complained).toContain("Assumed no profile");
+  expect(unknown.code).toBe(1);
 });
 
 it("fails a server with a wrong dimension and says what to do", async () => {
