@@ -9,8 +9,10 @@ import { type Preset, type PresetConfig, PresetConfigSchema, PresetSchema } from
 import type { ByokMode } from "../call.ts";
 import { type Call, keyOf, leftOf, tooLate } from "../call.ts";
 import { inTime } from "../clock.ts";
+import type { ActFields } from "../contracts/act.ts";
+import { chainOf } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
-import { nearNames, type OwnKeys, type OwnKeyUse, type PlanStep } from "../routing/index.ts";
+import { nearNames, type OwnKeys, type OwnKeyUse, onlyActionSpace, type PlanStep } from "../routing/index.ts";
 import { OrgCache } from "../store/account/caches.ts";
 import {
   type CredentialRecord,
@@ -96,6 +98,16 @@ export async function prepareInTime<D extends DescMessage>(
     preparedNow(lookups, request, call) ??
     (await inTime(prepare(lookups, schema, request, call), { ms: leftOf(call, request), late: tooLate }))
   );
+}
+
+/** A request for actions. */
+type Acting = Pick<ActFields, "model" | "models" | "provider" | "actionSpace">;
+
+/** The request, in the one action space of its models if it names none and there is only one. */
+export function inItsActionSpace<T extends Acting>(request: T, { snapshot }: Pick<LiveSupply, "snapshot">): T {
+  if (request.actionSpace !== undefined) return request;
+  const actionSpace = onlyActionSpace(snapshot, [request.model, ...chainOf(request.models, request.provider)]);
+  return actionSpace === undefined ? request : { ...request, actionSpace };
 }
 
 /** One organization's presets: loaded versions by name, newest first. */

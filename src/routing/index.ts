@@ -73,7 +73,15 @@ export {
   explain,
   type PlanDigest,
 } from "./plan/explain.ts";
-export { contractOf, type KeyScope, nearNames, type OwnKeys, type OwnKeyUse, type PlanArgs } from "./plan/intent.ts";
+export {
+  contractOf,
+  type KeyScope,
+  nearNames,
+  type OwnKeys,
+  type OwnKeyUse,
+  onlyActionSpace,
+  type PlanArgs,
+} from "./plan/intent.ts";
 export { PIN_SILENCE_MS, type Pin, PinStore, pinOutcome } from "./plan/pin.ts";
 export {
   affordable,

@@ -56,7 +56,7 @@ import {
 import { availableOf, type Charge } from "../inference/call-billing.ts";
 import { actStream } from "../inference/control-loop/control-loop.ts";
 import { streamPredict } from "../inference/predict-stream.ts";
-import { prepareInTime } from "../inference/prepare.ts";
+import { inItsActionSpace, prepareInTime } from "../inference/prepare.ts";
 import {
   type AvailableCredit,
   attemptPlan,
@@ -85,7 +85,8 @@ export function inferenceService(given: InferenceServiceDeps): Implementation<ty
 
 /** Act: plan, reserve, attempt, settle. */
 async function answerAct(deps: InferenceDeps, asked: ActRequest, call: Call): Promise<ActResponse> {
-  const { request, ownKeys, session } = await prepareInTime(deps, ActRequestSchema, asked, call);
+  const { request: whole, ownKeys, session } = await prepareInTime(deps, ActRequestSchema, asked, call);
+  const request = inItsActionSpace(whole, deps.supply);
   const intent = act.intentOf(request);
   const mover = moverOf(intent, call, request);
   deps.stops.assertMayMove(mover);
@@ -282,10 +283,11 @@ async function preview(
   call: Call,
 ): Promise<PreviewRoutesResponse> {
   if (!asked) throw new Error("the schema requires the request of a preview");
-  const { request, ownKeys, session } = await prepareInTime(deps, PreviewedRequestSchema, asked, call);
+  const { request: whole, ownKeys, session } = await prepareInTime(deps, PreviewedRequestSchema, asked, call);
   if (contract === Contract.GROUND)
     throw violation("contract", "must not be ground, which is called directly and has no plan", "enum");
-  const planned = contract ?? contractOf(request.model, deps.supply.snapshot);
+  const planned = contract ?? contractOf(whole.model, deps.supply.snapshot);
+  const request = planned === Contract.ACT ? inItsActionSpace(whole, deps.supply) : whole;
   assertMayCall(keyOf(call), PREVIEWED[planned] ?? InferenceService.method.act);
   const intent = intentOf(planned, request, deps.evaluated);
   const args = planArgs(deps, { intent, ownKeys, session }, call, steadyNow());

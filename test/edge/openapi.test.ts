@@ -185,7 +185,7 @@ describe("defaults", () => {
     expect([horizon, stream, action_space].map((field) => field.default)).toEqual([
       undefined,
       false,
-      "ee_delta_6d_grip",
+      undefined, // depends on the model
     ]);
     expect(preference.default).toBe("balanced");
     expect(schemaOf("ProviderPreferences").properties.allow_fallbacks.default).toBe(true);

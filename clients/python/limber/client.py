@@ -169,7 +169,7 @@ class Limber:
         """Requests one action chunk.
 
         `observation` is an `Observation`, a mapping of its fields, a row of numbers (only the state), or a list of these, oldest first.
-        `action_space` is a requirement, `ee_delta_6d_grip` by default. `horizon` is the exact number of rows, from 1 to 256. `provider` has the
+        `action_space` is a requirement; by default the model's only one, or `ee_delta_6d_grip`. `horizon` is the exact number of rows, from 1 to 256. `provider` has the
         fields of the schema's ProviderPreferences, such as `{"max_latency_ms": 200, "sort": "latency"}`. `robot` is the robot's name, which an
         emergency stop refers to. Raises `NoRouteAvailable` with `suggestions` if no offering satisfies the constraints.
         """

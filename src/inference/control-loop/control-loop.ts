@@ -21,7 +21,7 @@ import {
 } from "../../routing/index.ts";
 import { type InferenceDeps, moverOf, preferenceWord, refuseLargeMetadata, robotIn, robotOf } from "../call.ts";
 import type { CallFacts, Charge } from "../call-billing.ts";
-import { type Prepared, prepare } from "../prepare.ts";
+import { inItsActionSpace, type Prepared, prepare } from "../prepare.ts";
 import type { SessionPin } from "../sessions.ts";
 import type { Mover } from "../stops.ts";
 import { LoopBilling } from "./loop-billing.ts";
@@ -724,7 +724,8 @@ class ActStreamHandler implements StreamHandler<ActStreamRequest> {
   /** Never rejects: a refusal ends the stream. */
   async #open(asked: LoopOpen): Promise<void> {
     try {
-      const open = await prepare(this.#deps, LoopOpenSchema, asked, this.#call);
+      const prepared = await prepare(this.#deps, LoopOpenSchema, asked, this.#call);
+      const open = { ...prepared, request: inItsActionSpace(prepared.request, this.#deps.supply) };
       if (this.#abandoned) return;
       this.#robot = new ControlLoop(this.#deps, this.#speaker, this.#call, open);
       this.#robot.begin();

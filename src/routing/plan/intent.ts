@@ -302,6 +302,22 @@ export function contractOf(model: string, snapshot: Snapshot): Contract {
 
 const NONE = new Uint32Array(0);
 
+/** The one action space in which these models act; undefined for aliases and unknown models, and where there is a choice. */
+export function onlyActionSpace(snapshot: Snapshot, names: readonly string[]): string | undefined {
+  const spaces = new Set<string>();
+  for (const name of names) {
+    const { base } = parseModelName(name);
+    if (aliasOf(base)) return undefined;
+    const live = Array.from(snapshot.rowsOfModel(base) ?? NONE, (row) => snapshot.offerings[row]!).filter(
+      ({ simulated, contracts }) => !simulated && contracts.includes(Contract.ACT),
+    );
+    const served = live.flatMap(({ actionSpaces }) => actionSpaces);
+    for (const space of served.length > 0 ? served : (snapshot.catalogModel(base)?.actionSpaces ?? []))
+      spaces.add(space);
+  }
+  return spaces.size === 1 ? [...spaces][0] : undefined;
+}
+
 /** All rows of a target, whatever they can serve: the rows that a refusal lists. */
 export function universeOf(ask: Ask, target: RoutingTarget): Uint32Array {
   const { snapshot } = ask;
@@ -378,6 +394,23 @@ export function wrongActionSpace(ask: Ask): Refusal | undefined {
     );
   }
   return undefined;
+}
+
+/** A clause that names the action spaces which aliases can serve, and these; undefined if the requested one is among them. */
+export function unservedSpace(ask: Ask): { readonly text: string; readonly served: readonly string[] } | undefined {
+  const space = ask.intent.actionSpace;
+  if (space === undefined || !ask.targets.some(({ alias }) => alias)) return undefined;
+  const { columns, offerings } = ask.snapshot;
+  const able = servesBits(ask.contract, undefined);
+  const served = new Set<string>();
+  for (const row of consideredRows(ask)) {
+    const traits = columns.traits[row]!;
+    if ((traits & able) !== able || (!ask.allowSimulated && (traits & Flag.SIMULATED) !== 0)) continue;
+    for (const each of offerings[row]!.actionSpaces) served.add(each);
+  }
+  if (served.size === 0 || served.has(space)) return undefined;
+  const sorted = [...served].sort();
+  return { text: `; none emits ${space}, set \`action_space\` to ${sorted.join(", ")}`, served: sorted };
 }
 
 function servesAny({ snapshot }: Ask, rows: Uint32Array, bits: number): boolean {

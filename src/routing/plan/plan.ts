@@ -34,6 +34,7 @@ import {
   type PlanArgs,
   Reused,
   unitsAt,
+  unservedSpace,
   useOf,
   withoutSupply,
   wrongActionSpace,
@@ -417,9 +418,14 @@ export function refusalOf(ask: Ask): Refusal {
   const unread = unreadOf(ask, drops, details);
   if (unread) return unread;
   const strangers = strangersOf(ask);
-  const text = `${considered}, none satisfies the constraints${decisiveOf(ask, drops)}${strangers.length === 0 ? "" : `; provider ${strangers.map((name) => JSON.stringify(name)).join(", ")} not found`}`;
+  const unserved = unservedSpace(ask);
+  const text = `${considered}, none satisfies the constraints${unserved?.text ?? decisiveOf(ask, drops)}${strangers.length === 0 ? "" : `; provider ${strangers.map((name) => JSON.stringify(name)).join(", ")} not found`}`;
   const near = strangers.flatMap((name) => nearNames(name, ask.snapshot.providers.names));
-  return refuse(Reason.NO_ROUTE_AVAILABLE, text, { ...details, ...(near.length > 0 && { near }) });
+  return refuse(Reason.NO_ROUTE_AVAILABLE, text, {
+    ...details,
+    ...(near.length > 0 && { near }),
+    ...(unserved && { needed: [...unserved.served] }),
+  });
 }
 
 /**

@@ -251,3 +251,9 @@ describe("figures", () => {
     expect((await previewed({})).plan[0].expected_ms).toEqual({});
   });
 });
+
+it("names the action spaces that an alias serves if nothing serves the requested one", async () => {
+  const { status, body } = await act({}, { model: "service/auto", action_space: "joint_pos_23" });
+  expect([status, body.error.details?.needed], JSON.stringify(body)).toEqual([409, ["base_twist_2d"]]);
+  expect(body.error.message).toContain("none emits joint_pos_23, set `action_space` to base_twist_2d");
+});

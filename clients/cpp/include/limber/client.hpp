@@ -157,7 +157,7 @@ struct Stop {
 
 struct ActOptions {
   std::optional<std::string> instruction;
-  // A requirement; `ee_delta_6d_grip` by default.
+  // A requirement; by default the model's only one, or `ee_delta_6d_grip`.
   std::optional<std::string> action_space;
   // The exact number of rows, from 1 to 256.
   std::optional<std::uint32_t> horizon;

@@ -32,7 +32,7 @@ struct LoopOptions {
   double rate_hz = 50;
   // The robot's name, for emergency stops and the log.
   std::optional<std::string> robot;
-  // A requirement; `ee_delta_6d_grip` by default.
+  // A requirement; by default the model's only one, or `ee_delta_6d_grip`.
   std::optional<std::string> action_space;
   std::optional<std::uint32_t> horizon;
   std::optional<Bounds> bounds;

@@ -127,7 +127,8 @@ export type ActRequest = Message<"limber.v1.ActRequest"> & {
   goalImage?: Frame | undefined;
 
   /**
-   * Action space of the returned chunk; `ee_delta_6d_grip` when absent. Hard constraint: offerings that do not emit it are dropped.
+   * Action space of the returned chunk. Hard constraint: offerings that do not emit it are dropped. When absent: the only one of the named models, or
+   * `ee_delta_6d_grip` if they have several or `model` is an alias.
    *
    * @generated from field: optional string action_space = 13;
    */
