@@ -59,20 +59,43 @@ async function main(): Promise<void> {
   for (const line of linesOf(gateway)) console.log(line);
   manager = openServiceManager(config.serviceManager, (text) => console.error(`limber: ${text}`));
   manager.ready();
-  if (gateway.demo && gateway.url) await showDemo(config, gateway.demo, gateway.url);
+  if (gateway.demo && gateway.url) showDemo(config, gateway.demo, gateway.url);
 }
 
-/** Prints how to sign in and make a call. */
-async function showDemo(config: Config, demo: NonNullable<Gateway["demo"]>, url: string): Promise<void> {
-  if (config.adminToken === undefined) console.log(`SERVICE_ADMIN_TOKEN=${demo.adminToken}`);
-  console.log(`LIMBER_KEY=${demo.key}`);
-  if (demo.natsUrl !== undefined) console.log(`NATS_URL=${demo.natsUrl}`);
-  if (demo.signIn !== undefined) {
-    const home = new URL(config.publicUrl ?? url).origin;
-    console.log(`\nSign in, once and within an hour:\n${signInLink(home, demo.signIn)}`);
-  }
-  console.log(`\nTry it:\n${await firstCall(url, demo.key)}\n`);
+/** Prints where to sign in and read on, the settings for a shell, and a call. */
+function showDemo(config: Config, demo: NonNullable<Gateway["demo"]>, url: string): void {
+  const home = new URL(config.publicUrl ?? url).origin;
+  const places = [
+    ...(demo.signIn === undefined ? [] : [["Sign in", `${signInLink(home, demo.signIn)} (once, within an hour)`]]),
+    ["Docs", `${url}/docs`],
+  ];
+  // The ones that programs on this machine read.
+  const settings = {
+    LIMBER_URL: url,
+    LIMBER_KEY: demo.key,
+    ...(config.adminToken === undefined && { SERVICE_ADMIN_TOKEN: demo.adminToken }),
+    ...(demo.natsUrl !== undefined && { NATS_URL: demo.natsUrl }),
+  };
+  const width = Math.max(...places.map(([name = ""]) => name.length));
+  console.log(
+    [
+      ...places.map(([name = "", place]) => `${name.padEnd(width)}  ${place}`),
+      "",
+      ...Object.entries(settings).map(([name, value]) => `export ${name}=${value}`),
+      "",
+      `Try it:\n${FIRST_CALL}\n`,
+    ].join("\n"),
+  );
 }
+
+/** A call with an image, for a shell with the printed settings. */
+const FIRST_CALL = `curl -s "$LIMBER_URL/v1/act" -H "authorization: Bearer $LIMBER_KEY" -H "content-type: application/json" -d '${JSON.stringify(
+  {
+    model: "service/auto",
+    instruction: "reach the red square",
+    observations: [{ frames: [{ url: "/samples/red-square.png" }] }],
+  },
+)}'`;
 
 /**
  * Replaces this process by one with the start flags, keeping its id, environment and terminal. Without the flags, garbage collection takes most
@@ -108,7 +131,7 @@ async function runPrimary(config: Config): Promise<void> {
       const operations = gateway === undefined ? [] : linesOf(gateway).slice(1);
       console.log([...lines, ...operations, `${config.processes} processes`].join("\n"));
       manager?.ready();
-      if (gateway?.demo && url !== undefined) await showDemo(config, gateway.demo, url);
+      if (gateway?.demo && url !== undefined) showDemo(config, gateway.demo, url);
     },
     ending() {
       closing = true;
@@ -163,18 +186,6 @@ function warnOfUnknownSettings(): void {
     const meant = nearest(name.slice(prefix.length), rests);
     console.error(`limber: ${name} is not a setting${meant === undefined ? "" : `; did you mean ${prefix}${meant}?`}`);
   }
-}
-
-/** A complete curl command with an image in it. */
-async function firstCall(url: string, key: string): Promise<string> {
-  const { redSquare } = await import("./upstream/pictures/test-picture.ts");
-  const picture = (await redSquare(0.7, 0.3, 64)).toString("base64");
-  const body = {
-    model: "service/auto",
-    instruction: "reach the red square",
-    observations: [{ frames: [{ camera: "wrist", url: `data:image/png;base64,${picture}` }] }],
-  };
-  return `curl -s ${url}/v1/act -H 'authorization: Bearer ${key}' -H 'content-type: application/json' -d '${JSON.stringify(body)}'`;
 }
 
 function end(thrown: unknown): never {

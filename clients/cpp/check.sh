@@ -26,11 +26,11 @@ start() {
 # Waits for the last started gateway and exports its address and key.
 ready() {
   for _ in $(seq 3000); do
-    grep -q '^LIMBER_KEY=' "$scratch/log-$1" && break
+    grep -q '^export LIMBER_KEY=' "$scratch/log-$1" && break
     kill -0 "${gateways[-1]}" 2>/dev/null || { cat "$scratch/log-$1"; exit 1; }
     read -rt 0.1 <> <(:) || true
   done
-  LIMBER_KEY=$(sed -n 's/^LIMBER_KEY=//p' "$scratch/log-$1")
+  LIMBER_KEY=$(sed -n 's/^export LIMBER_KEY=//p' "$scratch/log-$1")
   LIMBER_URL=$(sed -n 's/^limber ready //p' "$scratch/log-$1")
   export LIMBER_KEY LIMBER_URL
 }

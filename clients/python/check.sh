@@ -56,14 +56,14 @@ start() {
   PORT=0 DATA_DIR="$scratch/data-$1" node "${@:2}" >"$scratch/log-$1" 2>&1 &
   gateways+=($!)
   for _ in $(seq 3000); do
-    grep -q '^LIMBER_KEY=' "$scratch/log-$1" && return
+    grep -q '^export LIMBER_KEY=' "$scratch/log-$1" && return
     kill -0 "${gateways[-1]}" 2>/dev/null || { cat "$scratch/log-$1"; exit 1; }
     read -rt 0.1 <> <(:) || true
   done
 }
 said() { sed -n "s/^$2//p" "$scratch/log-$1"; }
 start today "$root/src/main.ts"
-LIMBER_KEY=$(said today LIMBER_KEY=)
+LIMBER_KEY=$(said today 'export LIMBER_KEY=')
 LIMBER_URL=$(said today 'limber ready ')
 export LIMBER_KEY LIMBER_URL LIMBER_GATEWAY="$root"
 

@@ -5,6 +5,7 @@ import type { FastifyInstance, FastifyReply } from "fastify";
 import { RpcCodeSchema } from "../../gen/limber/edge/v1/options_pb.ts";
 import { ReasonSchema } from "../../gen/limber/v1/reason_pb.ts";
 import { BRAND } from "../brand.ts";
+import { samplePictures } from "../codecs/pictures/samples.ts";
 import { factsOf, type Reason } from "../errors.ts";
 
 /** These pages load nothing from another origin. */
@@ -69,6 +70,7 @@ export function serveDocs(fastify: FastifyInstance, addresses: ServedAddresses =
   fastify.get("/docs/", (_, reply) => reply.redirect("/docs", 308));
   fastify.get("/docs/start.js", (_, reply) => page(reply, "text/javascript; charset=utf-8", START));
   fastify.get("/docs/errors", (_, reply) => page(reply, "text/html; charset=utf-8", refusals));
+  for (const [path, picture] of samplePictures) fastify.get(path, (_, reply) => page(reply, "image/png", picture));
   for (const [name, type] of Object.entries(ASSETS)) {
     const file = new URL(import.meta.resolve(`swagger-ui-dist/${name}`));
     fastify.get(`/docs/${name}`, async (_, reply) => page(reply, type, await readFile(file)));

@@ -10,6 +10,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest, FastifyServerFactor
 import Fastify from "fastify";
 import { API_VERSION, BRAND } from "../brand.ts";
 import { after } from "../clock.ts";
+import { samplePictures } from "../codecs/pictures/samples.ts";
 import { asRefusal, Reason, type Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { BodyMemory } from "./body-memory.ts";
@@ -237,6 +238,7 @@ const knownPaths = (services: readonly DescService[]): readonly string[] => [
   "/docs",
   "/docs/errors",
   "/openapi.json",
+  ...samplePictures.keys(),
   MCP_PATH,
 ];
 

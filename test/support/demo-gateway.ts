@@ -35,7 +35,7 @@ export async function startDemo(
   return {
     pid: child.pid!,
     url: /^limber ready (\S+)$/m.exec(said)?.[1] ?? "",
-    key: /^LIMBER_KEY=(\S+)$/m.exec(said)?.[1] ?? "",
+    key: /^export LIMBER_KEY=(\S+)$/m.exec(said)?.[1] ?? "",
     stop: () => {
       child.kill("SIGTERM");
       return ended;

@@ -90,7 +90,7 @@ export type Frame = Message<"limber.v1.Frame"> & {
   camera: string;
 
   /**
-   * An `https:` URL of the image, or a `data:` URL that contains it.
+   * An `https:` URL of the image, a `data:` URL that contains it, or the path of a sample: `/samples/red-square.png`.
    *
    * @generated from field: string url = 2;
    */

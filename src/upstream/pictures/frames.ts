@@ -14,6 +14,7 @@ import { CodecError } from "../../codecs/error.ts";
 import { decodeDataUrl, isDataUrl } from "../../codecs/pictures/data-url.ts";
 import { type ImageFormat, type ImageHeader, readImageHeader, uprightFile } from "../../codecs/pictures/image.ts";
 import { packed, pixelsIn, type RgbPixels } from "../../codecs/pictures/raw-pictures.ts";
+import { samplePicture } from "../../codecs/pictures/samples.ts";
 import { type Asker, pictureTurns } from "../../codecs/pictures/turns.ts";
 import { Reason, Refusal } from "../../errors.ts";
 import { AddressRefused, checkUrl, FetchFailed, fetchBytes } from "../transport/guard.ts";
@@ -399,7 +400,7 @@ const pixelsFor = ({ data }: FrameSource): RgbPixels | undefined => data && pixe
 /** The bytes that came with the request; undefined if they must be fetched. Throws FrameRefused. */
 function bytesIn({ url, data, path }: FrameSource): Buffer | undefined {
   if (data !== undefined && data.length > 0) return Buffer.from(data.buffer, data.byteOffset, data.length);
-  return isDataUrl(url) ? readDataUrl(url, path) : undefined;
+  return isDataUrl(url) ? readDataUrl(url, path) : samplePicture(url);
 }
 
 function readDataUrl(url: string, path: string): Buffer {

@@ -3,6 +3,7 @@ import { type Frame, ImageFormat } from "../../../gen/limber/v1/observation_pb.t
 import { CodecError } from "../../codecs/error.ts";
 import { decodeDataUrl, isDataUrl, startOfDataUrl } from "../../codecs/pictures/data-url.ts";
 import { type ImageHeader, readImageHeader } from "../../codecs/pictures/image.ts";
+import { samplePicture } from "../../codecs/pictures/samples.ts";
 import type { PictureFacts } from "../../contracts/inputs.ts";
 import { SideNote } from "../../side-note.ts";
 
@@ -27,7 +28,10 @@ export function readPicture(frame: Frame): PictureFacts | undefined {
 
 function headerOf({ data, url }: Frame): ImageHeader | undefined {
   if (data.length > 0) return readImageHeader(Buffer.from(data.buffer, data.byteOffset, data.length));
-  if (!isDataUrl(url)) return undefined;
+  if (!isDataUrl(url)) {
+    const sample = samplePicture(url);
+    return sample && readImageHeader(sample);
+  }
   try {
     for (const most of BEGINNINGS) {
       const { bytes, isWhole } = startOfDataUrl(url, most);

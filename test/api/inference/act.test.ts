@@ -42,6 +42,24 @@ const TWIST = {
 const act = (body: object = {}, key = caller.key) => app.call("/v1/act", { ...TWIST, ...body }, { key });
 
 describe("200", () => {
+  it("acts in the only action space of a model if the request names none", async () => {
+    const { status, body } = await act({ action_space: undefined });
+    expect([status, body.action?.space], JSON.stringify(body)).toEqual([200, "base_twist_2d"]);
+  });
+
+  it("sends a provider the bytes of a sample image that the request names by its path", async () => {
+    const frames = [{ camera: "wrist", url: "/samples/red-square.png" }];
+    const { status, body } = await act({ observations: [{ proprio: [0.5, 2], frames }] });
+    expect(status, JSON.stringify(body)).toBe(200);
+    const shown = await fetch(new URL("/samples/red-square.png", app.url));
+    const sent = model.acts.at(-1)!.observations[0]!.frames[0]!;
+    expect(Buffer.from(sent.data).equals(Buffer.from(await shown.arrayBuffer()))).toBe(true);
+    const missing = await act({
+      observations: [{ proprio: [0.5, 2], frames: [{ ...frames[0], url: "/samples/blue.png" }] }],
+    });
+    expect([missing.status, missing.body.error.code]).toEqual([422, "address_refused"]);
+  });
+
   it("returns every field of the specification and no unknown one", async () => {
     const { status, headers, body } = await act();
     expect(status).toBe(200);

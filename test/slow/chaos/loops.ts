@@ -29,12 +29,12 @@ const folder = mkdtempSync(join(tmpdir(), "limber-loops-"));
 const began = performance.now();
 const wrong: string[] = [];
 
-const gateway = await start("src/main.ts", [], (line) => line.startsWith("LIMBER_KEY="), {
+const gateway = await start("src/main.ts", [], (line) => line.startsWith("export LIMBER_KEY="), {
   env: { PORT: "0", DATA_DIR: join(folder, "data") },
   log: join(folder, "log"),
 });
 const url = gateway.lines.find((line) => line.startsWith("limber ready "))!.slice("limber ready ".length);
-const env = { LIMBER_URL: url, LIMBER_KEY: gateway.line.slice("LIMBER_KEY=".length) };
+const env = { LIMBER_URL: url, LIMBER_KEY: gateway.line.slice("export LIMBER_KEY=".length) };
 
 // Both start again by themselves, on the port that they had.
 const second = await startReference();

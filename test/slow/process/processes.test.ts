@@ -236,7 +236,7 @@ describe("several processes on one port", () => {
     const gateway = await startGateway({ DATA_DIR: dir.path, LIMBER_PROCESSES: "2", LOG_LEVEL: "error" });
     closers.push(() => gateway.end("SIGKILL"));
     await eventually(() => expect(gateway.stdout()).toContain("curl "));
-    const [, key] = /^LIMBER_KEY=(.*)$/m.exec(gateway.stdout()) ?? [];
+    const [, key] = /^export LIMBER_KEY=(.*)$/m.exec(gateway.stdout()) ?? [];
     const body = {
       model: "service/auto",
       action_space: "joint_pos_7",

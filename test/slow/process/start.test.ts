@@ -36,7 +36,7 @@ const lineAfter = (text: string, start: string): string =>
     .split("\n")
     .find((line) => line.startsWith(start))
     ?.slice(start.length) ?? "";
-const linkIn = (text: string): string => text.split("\n").find((line) => line.includes("/sign-in#token=")) ?? "";
+const linkIn = (text: string): string => /\S+\/sign-in#token=\S+/.exec(text)?.[0] ?? "";
 let linkBefore = "";
 const get = (path: string) => callRest(gateway.url, path, undefined, { key });
 const allGone = (pids: readonly number[]) => expect.poll(() => stillRunning(pids)).toEqual([]);
@@ -47,14 +47,15 @@ describe("a gateway on an empty directory", () => {
     gateway = await startGateway(env);
     expect(gateway.url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
     await expect.poll(() => gateway.stdout()).toContain("curl ");
-    key = lineAfter(gateway.stdout(), "LIMBER_KEY=");
+    key = lineAfter(gateway.stdout(), "export LIMBER_KEY=");
     expect(key).toMatch(/^lmb_sk_/);
-    expect(lineAfter(gateway.stdout(), "SERVICE_ADMIN_TOKEN=").length).toBeGreaterThan(16);
-    const line = gateway
-      .stdout()
-      .split("\n")
-      .find((each) => each.startsWith("curl "));
-    const { stdout } = await run("bash", ["-c", line ?? ""]);
+    expect(lineAfter(gateway.stdout(), "export SERVICE_ADMIN_TOKEN=").length).toBeGreaterThan(16);
+    const lines = gateway.stdout().split("\n");
+    const settings = lines.filter((each) => each.startsWith("export "));
+    expect(settings[0]).toBe(`export LIMBER_URL=${gateway.url}`);
+    const line = lines.find((each) => each.startsWith("curl "));
+    expect(Math.max(...lines.map(({ length }) => length))).toBeLessThan(260);
+    const { stdout } = await run("bash", ["-c", [...settings, line].join("\n")]);
     const answer = JSON.parse(stdout);
     expect(answer).toMatchObject({ object: "world.action", route: { simulated: false, attempts: [{ status: "ok" }] } });
     expect(answer.action.steps.flat().every(Number.isFinite)).toBe(true);
@@ -110,7 +111,7 @@ describe("a gateway on an empty directory", () => {
 
   it("starts again with the same key and the same balance", async () => {
     gateway = await startGateway(env);
-    await expect.poll(() => lineAfter(gateway.stdout(), "LIMBER_KEY=")).toBe(key);
+    await expect.poll(() => lineAfter(gateway.stdout(), "export LIMBER_KEY=")).toBe(key);
     const { status, body } = await get("/v1/billing/balance");
     expect([status, body.held_usd]).toEqual([200, 0]);
     expect(body.spent_usd).toBeGreaterThan(0);
@@ -141,7 +142,7 @@ describe("a gateway on an empty directory", () => {
   });
 
   it("starts if another program took its reference provider's ports meanwhile", async () => {
-    const token = { "x-service-admin-token": lineAfter(gateway.stdout(), "SERVICE_ADMIN_TOKEN=") };
+    const token = { "x-service-admin-token": lineAfter(gateway.stdout(), "export SERVICE_ADMIN_TOKEN=") };
     const { body } = await callRest(gateway.url, "/health", undefined, { headers: token });
     const ports = new Set<number>(body.detail.upstreams.map((address: string) => Number(new URL(address).port)));
     await gateway.end("SIGTERM");
@@ -182,8 +183,8 @@ describe("a gateway that listens on every address of the machine", () => {
       expect(started.stdout()).toContain(`also at http://${address}:${port}\n`);
       expect((await callRest(`http://${address}:${port}`, "/ready")).status).toBe(200);
     }
-    const key = lineAfter(started.stdout(), "LIMBER_KEY=");
-    const admin = lineAfter(started.stdout(), "SERVICE_ADMIN_TOKEN=");
+    const key = lineAfter(started.stdout(), "export LIMBER_KEY=");
+    const admin = lineAfter(started.stdout(), "export SERVICE_ADMIN_TOKEN=");
     const arm = {
       model: "service/auto",
       action_space: "joint_pos_7",
