@@ -93,7 +93,7 @@ export function operationsService({
       return {
         status: "ok",
         // Placeholder offerings don't count as supply.
-        inference: supply.live.length > 0 ? "real" : "simulated",
+        inference: supply.live.length > 0 ? "real" : "none",
         version: API_VERSION,
         ...(principal.kind === "admin" && { detail }),
       };

@@ -46,7 +46,7 @@ export type GetHealthResponse = Message<"limber.v1.GetHealthResponse"> & {
   status: string;
 
   /**
-   * Kind of output of the live offerings: `real`, `simulated` or `mixed`.
+   * Kind of output of the live offerings: `real`, or `none` if no offering is live. Placeholders do not count.
    *
    * @generated from field: string inference = 2;
    */

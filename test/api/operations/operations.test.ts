@@ -13,7 +13,7 @@ beforeAll(async () => {
 
 describe("on an empty registry", () => {
   it("is healthy, has only placeholders, and is not ready", async () => {
-    expect((await app.call("/health")).body).toEqual({ status: "ok", inference: "simulated", version: "0.1.0" });
+    expect((await app.call("/health")).body).toEqual({ status: "ok", inference: "none", version: "0.1.0" });
     const { status, body, headers } = await app.call("/ready");
     expect([status, body.error.code, body.error.message]).toEqual([503, "not_ready", "the registry is empty"]);
     expect(Number(headers.get("retry-after"))).toBeGreaterThan(0);
