@@ -217,6 +217,9 @@ export function chunkAsker(run: ProbeRun, maxHorizon = run.probed.offering.maxHo
   };
 }
 
+/** The last of the samples that an act policy may answer differently. */
+const FARTHEST_SAMPLE = 4;
+
 /** Asks for chunks: their shape, whether they depend on what is seen, and how steady they are. `maxHorizon` is as declared. */
 export async function probeAct(run: ProbeRun, maxHorizon: number): Promise<void> {
   const { offering } = run.probed;
@@ -232,9 +235,10 @@ export async function probeAct(run: ProbeRun, maxHorizon: number): Promise<void>
   });
   if (!shaped) return;
   await run.check("answers_differ", async () => {
-    const second = await ask(await run.observation(ELSEWHERE, 1));
-    if (second === first) throw new ProbeFault("two different observations gave the same actions: is this a stub?");
-    return "two different observations gave different actions";
+    for (let sample = 1; sample <= FARTHEST_SAMPLE; sample++)
+      if ((await ask(await run.observation(ELSEWHERE, sample))) !== first)
+        return "two different observations gave different actions";
+    throw new ProbeFault("two different observations gave the same actions: is this a stub?");
   });
   await run.check("steady", async () => {
     for (let i = 0; i < WARM_CALLS; i++) await ask(here);

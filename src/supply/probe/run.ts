@@ -236,7 +236,9 @@ export class ProbeRun {
     const fitting = variant.layout && samples.find(({ proprio }) => proprio.length === dimensionOfLayout(wanted));
     const known = fitting ?? (variant.layout ? undefined : declared);
     if (known) return create(ObservationSchema, { ...known, frames, ...(variant.unnamed && { proprioNames: [] }) });
-    const proprio = Array.from({ length: dimensionOfLayout(wanted) ?? 0 }, (_, i) => 0.1 + 0.02 * i + 0.15 * sample);
+    const near = (i: number): number => 0.1 + 0.02 * i + 0.15 * sample;
+    const count = dimensionOfLayout(wanted) ?? 0;
+    const proprio = Array.from({ length: count }, (_, i) => FAR[sample]?.(i) ?? near(i));
     const proprioNames = variant.unnamed ? [] : [...wanted.names];
     return create(ObservationSchema, { frames, proprio, proprioNames });
   }
@@ -314,6 +316,13 @@ export class ProbeRun {
     return answer;
   }
 }
+
+/** States far from the first two samples, by sample: saturated policies return the same action for near states. */
+const FAR: Readonly<Record<number, (i: number) => number>> = {
+  2: (i) => -0.6 - 0.02 * i,
+  3: (i) => (i % 2 === 0 ? 0.8 : -0.8),
+  4: (i) => (i % 4 < 2 ? -0.8 : 0.8),
+};
 
 /** A failed check. The message states the finding. */
 export class ProbeFault extends Error {}

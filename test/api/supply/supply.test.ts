@@ -223,6 +223,18 @@ describe("POST /v1/supply/offerings/{offering_id}/verify", () => {
     expect((await verify(offering.id)).body.offering.status).toBe("live");
   });
 
+  it("lets a bang-bang policy live, which returns the same action for near states", async () => {
+    const { endpoint } = await openModel({
+      act({ horizon, observations }, answer) {
+        const force = (observations.at(-1)?.proprio ?? []).slice(0, 2).every((value) => value > 0) ? 1 : -1;
+        answer(Array.from({ length: horizon }, () => [force, 0]));
+      },
+    });
+    const { body: offering } = await declare(await registered(), { endpoint });
+    const { status, body, text } = await verify(offering.id);
+    expect([status, body.offering.status], text).toEqual([200, "live"]);
+  });
+
   it("rejects a failing offering for good, with a report on what to fix", async () => {
     const provider = await registered();
     const server = await startPolicyServer();
