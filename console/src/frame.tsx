@@ -1,6 +1,6 @@
 /** What stands around every page: the bar with its pages, who is signed in, everything by name, and STOP. */
 import { Link, Outlet, useNavigate } from "@tanstack/react-router";
-import { useState } from "react";
+import { useRef, useState } from "react";
 import { isSignedOut } from "./lib/errors.ts";
 import { useKeys } from "./lib/keys.ts";
 import { PAGES, type Page } from "./lib/routes.ts";
@@ -112,17 +112,29 @@ function PageLink({ path, title }: Page) {
   );
 }
 
-/** A list that opens under its button, by the browser's own popovers. */
+/** The width of the menu, in pixels, and its least distance from the window's edges. */
+const MENU_PX = 224;
+const MARGIN_PX = 8;
+
+/** A menu that opens under its button. The browser's popovers are positioned against the window, so the place is measured when it opens. */
 function More({ pages, label = "More", id = "more" }: { pages: readonly Page[]; label?: string; id?: string }) {
+  const button = useRef<HTMLButtonElement>(null);
+  const [left, setLeft] = useState(0);
+  const place = (): void => {
+    const at = button.current?.getBoundingClientRect().left ?? 0;
+    setLeft(Math.max(MARGIN_PX, Math.min(at, window.innerWidth - MENU_PX - MARGIN_PX)));
+  };
   return (
     <>
-      <button type="button" popoverTarget={id} className={LINK} aria-haspopup="true">
+      <button ref={button} type="button" popoverTarget={id} className={LINK} aria-haspopup="true">
         {label} <span aria-hidden="true">▾</span>
       </button>
       <div
         id={id}
         popover="auto"
-        className="panel fixed inset-auto top-11 right-3 m-0 w-56 p-1 text-ink shadow-lg"
+        className="panel fixed inset-auto top-11 m-0 max-h-[calc(100dvh-56px)] overflow-auto p-1 text-ink shadow-lg"
+        style={{ left, width: MENU_PX }}
+        onBeforeToggle={place}
         onClick={(event) => event.currentTarget.hidePopover()}
       >
         <div className="grid">{pages.map(PageLink)}</div>

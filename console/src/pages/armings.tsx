@@ -12,6 +12,7 @@ import { useMay } from "../lib/session.ts";
 import { spaced } from "../lib/words.ts";
 import { Code, Empty, Facts, Head, Json, None, Pairs, Refused, Status, Time } from "../parts/basics.tsx";
 import { Filters } from "../parts/filters.tsx";
+import { Actor } from "../parts/names.tsx";
 import { Sheet } from "../parts/sheet.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Arm } from "./armings/arm.tsx";
@@ -179,7 +180,7 @@ export function ArmingsPage() {
               ["a run", `${open.maxSeconds} s at most`],
               ["bounds", open.bounds === undefined ? <None key="" /> : <Bounds key="" of={open.bounds} />],
               ["armed", <Time key="" at={open.created} />],
-              ["by", <Code key="">{open.createdBy}</Code>],
+              ["by", <Actor key="" id={open.createdBy} />],
               ["ends by itself", <Time key="" at={open.ends} />],
               ["ended", <Time key="" at={open.ended} />],
               ["id", <Code key="">{open.id}</Code>],

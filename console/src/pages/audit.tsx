@@ -9,6 +9,7 @@ import { useList } from "../lib/list.ts";
 import { useWho } from "../lib/session.ts";
 import { Block, Code, Empty, Head, Json, Pairs, Part, Refused, Status, Time } from "../parts/basics.tsx";
 import { Filters, Find } from "../parts/filters.tsx";
+import { Actor } from "../parts/names.tsx";
 import { Sheet } from "../parts/sheet.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 
@@ -32,7 +33,7 @@ const COLUMNS: readonly Column<AuditRecord>[] = [
     id: "subject",
     title: "to what",
     width: "3fr",
-    cell: ({ subject }) => <Code>{subject}</Code>,
+    cell: ({ subject }) => <Actor id={subject} />,
     value: ({ subject }) => subject,
   },
   {
@@ -40,7 +41,7 @@ const COLUMNS: readonly Column<AuditRecord>[] = [
     title: "by",
     width: "3fr",
     wide: true,
-    cell: ({ actor }) => <Code>{actor}</Code>,
+    cell: ({ actor }) => <Actor id={actor} />,
     value: ({ actor }) => actor,
   },
   { id: "seq", title: "number", width: 72, right: true, wide: true, cell: ({ seq }) => seq, value: ({ seq }) => seq },
@@ -99,7 +100,8 @@ export function AuditPage() {
           <Pairs
             of={[
               ["when", <Time key="" at={open.created} />],
-              ["by", <Code key="">{open.actor}</Code>],
+              ["by", <Actor key="" id={open.actor} />],
+              ["actor id", <Code key="">{open.actor}</Code>],
               ["to what", <Code key="">{open.subject}</Code>],
               open.requestId !== undefined && ["request", <Code key="">{open.requestId}</Code>],
               ["number", open.seq],

@@ -6,9 +6,10 @@ import { LogService } from "#messages/limber/v1/log_service_pb.ts";
 import { count, percent } from "../lib/format.ts";
 import { useList } from "../lib/list.ts";
 import { numberOfCode, spaced, wordOf } from "../lib/words.ts";
-import { Code, Empty, Facts, Head, Money, Ms, None, Refused, Status, Time } from "../parts/basics.tsx";
+import { Empty, Facts, Head, Money, Ms, None, Refused, Status, Time } from "../parts/basics.tsx";
 import { Filters, Find, Pick } from "../parts/filters.tsx";
 import { Histogram, type Outcome } from "../parts/histogram.tsx";
+import { ModelName } from "../parts/names.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { CallSheet } from "./calls/sheet.tsx";
 
@@ -73,7 +74,7 @@ const COLUMNS: readonly Column<LogRecord>[] = [
     id: "model",
     title: "model",
     width: "3fr",
-    cell: ({ model, modelRequested }) => <Code>{model ?? modelRequested}</Code>,
+    cell: ({ model, modelRequested }) => <ModelName of={model ?? modelRequested} />,
     value: ({ model, modelRequested }) => model ?? modelRequested ?? "",
   },
   {

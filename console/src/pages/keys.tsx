@@ -35,6 +35,7 @@ import {
   TextField,
   Time,
 } from "../parts/basics.tsx";
+import { Actor } from "../parts/names.tsx";
 import { Sheet } from "../parts/sheet.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 
@@ -161,8 +162,8 @@ function KeySheet({ of, may, onClose }: { of: Key; may: boolean; onClose: () => 
           ["models", of.models.join(", ") || "all"],
           of.workspaceId !== undefined && ["workspace", <Code key="">{of.workspaceId}</Code>],
           of.robotId !== undefined && ["robot", of.robotId],
-          of.userId !== undefined && ["member", <Code key="">{of.userId}</Code>],
-          of.parentId !== undefined && ["made by", <Code key="">{of.parentId}</Code>],
+          of.userId !== undefined && ["member", <Actor key="" id={of.userId} />],
+          of.parentId !== undefined && ["made by", <Actor key="" id={of.parentId} />],
           ["made", <Time key="" at={of.createdAt} />],
           ["ends", <Time key="" at={of.expiresAt} />],
         ]}

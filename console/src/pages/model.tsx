@@ -34,6 +34,7 @@ import {
   Word,
 } from "../parts/basics.tsx";
 import { Chart } from "../parts/chart.tsx";
+import { tailOf } from "../parts/names.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { Tier } from "./models.tsx";
 
@@ -44,6 +45,18 @@ const COLUMNS: readonly Column<ModelOffering>[] = [
     width: "1fr",
     cell: ({ provider }) => provider,
     value: ({ provider }) => provider,
+  },
+  {
+    id: "id",
+    title: "offering",
+    width: 84,
+    wide: true,
+    cell: ({ id }) => (
+      <code title={id} className="text-muted">
+        …{tailOf(id)}
+      </code>
+    ),
+    value: ({ id }) => id,
   },
   {
     id: "state",

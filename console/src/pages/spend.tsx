@@ -13,6 +13,7 @@ import { wordOf } from "../lib/words.ts";
 import { Code, Empty, Facts, Head, Modal, Money, Ms, Part, Refused, TextField, Time, Word } from "../parts/basics.tsx";
 import { Chart } from "../parts/chart.tsx";
 import { Filters, Pick } from "../parts/filters.tsx";
+import { Actor, ModelName } from "../parts/names.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 
 const BY = {
@@ -41,7 +42,7 @@ export function SpendPage() {
   const since = useMemo(() => Math.floor(Date.now() / 1000) - days * 86_400, [days]);
   const series = useQuery(SeriesService.method.querySeries, {
     since,
-    stepS: days > 30 ? 86_400 : days > 7 ? 21_600 : days > 1 ? 3_600 : 900,
+    stepS: days > 1 ? 86_400 : 3_600,
     by: BY[by],
     limit: MOST_LINES,
   });
@@ -147,7 +148,20 @@ function Lines({
     [series, times],
   );
   const columns: readonly Column<Series>[] = [
-    { id: "name", title: by, width: "3fr", cell: (one) => <Code>{nameOf(one)}</Code>, value: nameOf },
+    {
+      id: "name",
+      title: by,
+      width: "3fr",
+      cell: (one) =>
+        by === "model" && !one.other && one.name !== "" ? (
+          <ModelName of={one.name} />
+        ) : by === "key" && one.name !== "" && !one.other ? (
+          <Actor id={one.name} />
+        ) : (
+          <Code>{nameOf(one)}</Code>
+        ),
+      value: nameOf,
+    },
     {
       id: "calls",
       title: "calls",
@@ -197,11 +211,12 @@ function Lines({
       {lines.length > 0 && (
         <Chart
           title={`Cost by ${by}`}
-          unit="US dollars a step"
+          unit={stepS < 86_400 ? "US dollars per hour" : "US dollars per day"}
           times={times}
           lines={lines}
           height={200}
           show={dollars}
+          bars
         />
       )}
       <Table

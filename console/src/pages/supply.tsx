@@ -68,8 +68,16 @@ const COLUMNS: readonly Column<Offering>[] = [
     value: ({ status }) => status,
   },
   {
+    id: "address",
+    title: "address",
+    width: "2fr",
+    wide: true,
+    cell: ({ terms }) => <Code>{terms?.endpoint}</Code>,
+    value: ({ terms }) => terms?.endpoint ?? "",
+  },
+  {
     id: "runtime",
-    title: "wire",
+    title: "protocol",
     width: "1fr",
     wide: true,
     cell: ({ runtime }) => <Code>{runtime}</Code>,

@@ -36,8 +36,8 @@ export interface ChartProps {
   readonly show?: (value: number) => string;
   /** Charts of one name show the same moment under the pointer. */
   readonly together?: string;
-  /** Each figure is of a whole step of time, drawn from its beginning to its end. */
-  readonly stepped?: boolean;
+  /** Amounts per step of time, drawn as stacked bars of one step's width. */
+  readonly bars?: boolean;
 }
 
 /** The colour that a name has in this theme, as a canvas takes it. */
@@ -71,6 +71,36 @@ function clock(at: number, times: readonly number[]): string {
   return /^\d\d:\d\d:\d\d$/.test(text) && span > 600 ? text.slice(0, 5) : text;
 }
 
+/** The shortest span of an axis of time, in seconds: one point has none of its own. */
+const LEAST_SPAN_S = 3_600;
+
+/** What the axis of time shows: the points, and with bars the step that begins at the last of them. */
+function spanOf(times: ArrayLike<number>, scaled: [number, number], bars: boolean): [number, number] {
+  const step = bars && times.length > 1 ? times[1]! - times[0]! : 0;
+  if (times.length > 2 || times.length === 0) return [scaled[0], scaled[1] + step];
+  // Of a single point uPlot makes 86,400,000 s.
+  const [low, high] = [times[0]!, times[times.length - 1]!];
+  if (high + step - low >= LEAST_SPAN_S) return [low, high + step];
+  const middle = (low + high) / 2;
+  return [middle - LEAST_SPAN_S / 2, middle + LEAST_SPAN_S / 2];
+}
+
+/** The lines as they are drawn, with their place in the legend. Stacked bars are drawn from the highest sum down, each over the one before. */
+function layersOf(lines: readonly Line[], bars: boolean): readonly (Line & { i: number })[] {
+  const numbered = lines.map((line, i) => ({ ...line, i }));
+  if (!bars) return numbered;
+  const sums: number[] = [];
+  return numbered
+    .map((line) => ({
+      ...line,
+      values: line.values.map((value = 0, at) => {
+        sums[at] = (sums[at] ?? 0) + value;
+        return sums[at] || undefined;
+      }),
+    }))
+    .toReversed();
+}
+
 const plainNumber = (value: number): string => Number(value.toPrecision(4)).toString();
 
 /** The chart. */
@@ -82,7 +112,7 @@ export function Chart({
   height = 140,
   show = plainNumber,
   together,
-  stepped = false,
+  bars = false,
 }: ChartProps) {
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
@@ -124,8 +154,9 @@ export function Chart({
       grid: { stroke: resolved("var(--line)", box), width: 1 },
       ticks: { stroke: resolved("var(--line)", box), width: 1 },
       font: "11px system-ui",
-      size: 52,
     };
+    const figures = document.createElement("canvas").getContext("2d")!;
+    figures.font = axis.font;
     return new UPlot(
       {
         width: box.clientWidth,
@@ -133,15 +164,21 @@ export function Chart({
         legend: { show: false },
         cursor: { drag: { x: false, y: false }, ...(together !== undefined && { sync: { key: together } }) },
         scales: {
+          x: { range: (plotted, low, high) => spanOf(plotted.data[0], [low, high], bars) },
           y: { range: (_, low, high) => [Math.min(0, low ?? 0), high === 0 || high === null ? 1 : high * 1.08] },
         },
         axes: [
           { ...axis, size: 30, space: 90, values: (_, ticks) => ticks.map((at) => clock(at, times)) },
-          { ...axis, values: (_, ticks) => ticks.map(show) },
+          {
+            ...axis,
+            // As wide as its widest figure, which for small amounts of money has eight letters.
+            size: (_, texts) => 16 + Math.max(24, ...(texts ?? []).map((text) => figures.measureText(text).width)),
+            values: (_, ticks) => ticks.map(show),
+          },
         ],
         series: [
           {},
-          ...lines.map(({ name, colour, dashed, filled }, i) => {
+          ...layersOf(lines, bars).map(({ name, colour, dashed, filled, i }) => {
             const stroke = resolved(colour === undefined ? COLOURS[i % COLOURS.length]! : MEANINGS[colour], box);
             return {
               label: name,
@@ -149,9 +186,13 @@ export function Chart({
               width: 1,
               points: { show: times.length < 3 },
               spanGaps: false,
-              ...(stepped && UPlot.paths.stepped && { paths: UPlot.paths.stepped({ align: 1 }) }),
               ...(dashed && { dash: [4, 4] }),
               ...(filled && { fill: stroke.replace("rgb(", "rgba(").replace(")", ", 0.15)") }),
+              ...(bars && {
+                paths: UPlot.paths.bars?.({ size: [0.7, 64], align: 1 }),
+                fill: stroke,
+                points: { show: false },
+              }),
             };
           }),
         ],
@@ -163,8 +204,11 @@ export function Chart({
   }
   // biome-ignore lint/correctness/useExhaustiveDependencies: a chart that was drawn anew has no numbers yet.
   useEffect(() => {
-    plot.current?.setData([[...times], ...lines.map(({ values }) => values.map((value) => value ?? null))]);
-  }, [times, lines, ready]);
+    plot.current?.setData([
+      [...times],
+      ...layersOf(lines, bars).map(({ values }) => values.map((value) => value ?? null)),
+    ]);
+  }, [times, lines, ready, bars]);
   const now = new Date();
   const index = at ?? times.length - 1;
   const time = times[index];

@@ -1,16 +1,31 @@
 /** The filters of a page: small fields over its table, kept in its address. */
-import { type ReactNode, useEffect, useState } from "react";
+import { Children, type ReactNode, useEffect, useState } from "react";
 import { Options } from "./basics.tsx";
 
-/** A row of filters. `/` goes to the first. */
-export const Filters = ({ children }: { children: ReactNode }) => (
-  <div
-    data-filter=""
-    className="mb-3 flex shrink-0 items-center gap-2 max-sm:-mx-4 max-sm:overflow-x-auto max-sm:px-4 max-sm:py-0.5 sm:flex-wrap"
-  >
-    {children}
-  </div>
-);
+/** A row of filters. `/` focuses the first. On a phone the first stays in sight, and a button unfolds the others below it. */
+export function Filters({ children, active = 0 }: { children: ReactNode; active?: number }) {
+  const [open, setOpen] = useState(false);
+  const isSingle = Children.toArray(children).length < 2;
+  return (
+    <div
+      data-filter=""
+      className={`mb-3 flex shrink-0 flex-wrap items-center gap-2 max-sm:*:grow ${open ? "" : "max-sm:*:not-first:not-data-more:hidden"}`}
+    >
+      {children}
+      {!isSingle && (
+        <button
+          type="button"
+          data-more=""
+          className="button order-none max-sm:grow-0! sm:hidden"
+          aria-expanded={open}
+          onClick={() => setOpen(!open)}
+        >
+          {open ? "Fewer filters" : `Filters${active > 0 ? ` · ${active}` : ""}`}
+        </button>
+      )}
+    </div>
+  );
+}
 
 /** A filter of a few words. */
 export function Pick({
@@ -30,7 +45,7 @@ export function Pick({
     <label className="inline-flex shrink-0 items-center gap-1.5 text-sm text-muted">
       {label}
       <select
-        className="input text-ink"
+        className="input grow text-ink"
         value={value ?? ""}
         onChange={(event) => onChange(event.target.value === "" ? undefined : event.target.value)}
       >

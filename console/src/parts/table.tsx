@@ -7,6 +7,7 @@ import { useKeys } from "../lib/keys.ts";
 /** A column of a table. */
 export interface Column<T> {
   readonly id: string;
+  /** Its heading; empty for a column of buttons, which is never cut. */
   readonly title: string;
   readonly cell: (row: T) => ReactNode;
   /** What it is sorted by; not sorted by where absent. */
@@ -189,7 +190,7 @@ export function Table<T extends object>({
                   <div
                     key={column.id}
                     role="cell"
-                    className={`min-w-0 truncate ${column.right ? `${gap} text-right` : "pr-3"}`}
+                    className={`min-w-0 ${column.title === "" ? "justify-self-end" : `truncate ${column.right ? `${gap} text-right` : "pr-3"}`}`}
                   >
                     {i === 0 && onOpen !== undefined ? (
                       <button

@@ -96,11 +96,112 @@ describe.skipIf(!canBrowse)("every page of the console", () => {
   });
 });
 
+/** A box on the page, in pixels. */
+interface Box {
+  readonly left: number;
+  readonly right: number;
+  readonly top: number;
+  readonly bottom: number;
+}
+
+const boxOf = (page: Page, selector: string): Promise<Box> =>
+  page.evaluate(
+    `(({ left, right, top, bottom }) => ({ left, right, top, bottom }))(document.querySelector(${JSON.stringify(selector)}).getBoundingClientRect())`,
+  );
+
+describe.skipIf(!canBrowse)("what a page shows", () => {
+  let page: Page;
+  beforeAll(async () => {
+    ({ page } = await console.open("/console/calls", { viewport: { width: 1440, height: 900 } }));
+  });
+  const go = async (path: string, heading: string): Promise<void> => {
+    await page.goto(console.app.url + path);
+    await settled(page, heading);
+  };
+
+  it("opens the menu of further pages under its button", async () => {
+    await page.getByRole("button", { name: "More" }).click();
+    const [button, menu] = [await boxOf(page, '[popovertarget="more"]'), await boxOf(page, "#more")];
+    expect(Math.abs(menu.left - button.left)).toBeLessThan(2);
+    expect(menu.top - button.bottom).toBeLessThan(16);
+    await page.keyboard.press("Escape");
+  });
+
+  it("names the scenario of an evaluation as a scenario, never as a model", async () => {
+    // No worker runs here, so a refused call stands in for an episode.
+    await console.app.sql`
+      update request_kind set contract = 'evaluate', model = 'arm-reach'
+      where id = (select min(kind) from request_outcome join request_kind on request_kind.id = kind where status = 'failed')`;
+    await go("/console/calls?kind=evaluate", "Calls");
+    await page.getByRole("table", { name: "calls" }).getByText("scenario arm-reach").first().waitFor();
+  });
+
+  it("shows whole buttons in the rows of a webhook's deliveries", async () => {
+    await go("/console/webhooks", "Webhooks");
+    await page.locator('[data-row="0"] [data-open]').click();
+    const again = page.getByRole("button", { name: "Send again" }).first();
+    await again.waitFor();
+    const [button, cell] = await again.evaluate((element) =>
+      [element, element.closest("[role=cell]")!]
+        .map((each) => each.getBoundingClientRect())
+        .map(({ left, right }) => [left, right]),
+    );
+    expect(button![0]).toBeGreaterThanOrEqual(cell![0]!);
+    expect(button![1]).toBeLessThanOrEqual(cell![1]!);
+  });
+
+  it("draws the cost of a week as a bar per day", async () => {
+    await go("/console/spend?days=7", "Spend");
+    await page.getByText("US dollars per day").waitFor();
+    await page.getByRole("button", { name: "as a table" }).click();
+    const days = page.getByRole("region", { name: "Cost by model, table" }).getByRole("row");
+    await expect.poll(() => days.count()).toBe(1 + 8);
+  });
+
+  it("makes the axis of a chart as wide as its longest amount", async () => {
+    const axis = await boxOf(page, ".u-axis + .u-axis");
+    const wide = axis.right - axis.left;
+    const most = (await page.evaluate(
+      "(() => { const text = document.createElement('canvas').getContext('2d'); text.font = '11px system-ui'; return text.measureText('$0.000123').width; })()",
+    )) as number;
+    // The reference provider's prices make amounts of a tenth of a cent, with up to six decimals.
+    expect(wide).toBeGreaterThanOrEqual(Math.min(40, most));
+  });
+
+  it("tells offerings of one model and provider apart by the ends of their ids", async () => {
+    await go("/console/models/reference/potential-nav", "reference/potential-nav");
+    const rows = page.getByRole("table", { name: "offerings" }).getByRole("row");
+    await rows.nth(1).waitFor();
+    const texts = (await rows.allInnerTexts()).slice(1);
+    expect(new Set(texts).size).toBe(texts.length);
+  });
+
+  it("shows members and keys by name, and ids as tooltips", async () => {
+    await go("/console/audit", "Audit");
+    await page.getByRole("table", { name: "audit records" }).getByRole("row").nth(1).waitFor();
+    expect(await page.locator("[role=cell]").getByText(/^usr_/).count()).toBe(0);
+    expect(await page.locator('[role=cell] [title^="key_"]').count()).toBeGreaterThan(0);
+  });
+
+  it("keeps every filter of the calls within a phone's width", async () => {
+    const phone = await console.open("/console/calls", { viewport: { width: 390, height: 844 } });
+    await settled(phone.page, "Calls");
+    await phone.page.getByRole("button", { name: "Filters" }).click();
+    const rights = (await phone.page.evaluate(
+      "[...document.querySelectorAll('[data-filter] input, [data-filter] select')].map((each) => each.getBoundingClientRect()).map(({ width, right }) => width === 0 ? 0 : right)",
+    )) as number[];
+    expect(rights.length).toBeGreaterThan(5);
+    expect(Math.min(...rights)).toBeGreaterThan(0);
+    expect(Math.max(...rights)).toBeLessThanOrEqual(390);
+    await phone.context.close();
+  });
+});
+
 describe("the size of the console", () => {
   const dist = new URL("../../../console/dist/", import.meta.url);
   const packed = (name: string): number => readFileSync(new URL(`${name}.gz`, dist)).byteLength;
 
-  it("stays below 230 kB of gzip for the first page's scripts, and other pages load when opened", async () => {
+  it("stays below 260 kB of gzip for the first page's scripts, and other pages load when opened", async () => {
     const html = readFileSync(new URL("index.html", dist), "utf8");
     const first = [...html.matchAll(/(?:src|href)="\/console\/([^"]+\.js)"/g)].map(([, name]) => name!);
     // The landing page is Robots: its own scripts are of the first page too.
@@ -117,6 +218,6 @@ describe("the size of the console", () => {
     expect(all.filter((name) => /playground-|supply-|calls-/.test(name))).toEqual([]);
     const bytes = all.reduce((sum, name) => sum + packed(name), 0);
     expect(bytes).toBeGreaterThan(50_000);
-    expect(bytes).toBeLessThanOrEqual(230_000);
+    expect(bytes).toBeLessThanOrEqual(260_000);
   });
 });

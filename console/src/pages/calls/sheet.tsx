@@ -14,6 +14,7 @@ import { restJson } from "../../lib/json.ts";
 import { named } from "../../lib/routes.ts";
 import { spaced } from "../../lib/words.ts";
 import { Bytes, Code, CopyCall, Json, Money, Ms, Pairs, Part, Refused, Status, Time } from "../../parts/basics.tsx";
+import { Actor, OfferingName } from "../../parts/names.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
 import { Ended } from "../calls.tsx";
 
@@ -68,7 +69,7 @@ function Called({ record }: { record: LogRecord }) {
           record.robotId !== undefined && ["robot", record.robotId],
           record.sessionId !== undefined && ["session", <Code key="">{record.sessionId}</Code>],
           record.preset !== undefined && ["preset", record.preset],
-          ["key", <Code key="">{record.keyId}</Code>],
+          ["key", <Actor key="" id={record.keyId} />],
           record.inputBytes !== undefined && ["body", <Bytes key="" of={record.inputBytes} />],
           record.traceId !== undefined && ["trace", <Code key="">{record.traceId}</Code>],
         ]}
@@ -108,11 +109,7 @@ function Called({ record }: { record: LogRecord }) {
 function Plan({ plan: { considered, ranks, drops, dropped } }: { plan: LoggedPlan }) {
   const reasons = Object.entries(drops).sort(([, a], [, b]) => b - a);
   const sum = reasons.reduce((all, [, n]) => all + n, 0);
-  const of = ({ offeringId, model, provider }: LoggedOffering) => (
-    <>
-      <code>{model ?? offeringId}</code> {provider !== undefined && `at ${provider}`}
-    </>
-  );
+  const of = ({ offeringId, ...named }: LoggedOffering) => <OfferingName id={offeringId} {...named} />;
   return (
     <Part title={`Considered ${considered}, dropped ${sum}`}>
       <ol className="mb-2 list-decimal pl-6">
