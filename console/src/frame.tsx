@@ -1,4 +1,4 @@
-/** What stands around every page: the bar with its pages, who is signed in, everything by name, and STOP. */
+/** What stands around every page: the bar with its pages, who is signed in, search, and STOP. */
 import { Link, Outlet, useNavigate } from "@tanstack/react-router";
 import { useRef, useState } from "react";
 import { isSignedOut } from "./lib/errors.ts";
@@ -77,8 +77,8 @@ function Signed({ who }: { who: Who }) {
           type="button"
           className="button max-sm:px-2"
           onClick={() => setPalette(true)}
-          aria-label="⌘K, everything by name"
-          title="Everything by name"
+          aria-label="⌘K, search"
+          title="Search"
         >
           ⌘K
         </button>
@@ -169,7 +169,7 @@ function Looks() {
 
 function Keys({ pages }: { pages: readonly Page[] }) {
   const rows: (readonly [string, string])[] = [
-    ["⌘K or Ctrl K", "everything by name"],
+    ["⌘K or Ctrl K", "search"],
     ["/", "filter"],
     ["j k", "next and previous row"],
     ["Enter", "open the row"],

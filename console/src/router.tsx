@@ -16,7 +16,7 @@ const texts =
 
 const root = createRootRoute({
   component: Outlet,
-  notFoundComponent: () => <p className="p-8">There is no such page.</p>,
+  notFoundComponent: () => <p className="p-8">Page not found.</p>,
 });
 const signIn = createRoute({
   getParentRoute: () => root,

@@ -8,7 +8,7 @@ export interface Who
     Session,
     "orgId" | "orgName" | "role" | "workspaceId" | "workspaces" | "organisations" | "reachesOrganisation"
   > {
-  /** Where a person can be reached; what an organisation is called where a key calls. */
+  /** Where a person can be reached; what an organization is called where a key calls. */
   readonly name: string;
   /** Signed in as a person, with a session that can be ended. */
   readonly isPerson: boolean;

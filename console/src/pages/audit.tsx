@@ -31,7 +31,7 @@ const COLUMNS: readonly Column<AuditRecord>[] = [
   },
   {
     id: "subject",
-    title: "to what",
+    title: "subject",
     width: "3fr",
     cell: ({ subject }) => <Actor id={subject} />,
     value: ({ subject }) => subject,
@@ -80,7 +80,7 @@ export function AuditPage() {
       </Head>
       <Filters>
         <Find label="Action" value={search.action} onChange={byAction} placeholder="key.created" />
-        <Find label="By" value={search.actor} onChange={byActor} placeholder="By whom, whole" width="w-64" />
+        <Find label="By" value={search.actor} onChange={byActor} placeholder="Search by actor id" width="w-64" />
       </Filters>
       <Refused error={records.error ?? verify.error} again={records.again} />
       <Table
@@ -93,7 +93,7 @@ export function AuditPage() {
         onOpen={({ id }) => filter({ record: id })}
         loading={records.loading}
         more={records.more}
-        empty={<Empty>No act matches. Everything that changes the organisation is written here.</Empty>}
+        empty={<Empty>No record matches these filters. Every change in the organization is recorded here.</Empty>}
       />
       {open !== undefined && (
         <Sheet title={open.action} onClose={() => filter({ record: undefined })}>
@@ -102,11 +102,11 @@ export function AuditPage() {
               ["when", <Time key="" at={open.created} />],
               ["by", <Actor key="" id={open.actor} />],
               ["actor id", <Code key="">{open.actor}</Code>],
-              ["to what", <Code key="">{open.subject}</Code>],
+              ["subject", <Code key="">{open.subject}</Code>],
               open.requestId !== undefined && ["request", <Code key="">{open.requestId}</Code>],
               ["number", open.seq],
               ["hash", <Code key="">{open.hash}</Code>],
-              ["the one before", <Code key="">{open.previous}</Code>],
+              ["previous hash", <Code key="">{open.previous}</Code>],
             ]}
           />
           {open.details !== undefined && (

@@ -258,7 +258,7 @@ function Decision({ question, who, asks }: { question: Question; who: Who; asks:
               onChange={(budget) => set({ budget })}
               help={
                 asks.budgetUsd === undefined
-                  ? "Empty: whatever the organisation has."
+                  ? "Empty: whatever the organization has."
                   : `You have ${dollars(asks.budgetUsd)} yourself.`
               }
             />
@@ -285,7 +285,7 @@ function Decision({ question, who, asks }: { question: Question; who: Who; asks:
                 value={limits.workspace}
                 onChange={(workspace) => set({ workspace })}
                 options={who.workspaces.map(({ workspaceId, name }) => [workspaceId, name] as const)}
-                {...(who.reachesOrganisation && { any: "the whole organisation" })}
+                {...(who.reachesOrganisation && { any: "entire organization" })}
               />
             )}
           </div>
@@ -349,7 +349,7 @@ function Models({ value, onChange }: { value: string; onChange: (models: string)
       value={value}
       onChange={onChange}
       suggestions={routes.data?.live?.models ?? []}
-      help="With commas between, such as reference/*. Empty: all that you may use."
+      help="Comma-separated, such as reference/*. Empty: all that you may use."
     />
   );
 }

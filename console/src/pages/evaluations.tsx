@@ -89,7 +89,7 @@ const COLUMNS: readonly Column<Evaluation>[] = [
   },
   {
     id: "created",
-    title: "asked",
+    title: "created",
     width: 112,
     wide: true,
     cell: ({ createdAt }) => <Time at={createdAt} />,
@@ -143,7 +143,7 @@ export function EvaluationsPage() {
           <Empty
             command={`curl -s ${location.origin}/v1/evaluate -H "authorization: Bearer $LIMBER_KEY" -H 'content-type: application/json' \\\n  -d '{"policy_endpoint": "reference/ik-reach", "scenario": "arm-reach", "episodes": 10, "action_space": "joint_pos_7"}'`}
           >
-            No evaluation yet. One runs a policy in a built-in scenario and says how often it succeeds.
+            No evaluations yet. An evaluation runs a policy in a built-in scenario and reports its success rate.
           </Empty>
         }
       />

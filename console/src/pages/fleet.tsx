@@ -1,4 +1,4 @@
-/** The robots that an organisation has written down: what each is, which keys are its own, and what can drive it. */
+/** The robots that an organization has written down: what each is, which keys are its own, and what can drive it. */
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback } from "react";
 import type { Robot } from "#messages/limber/v1/fleet_pb.ts";

@@ -66,7 +66,7 @@ const COLUMNS: readonly Column<Job>[] = [
   },
   {
     id: "created",
-    title: "asked",
+    title: "created",
     width: 112,
     wide: true,
     cell: ({ createdAt }) => <Time at={createdAt} />,
@@ -132,7 +132,7 @@ export function JobsPage() {
           <Empty
             command={`curl -s ${location.origin}/v1/batch -H "authorization: Bearer $LIMBER_KEY" -H 'content-type: application/json' \\\n  -d '{"contract": "act", "requests": [{"model": "service/auto", "action_space": "base_twist_2d", "observations": [\n        {"proprio": [0, 0, 0, 1, 1, 0], "proprio_names": ["x", "y", "yaw", "goal_x", "goal_y", "goal_yaw"]}]}]}'`}
           >
-            No job yet. A batch is up to a thousand requests that are answered later.
+            No jobs yet. A batch runs up to 1,000 requests in the background.
           </Empty>
         }
       />

@@ -150,7 +150,7 @@ function KeySheet({ of, may, onClose }: { of: Key; may: boolean; onClose: () => 
     <Sheet title={of.name || of.prefix} onClose={onClose}>
       <Refused error={remove.error ?? rotate.error ?? update.error} />
       {rotate.data?.key?.key !== undefined && (
-        <Secret what="The new secret. The old one works no longer." text={rotate.data.key.key} />
+        <Secret what="New secret. The old one is no longer valid." text={rotate.data.key.key} />
       )}
       <Pairs
         of={[
@@ -304,7 +304,7 @@ function NewKey({ onClose }: { onClose: () => void }) {
                 value={draft.workspace}
                 onChange={(workspace) => set({ workspace })}
                 options={workspaces.map(({ workspaceId, name }) => [workspaceId, name] as const)}
-                any="the whole organisation"
+                any="entire organization"
               />
             )}
             <TextField

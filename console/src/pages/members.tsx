@@ -1,4 +1,4 @@
-/** Members: who belongs to the organisation, and in what role. */
+/** Members: who belongs to the organization, and in what role. */
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useState } from "react";
@@ -87,7 +87,7 @@ export function MembersPage() {
         onOpen={({ userId }) => show(userId)}
         loading={members.loading}
         more={members.more}
-        empty={<Empty>No member yet. An invite makes one, and signs the person in.</Empty>}
+        empty={<Empty>No members yet. Invite one.</Empty>}
       />
       <Matrix />
       {open !== undefined && <MemberSheet member={open} may={may} onClose={() => show(undefined)} />}
@@ -114,11 +114,11 @@ function MemberSheet({ member, may, onClose }: { member: Member; may: boolean; o
         of={[
           ["state", <Word key="">{wordOf(MemberStatusSchema, member.status)}</Word>],
           ["role", member.role],
-          member.givenRole !== member.role && ["given by hand", member.givenRole],
+          member.givenRole !== member.role && ["assigned role", member.givenRole],
           ["id", <Code key="">{member.userId}</Code>],
-          ["workspaces", member.workspaceIds.join(", ") || "the whole organisation"],
+          ["workspaces", member.workspaceIds.join(", ") || "entire organization"],
           ["invited", <Time key="" at={member.created} />],
-          member.inviteExpiresAt !== undefined && ["the invite ends", <Time key="" at={member.inviteExpiresAt} />],
+          member.inviteExpiresAt !== undefined && ["invite expires", <Time key="" at={member.inviteExpiresAt} />],
         ]}
       />
       {end.data !== undefined && (
@@ -211,7 +211,7 @@ function Invite({ onClose }: { onClose: () => void }) {
               value={workspace}
               onChange={setWorkspace}
               options={workspaces.map(({ workspaceId, name }) => [workspaceId, name] as const)}
-              any="the whole organisation"
+              any="entire organization"
             />
           )}
           <Refused error={invite.error} />

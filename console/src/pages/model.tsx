@@ -192,7 +192,7 @@ export function ModelPage() {
                 "size",
                 <Measure key="" value={String(model.paramsB)} unit="billion parameters" />,
               ],
-              model.license !== undefined && ["licence", model.license],
+              model.license !== undefined && ["license", model.license],
               model.repo !== undefined && ["code", <Outside key="" href={model.repo} />],
               model.weights !== undefined && ["weights", <Outside key="" href={model.weights} />],
               model.arxiv !== undefined && [
@@ -210,7 +210,7 @@ export function ModelPage() {
               columns={COLUMNS}
               rows={model.offerings?.offerings ?? []}
               keyOf={({ id }) => id}
-              empty={<Empty>Nothing serves this model. A provider that does declares it on the page Supply.</Empty>}
+              empty={<Empty>No offering serves this model. Declare one on the Supply page.</Empty>}
             />
           </Part>
           <History model={id} />
@@ -235,7 +235,7 @@ export function ModelPage() {
   );
 }
 
-/** How the organisation's own calls of a model went, over the last day. */
+/** How the organization's own calls of a model went, over the last day. */
 function History({ model }: { model: string }) {
   const may = useMay("usage.read");
   const { data } = useQuery(SeriesService.method.querySeries, { model }, { enabled: may });

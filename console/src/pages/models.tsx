@@ -200,7 +200,7 @@ export function ModelsPage() {
               checked={only}
               onChange={(event) => filter({ fits: event.target.checked ? "1" : undefined })}
             />
-            only those that can
+            compatible only
           </label>
         )}
       </Filters>
@@ -217,7 +217,7 @@ export function ModelsPage() {
         empty={
           <Empty>
             {driven !== undefined && only
-              ? "No model that these filters admit can drive this robot at this moment. Without “only those that can” the column says what stands against each."
+              ? "No model that these filters admit can drive this robot at this moment. Without “compatible only” the column says what stands against each."
               : "No model matches these filters."}
           </Empty>
         }

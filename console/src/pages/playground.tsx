@@ -153,7 +153,7 @@ export function PlaygroundPage() {
         >
           {outcomes.length === 0 && (
             <Empty>
-              Run shows the answer here: actions as a plot, places over the picture, predicted frames as a film.
+              Run shows the response here: actions as a plot, boxes over the image, predicted frames as a film.
             </Empty>
           )}
           {outcomes.map((outcome, i) => (
@@ -244,14 +244,14 @@ function Form({
         value={draft.model}
         onChange={(model) => change({ model })}
         suggestions={names}
-        help={draft.contract === "ground" ? "Empty takes the one that serves." : undefined}
+        help={draft.contract === "ground" ? "Empty selects the serving model." : undefined}
       />
       <TextField
-        label="Beside it"
+        label="Compare with"
         value={draft.against}
         onChange={(against) => change({ against })}
         suggestions={names}
-        help="A second model, for the same request."
+        help="A second model for the same request."
       />
       {draft.contract === "act" && (
         <Choice
@@ -292,7 +292,7 @@ function Form({
             value={draft.preference}
             onChange={(preference) => change({ preference })}
             options={["balanced", "fastest", "cheapest", "reliable"]}
-            any="not stated"
+            any="default"
           />
           <div className="grid grid-cols-2 gap-3">
             <TextField
@@ -321,14 +321,14 @@ function Form({
             />
           </div>
           <Tick
-            label="Providers that keep no frames"
+            label="Providers that store no frames"
             checked={draft.denyCollection}
             onChange={(denyCollection) => change({ denyCollection })}
           />
           <Tick label="Community supply" checked={draft.community} onChange={(community) => change({ community })} />
           <Tick
             label="Placeholder output"
-            help="Of models that are not live; the answer says so."
+            help="From models that are not live; the response says so."
             checked={draft.allowSimulated}
             onChange={(allowSimulated) => change({ allowSimulated })}
           />

@@ -1,4 +1,4 @@
-/** Settings: of the organisation, and of this browser. */
+/** Settings: of the organization, and of this browser. */
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
@@ -40,7 +40,7 @@ export function SettingsPage() {
       <Head title="Settings" />
       <div className="grid max-w-[1440px] items-start gap-8 lg:grid-cols-2">
         <div>
-          <Part title={`Organisation: ${who.orgName}`}>
+          <Part title={`Organization: ${who.orgName}`}>
             <Refused error={error} again={() => void refetch()} />
             {data?.settings !== undefined && <Form settings={data.settings} orgId={who.orgId} />}
             {data?.settings !== undefined && <Json of={restJson(SettingsSchema, data.settings)} />}
@@ -108,29 +108,29 @@ function Form({ settings, orgId }: { settings: Settings; orgId: string }) {
       }}
     >
       <fieldset disabled={!may} className="grid gap-3">
-        <legend className="sr-only">Settings of the organisation</legend>
+        <legend className="sr-only">Settings of the organization</legend>
         <div className="grid gap-3 sm:grid-cols-2">
           <TextField
-            label="The log is kept for, days"
+            label="Log retention, days"
             type="number"
             value={draft.retentionDays}
             onChange={(retentionDays) => set({ retentionDays })}
           />
           <Choice
-            label="Own keys at providers"
+            label="Own provider keys"
             value={draft.byokMode}
             onChange={(byokMode) => set({ byokMode })}
             options={codesOf(ByokModeSchema)}
           />
           <Choice
-            label="Supply that is taken"
+            label="Accepted supply"
             value={draft.trust}
             onChange={(trust) => set({ trust })}
             options={codesOf(SupplyTrustSchema)}
-            help="Community supply was verified by nobody."
+            help="Community supply is not verified."
           />
           <TextField
-            label="Most hedges, share of calls"
+            label="Maximum hedge ratio"
             type="number"
             value={draft.maxHedgeRatio}
             onChange={(maxHedgeRatio) => set({ maxHedgeRatio })}
@@ -144,14 +144,14 @@ function Form({ settings, orgId }: { settings: Settings; orgId: string }) {
             label="Regions"
             value={draft.regions}
             onChange={(regions) => set({ regions })}
-            help="With commas between; all when empty."
+            help="Comma-separated; empty allows all."
           />
         </div>
         <Tick
-          label="Keep no data"
+          label="Zero data retention"
           checked={draft.zdr}
           onChange={(zdr) => set({ zdr })}
-          help="Drops providers that keep frames, and metadata from the log."
+          help="Excludes providers that store frames, and removes metadata from the log."
         />
         <Tick label="Share caches" checked={draft.cacheSharing} onChange={(cacheSharing) => set({ cacheSharing })} />
         <Refused error={update.error} />
@@ -183,8 +183,8 @@ function Me() {
         of={[
           ["as", who.name],
           ["role", who.role],
-          ["organisation", <Code key="">{who.orgId}</Code>],
-          ["workspace", who.workspaceId ?? "the whole organisation"],
+          ["organization", <Code key="">{who.orgId}</Code>],
+          ["workspace", who.workspaceId ?? "entire organization"],
         ]}
       />
       <Refused error={go.error ?? out.error} />
@@ -192,7 +192,7 @@ function Me() {
         <div className="mt-3 grid gap-3">
           {who.organisations.length > 1 && (
             <Choice
-              label="Go to organisation"
+              label="Go to organization"
               value={who.orgId}
               onChange={(orgId) => void change({ orgId }).catch(() => undefined)}
               options={who.organisations.map(({ orgId, name, role }) => [orgId, `${name}, as ${role}`] as const)}
@@ -204,7 +204,7 @@ function Me() {
               value={who.workspaceId ?? ""}
               onChange={(workspaceId) => void change({ workspaceId }).catch(() => undefined)}
               options={who.workspaces.map(({ workspaceId, name }) => [workspaceId, name] as const)}
-              any={who.reachesOrganisation ? "the whole organisation" : undefined}
+              any={who.reachesOrganisation ? "entire organization" : undefined}
             />
           )}
           <button
@@ -246,10 +246,10 @@ function Credentials() {
   const credentials = useList(CredentialService.method.listCredentials, { limit: 100 }, { enabled: may });
   if (!may) return null;
   return (
-    <Part title="Own keys at providers">
+    <Part title="Own provider keys">
       <Refused error={credentials.error} again={credentials.again} />
       <Table
-        label="own keys at providers"
+        label="own provider keys"
         columns={COLUMNS}
         rows={credentials.rows}
         keyOf={({ provider }) => provider}
@@ -258,7 +258,7 @@ function Credentials() {
           <Empty
             command={`curl -s -X PUT ${location.origin}/v1/credentials/PROVIDER -H "authorization: Bearer $LIMBER_KEY" \\\n  -H 'content-type: application/json' -d '{"secret": "…", "mode": "prefer"}'`}
           >
-            None is stored. A key of your own at a provider is used there instead of the gateway's.
+            None stored. Your own provider key is used instead of the gateway's.
           </Empty>
         }
       />

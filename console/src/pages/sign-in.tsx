@@ -60,7 +60,7 @@ export function SignInPage() {
           <>
             <p className="text-muted">
               Open the link that the gateway printed when it started, or paste it here. An administrator of your
-              organisation makes you another one.
+              organization makes you another one.
             </p>
             <TextField
               label="Link"
@@ -97,7 +97,7 @@ const WHY: Readonly<Record<string, string>> = {
   ambiguous: "Several members fit. Ask an administrator of your organization.",
 };
 
-/** The identity provider of an organisation: the gateway knows it by the domain of the address, and sends the browser there. */
+/** The identity provider of an organization: the gateway knows it by the domain of the address, and sends the browser there. */
 function ByMail({ to, fault, why }: { to: string | undefined; fault: string | undefined; why: string | undefined }) {
   const [email, setEmail] = useState("");
   return (
@@ -123,7 +123,7 @@ function ByMail({ to, fault, why }: { to: string | undefined; fault: string | un
         value={email}
         onChange={setEmail}
         required
-        help="Of an organisation that signs in at its own identity provider."
+        help="Of an organization that signs in at its own identity provider."
       />
       <button type="submit" className="button justify-center">
         Go to the identity provider

@@ -66,7 +66,7 @@ export function SpendPage() {
                 </strong>
               ),
               month.data?.total && <span key="m">{dollars(month.data.total.costUsd)} this month</span>,
-              total && <span key="t">{dollars(total.costUsd)} in this time</span>,
+              total && <span key="t">{dollars(total.costUsd)} in this period</span>,
               total && `${count(total.calls)} calls`,
               total && total.calls > 0 && `${percent(total.failed / total.calls)} refused or failed`,
               left && <span key="b">{dollars(left.availableUsd)} left</span>,
@@ -116,7 +116,7 @@ function startsOf(): [number, number] {
   return [at(now.getDate()), at(1)];
 }
 
-const nameOf = ({ name, other }: Series): string => (other ? "the rest" : name === "" ? "none" : name);
+const nameOf = ({ name, other }: Series): string => (other ? "other" : name === "" ? "none" : name);
 
 function Lines({
   series,
@@ -224,7 +224,7 @@ function Lines({
         columns={columns}
         rows={series}
         keyOf={nameOf}
-        empty={<Empty>Nothing was called in this time. Each call that is charged shows here within a second.</Empty>}
+        empty={<Empty>No calls in this period. Charged calls appear here within a second.</Empty>}
       />
     </>
   );
@@ -278,7 +278,7 @@ function Payments() {
         keyOf={({ id }) => id}
         loading={payments.loading}
         more={payments.more}
-        empty={<Empty>No payment and no credit yet.</Empty>}
+        empty={<Empty>No payments or credits yet.</Empty>}
       />
     </Part>
   );
@@ -292,7 +292,7 @@ function TopUp() {
   const [amount, setAmount] = useState("50");
   const topUp = useMutation(BillingService.method.topUp);
   if (!may || billing.data === undefined) return null;
-  if (!billing.data.enabled) return <span className="text-sm text-muted">Credit is added by the operator here.</span>;
+  if (!billing.data.enabled) return <span className="text-sm text-muted">The operator adds credit.</span>;
   const pay = async (): Promise<void> => {
     const { checkoutUrl } = await topUp.mutateAsync({
       amountUsd: Number(amount),

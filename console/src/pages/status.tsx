@@ -63,7 +63,7 @@ const COLUMNS: readonly Column<Row>[] = [
   },
   {
     id: "retry",
-    title: "asked again",
+    title: "retry at",
     width: 112,
     wide: true,
     cell: ({ retryAt, state }) => (state === BreakerState.OPEN ? <Time at={retryAt} /> : <None />),
@@ -128,8 +128,8 @@ export function StatusPage() {
               of={[
                 <Word key="w">{wordOf(HealthTierSchema, status.data.status)}</Word>,
                 `${rows.length} live offerings`,
-                `${rows.filter(({ state }) => state === BreakerState.OPEN || state === BreakerState.FORCED_OPEN).length} at rest after failures`,
-                jobs && `${jobs.queued} jobs wait, ${jobs.running} run, ${jobs.failed24h} failed in 24 h`,
+                `${rows.filter(({ state }) => state === BreakerState.OPEN || state === BreakerState.FORCED_OPEN).length} resting after failures`,
+                jobs && `${jobs.queued} jobs queued, ${jobs.running} running, ${jobs.failed24h} failed in 24 h`,
                 platform.data && `${platform.data.replicas} ${platform.data.replicas === 1 ? "replica" : "replicas"}`,
                 up && `up for ${up.value} ${up.unit}`,
               ]}
@@ -144,11 +144,11 @@ export function StatusPage() {
         rows={rows}
         keyOf={({ offeringId }) => offeringId}
         loading={status.isPending}
-        empty={<Empty>Nothing is live. The page Supply registers a server.</Empty>}
+        empty={<Empty>No live offering. Register a server on the Supply page.</Empty>}
       />
       {platform.data !== undefined && (
         <div className="mt-6 grid gap-6 sm:grid-cols-2">
-          <Part title="What this gateway has">
+          <Part title="Features">
             <Pairs
               of={Object.entries(platform.data.features).map(
                 ([name, on]) => [spaced(name), <Word key="">{on ? "enabled" : "off"}</Word>] as const,

@@ -1,4 +1,4 @@
-/** Supply: the servers that the organisation brings, whether they are routable, how they do, and a way to register one. */
+/** Supply: the servers that the organization brings, whether they are routable, how they do, and a way to register one. */
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useMemo } from "react";
@@ -42,9 +42,9 @@ import { Wizard } from "./supply/wizard.tsx";
 
 const priceOf = ({ pricePerActionStep, pricePerFrame, pricePer1kTokens }: Offering): string =>
   [
-    pricePerActionStep !== undefined && `${dollars(pricePerActionStep)} a step`,
-    pricePerFrame !== undefined && `${dollars(pricePerFrame)} a frame`,
-    pricePer1kTokens !== undefined && `${dollars(pricePer1kTokens)} a thousand tokens`,
+    pricePerActionStep !== undefined && `${dollars(pricePerActionStep)} per step`,
+    pricePerFrame !== undefined && `${dollars(pricePerFrame)} per frame`,
+    pricePer1kTokens !== undefined && `${dollars(pricePer1kTokens)} per 1,000 tokens`,
   ]
     .filter(Boolean)
     .join(", ");
@@ -169,8 +169,7 @@ export function SupplyPage() {
         more={offerings.more}
         empty={
           <Empty>
-            The organisation brings no server. Register one: paste its address, say which model it serves, and the probe
-            says what is missing.
+            No servers yet. Register one: enter its address and model, and the probe reports what is missing.
           </Empty>
         }
       />
@@ -204,7 +203,7 @@ function OfferingSheet({ offering, may, onClose }: { offering: Offering; may: bo
           offering.terms !== undefined && ["address", <Code key="">{offering.terms.endpoint}</Code>],
           ["action spaces", <Code key="">{offering.actionSpaces.join(", ")}</Code>],
           ["longest horizon", offering.maxHorizon],
-          ["time of a step", <Ms key="" ms={offering.dtMs} />],
+          ["step duration", <Ms key="" ms={offering.dtMs} />],
           ["price", priceOf(offering)],
           offering.terms !== undefined && [
             "it costs",
@@ -236,7 +235,7 @@ function OfferingSheet({ offering, may, onClose }: { offering: Offering; may: bo
           </button>
           <Sure
             label="Withdraw"
-            question={`Withdraw ${offering.model}? The router ranks it no longer; to bring it back it is declared and probed anew.`}
+            question={`Withdraw ${offering.model}? The router stops using it. To bring it back, declare and probe it again.`}
             onSure={() =>
               void remove.mutateAsync({ ...named, force: true }).then(
                 () => {
@@ -254,7 +253,7 @@ function OfferingSheet({ offering, may, onClose }: { offering: Offering; may: bo
         {verify.isPending ? (
           <Probe offeringId={offering.id} running />
         ) : report.data?.report === undefined ? (
-          <p className="text-muted">It was not probed yet.</p>
+          <p className="text-muted">Not probed yet.</p>
         ) : (
           <Probe offeringId={offering.id} />
         )}
@@ -281,7 +280,7 @@ function Days({
   const lines = useMemo(
     () => [
       { name: "calls", values: days.map(({ calls }) => calls), colour: "accent" as const },
-      { name: "failed tries", values: days.map(({ failedAttempts }) => failedAttempts), colour: "bad" as const },
+      { name: "failed attempts", values: days.map(({ failedAttempts }) => failedAttempts), colour: "bad" as const },
     ],
     [days],
   );
@@ -291,7 +290,9 @@ function Days({
   return (
     <Part
       title="The last 30 days"
-      aside={<Status tone={failed / tries > 0.05 ? "bad" : "good"}>{percent(failed / tries)} of tries failed</Status>}
+      aside={
+        <Status tone={failed / tries > 0.05 ? "bad" : "good"}>{percent(failed / tries)} of attempts failed</Status>
+      }
     >
       <Chart title="Calls" unit="a day" times={times} lines={lines} />
     </Part>

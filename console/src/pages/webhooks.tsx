@@ -55,7 +55,7 @@ const COLUMNS: readonly Column<Webhook>[] = [
   },
   {
     id: "fails",
-    title: "failures in a row",
+    title: "consecutive failures",
     width: 112,
     right: true,
     wide: true,
@@ -93,11 +93,7 @@ export function WebhooksPage() {
         open={search.hook}
         onOpen={({ id }) => show({ hook: id, new: undefined })}
         loading={isPending}
-        empty={
-          <Empty>
-            Nobody is told of events. A webhook is an address that a signed message goes to for each of them.
-          </Empty>
-        }
+        empty={<Empty>No webhook yet. A webhook sends a signed request to your URL for each event.</Empty>}
       />
       {open !== undefined && search.new === undefined && (
         <HookSheet hook={open} may={may} onClose={() => show({ hook: undefined })} />
@@ -134,8 +130,8 @@ function HookSheet({ hook, may, onClose }: { hook: Webhook; may: boolean; onClos
       width: "2fr",
       cell: ({ lastStatus, lastError }) => lastError ?? lastStatus ?? <None />,
     },
-    { id: "tries", title: "tries", width: 48, right: true, wide: true, cell: ({ tries }) => tries },
-    { id: "at", title: "made", width: 84, wide: true, cell: ({ createdAt }) => <Time at={createdAt} /> },
+    { id: "tries", title: "attempts", width: 48, right: true, wide: true, cell: ({ tries }) => tries },
+    { id: "at", title: "created", width: 84, wide: true, cell: ({ createdAt }) => <Time at={createdAt} /> },
     {
       id: "again",
       title: "",
@@ -157,7 +153,7 @@ function HookSheet({ hook, may, onClose }: { hook: Webhook; may: boolean; onClos
   return (
     <Sheet title={hook.description || hook.url} onClose={onClose}>
       {rotate.data?.webhook?.secret !== undefined && (
-        <Secret what="The new secret. The old one is good beside it for a day." text={rotate.data.webhook.secret} />
+        <Secret what="New secret. The old one stays valid for one day." text={rotate.data.webhook.secret} />
       )}
       <Refused error={test.error ?? rotate.error ?? update.error ?? remove.error ?? again.error} />
       <Pairs
@@ -166,7 +162,7 @@ function HookSheet({ hook, may, onClose }: { hook: Webhook; may: boolean; onClos
           ["address", <Code key="">{hook.url}</Code>],
           ["events", <Code key="">{hook.events.join(", ")}</Code>],
           hook.workspaceId !== undefined && ["workspace", <Code key="">{hook.workspaceId}</Code>],
-          ["failures in a row", hook.consecutiveFailures],
+          ["consecutive failures", hook.consecutiveFailures],
         ]}
       />
       {may && (
@@ -186,7 +182,7 @@ function HookSheet({ hook, may, onClose }: { hook: Webhook; may: boolean; onClos
           >
             {enabled ? "Disable" : "Enable"}
           </button>
-          <Sure label="New secret" question="Make a new secret for signatures?" onSure={() => rotate.mutate(named)} />
+          <Sure label="New secret" question="Rotate the signing secret?" onSure={() => rotate.mutate(named)} />
           <Sure
             label="Delete"
             question="Delete the webhook?"
@@ -232,7 +228,7 @@ function NewHook({ onClose }: { onClose: () => void }) {
     <Sheet title="New webhook" onClose={onClose}>
       {secret !== undefined ? (
         <>
-          <Secret what="What signatures are checked with. It is shown this once." text={secret} />
+          <Secret what="Signing secret. It is shown only once." text={secret} />
           <button type="button" className="button" onClick={onClose}>
             Done
           </button>
@@ -260,12 +256,12 @@ function NewHook({ onClose }: { onClose: () => void }) {
             value={events}
             onChange={setEvents}
             required
-            help="With commas between, such as robot.stopped, evaluation.completed. * is all but those of each failed call."
+            help="Comma-separated, such as robot.stopped, evaluation.completed. * selects all except failed calls."
           />
-          <TextField label="What for" value={description} onChange={setDescription} />
+          <TextField label="Description" value={description} onChange={setDescription} />
           <Refused error={make.error} />
           <button type="submit" className="button button-main justify-center" disabled={make.isPending}>
-            Make it
+            Create
           </button>
         </form>
       )}

@@ -1,4 +1,4 @@
-/** Workspaces: parts of an organisation with keys, a budget and settings of their own. */
+/** Workspaces: parts of an organization with keys, a budget and settings of their own. */
 import { useMutation } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useState } from "react";
@@ -50,7 +50,7 @@ const COLUMNS: readonly Column<Workspace>[] = [
   },
   {
     id: "created",
-    title: "made",
+    title: "created",
     width: 112,
     wide: true,
     cell: ({ created }) => <Time at={created} />,
@@ -91,7 +91,7 @@ export function WorkspacesPage() {
         more={workspaces.more}
         empty={
           <Empty>
-            No workspace: everything belongs to the whole organisation. A workspace has keys, a budget and settings of
+            No workspace: everything belongs to the whole organization. A workspace has keys, a budget and settings of
             its own.
           </Empty>
         }

@@ -85,7 +85,7 @@ function spanOf(times: ArrayLike<number>, scaled: [number, number], bars: boolea
   return [middle - LEAST_SPAN_S / 2, middle + LEAST_SPAN_S / 2];
 }
 
-/** The lines as they are drawn, with their place in the legend. Stacked bars are drawn from the highest sum down, each over the one before. */
+/** The lines as they are drawn, with their place in the legend. Stacked bars are drawn from the highest sum down, each over previous hash. */
 function layersOf(lines: readonly Line[], bars: boolean): readonly (Line & { i: number })[] {
   const numbered = lines.map((line, i) => ({ ...line, i }));
   if (!bars) return numbered;
@@ -236,12 +236,7 @@ export function Chart({
           {table ? "hide the table" : "as a table"}
         </button>
       </figcaption>
-      <div
-        ref={place}
-        role="img"
-        aria-label={`${title}, ${unit}; its numbers stand in the table behind it`}
-        style={{ height }}
-      />
+      <div ref={place} role="img" aria-label={`${title}, ${unit}; the table has its values`} style={{ height }} />
       {table && (
         <div className="max-h-64 overflow-auto" tabIndex={0} role="region" aria-label={`${title}, table`}>
           <table className="w-full text-sm">

@@ -17,10 +17,11 @@ export interface Bar {
 
 const FILL = { good: "bg-good", wait: "bg-wait", bad: "bg-bad", off: "bg-muted" } as const;
 
-/** One call: when it ended, in Unix seconds, and the index of its outcome. */
+/** Calls that ended at the same time, in Unix seconds, with the same outcome, which is given by its index. */
 export interface Point {
   readonly at: number;
   readonly outcome: number;
+  readonly calls: number;
 }
 
 /** Each bar is a button, so it is at least 24 pixels wide (WCAG 2.5.8), and one pixel lies between two. */
@@ -39,9 +40,9 @@ function barsOf(from: number, until: number, points: readonly Point[], outcomes:
     until: first + (i + 1) * step,
     counts: Array.from({ length: outcomes }, () => 0),
   }));
-  for (const { at, outcome } of points) {
+  for (const { at, outcome, calls } of points) {
     const bar = bars[Math.floor((at - first) / step)];
-    if (bar !== undefined) bar.counts[outcome] = (bar.counts[outcome] ?? 0) + 1;
+    if (bar !== undefined) bar.counts[outcome] = (bar.counts[outcome] ?? 0) + calls;
   }
   return bars;
 }

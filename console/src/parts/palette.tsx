@@ -1,4 +1,4 @@
-/** Everything by name: pages, models, calls by id. */
+/** Search: pages, models, calls by id. */
 import { useQuery } from "@connectrpc/connect-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useDeferredValue, useEffect, useRef, useState } from "react";
@@ -74,7 +74,7 @@ function Search({ onClose, pages }: { onClose: () => void; pages: readonly Page[
         aria-controls="found"
         aria-activedescendant={found[chosen] === undefined ? undefined : `found-${chosen}`}
         aria-label="Name or id"
-        placeholder="A page, a model, the id of a call"
+        placeholder="Page, model or id"
         value={text}
         onChange={(event) => {
           setText(event.target.value);
@@ -105,7 +105,7 @@ function Search({ onClose, pages }: { onClose: () => void; pages: readonly Page[
           </div>
         ))}
       </div>
-      {found.length === 0 && <p className="text-muted">Nothing of this name.</p>}
+      {found.length === 0 && <p className="text-muted">No results.</p>}
     </>
   );
 }

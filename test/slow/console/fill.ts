@@ -7,7 +7,7 @@ const OBSERVATION = {
   proprio_names: ["x", "y", "yaw", "goal_x", "goal_y", "goal_yaw"],
 };
 
-/** A gateway, and whose organisation is filled. */
+/** A gateway, and whose organization is filled. */
 interface Filled {
   readonly app: { call(path: string, body?: unknown, options?: CallOptions): Promise<Answer> };
   readonly caller: Caller;
@@ -32,7 +32,7 @@ const robotOf = (text: string) => ({
   control_hz: 20,
 });
 
-/** Fills the organisation of the console, with texts of `text` where callers may put any. */
+/** Fills the organization of the console, with texts of `text` where callers may put any. */
 export async function fill({ app, caller: { org, key } }: Filled, text = ""): Promise<void> {
   const call = (path: string, body?: unknown, method?: string) =>
     app.call(path, body, { key, ...(method !== undefined && { method }) });

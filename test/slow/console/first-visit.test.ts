@@ -50,7 +50,7 @@ describe.skipIf(!canBrowse)("a first visit", () => {
     await page.getByText(/answered$/).waitFor();
     await page.getByRole("link", { name: "the call" }).click();
     const call = page.getByRole("dialog");
-    await call.getByRole("heading", { name: "Tries" }).waitFor();
+    await call.getByRole("heading", { name: "Attempts" }).waitFor();
     await call.getByRole("heading", { name: /^Considered/ }).waitFor();
 
     // A loop, by the command that the page gives.

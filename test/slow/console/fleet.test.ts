@@ -90,7 +90,7 @@ describe.skipIf(!canBrowse)("the fleet page", () => {
     await models.getByText(check.can_drive[0].model).waitFor();
     const can = new Set(check.can_drive.map(({ model }: { model: string }) => model));
     await expect.poll(() => models.getByRole("row").count()).toBe(1 + can.size);
-    await page.getByLabel("only those that can").uncheck();
+    await page.getByLabel("compatible only").uncheck();
     await expect.poll(() => models.getByRole("row").count()).toBeGreaterThan(1 + can.size);
     await page.getByLabel("Can drive").selectOption("");
     await models.getByRole("columnheader", { name: "can drive it" }).waitFor({ state: "detached" });

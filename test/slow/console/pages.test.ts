@@ -71,7 +71,7 @@ describe.skipIf(!canBrowse)("every page of the console", () => {
     const { page, faults } = await console.open("/console/calls", { reducedMotion: "reduce" });
     await settled(page, "Calls");
     await page.getByRole("table", { name: "calls" }).getByRole("row").nth(1).waitFor();
-    const tries = page.getByRole("dialog").getByRole("heading", { name: "Tries" });
+    const tries = page.getByRole("dialog").getByRole("heading", { name: "Attempts" });
     // A page that is still being made hears no keys.
     await eventually(async () => {
       await page.keyboard.press("j");
@@ -134,6 +134,29 @@ describe.skipIf(!canBrowse)("what a page shows", () => {
       where id = (select min(kind) from request_outcome join request_kind on request_kind.id = kind where status = 'failed')`;
     await go("/console/calls?kind=evaluate", "Calls");
     await page.getByRole("table", { name: "calls" }).getByText("scenario arm-reach").first().waitFor();
+  });
+
+  it("counts all calls of the chosen time in the header, and marks them live on request", async () => {
+    const { body } = await console.app.call("/v1/series", undefined, { key: console.caller.key });
+    await go("/console/calls", "Calls");
+    await page.getByText(`${body.total.calls} calls`, { exact: true }).waitFor();
+    await page.getByRole("button", { name: "Live" }).click();
+    expect(await page.getByRole("button", { name: "Live" }).getAttribute("aria-pressed")).toBe("true");
+  });
+
+  it("shows a segment of a control loop as one row with its chunks and ages", async () => {
+    const log = JSON.stringify({ stream_id: "loop_1", ages: { 25: 26, 30: 26 }, attempts: [] });
+    const { count } = await console.app.sql`
+      update request_outcome set log = ${log}, attempt_ms = null
+      where request_id = (select max(request_id) from request_outcome join request_kind on request_kind.id = kind where status = 'settled')`;
+    expect(count).toBe(1);
+    await go("/console/calls", "Calls");
+    const row = page.getByRole("table", { name: "calls" }).getByRole("row").filter({ hasText: "52 chunks" });
+    await row.getByText("loop", { exact: true }).waitFor();
+    expect(await row.textContent()).toMatch(/age\s+[\d.]+\s*ms\s*\/\s*[\d.]+\s*ms/);
+    await row.getByRole("button").click();
+    await page.getByRole("dialog").getByText("control loop").waitFor();
+    expect(await page.getByRole("dialog").getByText("took", { exact: true }).count()).toBe(0);
   });
 
   it("shows whole buttons in the rows of a webhook's deliveries", async () => {

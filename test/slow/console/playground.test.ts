@@ -119,7 +119,7 @@ describe.skipIf(!canBrowse)("predicted frames", () => {
     const frames = framesOf(page, "reference/block-flow");
     await page.getByRole("button", { name: "See what comes next" }).click();
     await page.getByRole("combobox", { name: "Model", exact: true }).fill("reference/block-flow");
-    await page.getByLabel("Beside it").fill("acme/world");
+    await page.getByLabel("Compare with").fill("acme/world");
     await page.getByRole("button", { name: "Run", exact: true }).click();
     const nearness = page.getByRole("listitem").filter({ hasText: "reference/block-flow against acme/world" });
     await nearness.waitFor();

@@ -133,7 +133,7 @@ describe.skipIf(!canBrowse)("the calls page", () => {
     await page.goto(`${app.url}/console/calls?call=${id}`);
     const sheet = page.getByRole("dialog");
     await sheet.getByText("model not found").waitFor();
-    await sheet.getByText("Nothing was tried").waitFor();
+    await sheet.getByText("Rejected before any provider was called").waitFor();
     await sheet.getByText("Raw JSON").click();
     expect(JSON.parse((await sheet.getByRole("region").textContent()) ?? "")).toMatchObject({
       request_id: id,
@@ -228,14 +228,14 @@ describe.skipIf(!canBrowse)("the supply wizard", () => {
     await page.getByRole("button", { name: "Register a server" }).click();
     const sheet = page.getByRole("dialog", { name: "Register a server" });
     await sheet.getByLabel("Address").fill(model.endpoint);
-    expect(await sheet.getByLabel("Wire").inputValue()).toBe("limber-policy");
+    expect(await sheet.getByLabel("Protocol").inputValue()).toBe("limber-policy");
     await sheet.getByLabel("Provider").fill("acme");
     await sheet.getByLabel("Model").fill("acme/base");
     await sheet.getByLabel("Action space").selectOption("base_twist_2d");
-    await sheet.getByLabel("Time of a step, ms").fill("50");
+    await sheet.getByLabel("Step duration, ms").fill("50");
     await sheet.getByLabel("Price of a step, $").fill("0.0001");
     await sheet.getByRole("button", { name: "Register and probe" }).click();
-    await sheet.getByText("It is live").waitFor();
+    await sheet.getByText("Live: the router can now send calls to it").waitFor();
     expect(await sheet.getByRole("listitem").count()).toBeGreaterThan(5);
     await sheet.getByRole("button", { name: "Done" }).click();
     await page.getByRole("table", { name: "offerings" }).getByText("acme/base").waitFor();

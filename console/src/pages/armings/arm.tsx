@@ -47,7 +47,7 @@ export function Arm({
     maxChange: "",
     maxStartJump: "",
   });
-  // Applications that registered themselves are in no list of the organisation's.
+  // Applications that registered themselves are in no list of the organization's.
   const [byId, setById] = useState(false);
   const [fault, setFault] = useState("");
   const set = (part: Partial<typeof draft>): void => setDraft((before) => ({ ...before, ...part }));

@@ -1,4 +1,4 @@
-/** One call: its tries on the ruler of its deadline, who was left out, the money, and how to make it again. */
+/** One call: its attempts on the ruler of its deadline, who was left out, the money, and how to reproduce it. */
 import { useQuery } from "@connectrpc/connect-query";
 import { Link } from "@tanstack/react-router";
 import {
@@ -16,7 +16,7 @@ import { spaced } from "../../lib/words.ts";
 import { Bytes, Code, CopyCall, Json, Money, Ms, Pairs, Part, Refused, Status, Time } from "../../parts/basics.tsx";
 import { Actor, OfferingName } from "../../parts/names.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
-import { Ended } from "../calls.tsx";
+import { Ages, Ended } from "../calls.tsx";
 
 /** A call is on record some moments after its answer, and its plan up to a second later. */
 const LOOKS = 5;
@@ -49,9 +49,9 @@ function Called({ record }: { record: LogRecord }) {
         of={[
           ["outcome", <Ended key="" record={record} />],
           ["ended", <Time key="" at={record.ts} />],
-          ["asked for", <Code key="">{modelRequested}</Code>],
+          ["requested model", <Code key="">{modelRequested}</Code>],
           [
-            "answered",
+            "model",
             model === undefined ? (
               "nothing"
             ) : (
@@ -64,7 +64,14 @@ function Called({ record }: { record: LogRecord }) {
             "provider",
             [provider, record.region, record.precision].filter(Boolean).join(" · "),
           ],
-          ["took", <Ms key="" ms={latencyMs} />],
+          record.streamId === undefined
+            ? ["took", <Ms key="" ms={latencyMs} />]
+            : [
+                "control loop",
+                <span key="">
+                  {record.chunks ?? 0} chunks, <Ages of={record} />
+                </span>,
+              ],
           record.observationAgeMs !== undefined && ["age of observation", <Ms key="" ms={record.observationAgeMs} />],
           record.robotId !== undefined && ["robot", record.robotId],
           record.sessionId !== undefined && ["session", <Code key="">{record.sessionId}</Code>],
@@ -74,7 +81,7 @@ function Called({ record }: { record: LogRecord }) {
           record.traceId !== undefined && ["trace", <Code key="">{record.traceId}</Code>],
         ]}
       />
-      <Part title="Tries">
+      <Part title="Attempts">
         <Ruler record={record} />
       </Part>
       {record.plan !== undefined && <Plan plan={record.plan} />}
@@ -92,12 +99,12 @@ function Called({ record }: { record: LogRecord }) {
               , <Money usd={hedgeCostUsd} /> of it for the hedge
             </>
           )}
-          {record.byok && ", with the organisation's own key at the provider"}
-          {record.coldStart && ", and the model was woken for it"}
+          {record.byok && ", with the organization's own provider key"}
+          {record.coldStart && ", including a cold start"}
         </p>
       </Part>
-      <Part title="Make it again">
-        <p className="mb-2 text-muted">Pictures, states and instructions are never kept: put your own in.</p>
+      <Part title="Reproduce this call">
+        <p className="mb-2 text-muted">Images, states and instructions are never stored. Insert your own.</p>
         <CopyCall call={{ method: "POST", path: `/v1/${record.contract ?? "act"}`, body: requestOf(record) }} />
       </Part>
       <Json of={restJson(LogRecordSchema, record)} />
@@ -129,7 +136,7 @@ function Plan({ plan: { considered, ranks, drops, dropped } }: { plan: LoggedPla
                 <li key={offering.offeringId}>{of(offering)}</li>
               ))}
             {dropped.every((offering) => offering.reason !== reason) && (
-              <li className="text-muted">The log keeps the first few alone.</li>
+              <li className="text-muted">The log stores only the first few.</li>
             )}
           </ul>
         </details>
@@ -165,8 +172,7 @@ interface Placed {
 
 /** The tries of a call, one bar each, from 0 to its deadline. A hedge runs beside the try that it is to overtake. */
 function placed({ queueMs = 0, attempts, hedged }: LogRecord): Placed[] {
-  const bars: Placed[] =
-    queueMs >= 0.5 ? [{ name: "waited for room", from: 0, ms: queueMs, kind: "queue", said: "" }] : [];
+  const bars: Placed[] = queueMs >= 0.5 ? [{ name: "queued", from: 0, ms: queueMs, kind: "queue", said: "" }] : [];
   let at = queueMs;
   const last = attempts.at(-1);
   for (const attempt of attempts) {
@@ -196,7 +202,7 @@ const BAR: Readonly<Record<Placed["kind"], string>> = {
 function Ruler({ record }: { record: LogRecord }) {
   const bars = placed(record);
   const end = Math.max(record.deadlineMs ?? 0, record.latencyMs ?? 0, ...bars.map(({ from, ms }) => from + ms), 1);
-  if (bars.length === 0) return <p className="text-muted">Nothing was tried: the call ended before its plan did.</p>;
+  if (bars.length === 0) return <p className="text-muted">Rejected before any provider was called.</p>;
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => share * end);
   return (
     <div>
@@ -221,7 +227,7 @@ function Ruler({ record }: { record: LogRecord }) {
               />
               {record.deadlineMs !== undefined && (
                 <div
-                  className="absolute inset-y-0 w-0 border-l-2 border-dashed border-bad"
+                  className="absolute -inset-y-1 w-0 border-l-2 border-dashed border-bad"
                   style={{ left: `calc(${(record.deadlineMs / end) * 100}% - 2px)` }}
                 />
               )}
@@ -237,7 +243,7 @@ function Ruler({ record }: { record: LogRecord }) {
       </div>
       <p className="mt-1 text-sm text-muted">
         {record.deadlineMs === undefined ? (
-          "The call gave no deadline."
+          "The call had no deadline."
         ) : (
           <>
             The dashed rule is the deadline, {record.deadlineMs} ms{record.deadlineMissed ? ", which it missed" : ""}.

@@ -27,7 +27,7 @@ function wilson({ value, n }: SuccessRate): { readonly low: number; readonly hig
 
 const points = (share: number): string => `${Math.round(Math.abs(share) * 100)}`;
 
-/** Episodes of each that would tell the two apart, at the difference that was seen. */
+/** Episodes of each that would distinguish the two, at the difference that was seen. */
 function wanted(a: SuccessRate, b: SuccessRate): number | undefined {
   const gap = Math.abs(a.value - b.value);
   if (gap < 0.01) return undefined;
@@ -78,11 +78,10 @@ export function Comparison({
             </Status>
           ) : (
             <Status tone="wait">
-              not told apart: between {points(low)} points {low < 0 ? "worse" : "better"} and {points(high)}{" "}
-              {high < 0 ? "worse" : "better"}
+              No significant difference ({signed(low)} to {signed(high)} points)
               {more !== undefined &&
                 more > Math.max(a.n, b.n) &&
-                `; about ${more - Math.min(a.n, b.n)} more episodes of each would settle it`}
+                `; about ${more - Math.min(a.n, b.n)} more episodes of each would decide it`}
             </Status>
           )}
         </p>
@@ -111,3 +110,6 @@ export function Comparison({
     </Part>
   );
 }
+
+/** A difference in points with its sign: `+30`, `−56`. */
+const signed = (share: number): string => `${share < 0 ? "−" : "+"}${Math.abs(Math.round(share * 100))}`;

@@ -193,7 +193,7 @@ export function RobotForm({ robot, onClose }: { robot: Robot | undefined; onClos
             value={draft.embodiment}
             onChange={(embodiment) => set({ embodiment })}
             options={codesOf(EmbodimentSchema)}
-            any="not stated"
+            any="default"
           />
           {field("controlHz", "Steps in a second")}
           {robot === undefined && workspaces.length > 0 && (
@@ -202,7 +202,7 @@ export function RobotForm({ robot, onClose }: { robot: Robot | undefined; onClos
               value={workspace}
               onChange={setWorkspace}
               options={workspaces.map(({ workspaceId, name }) => [workspaceId, name] as const)}
-              {...(reachesOrganisation && { any: "the whole organisation" })}
+              {...(reachesOrganisation && { any: "entire organization" })}
             />
           )}
         </div>
@@ -227,14 +227,14 @@ export function RobotForm({ robot, onClose }: { robot: Robot | undefined; onClos
               value={draft.reference}
               onChange={(reference) => set({ reference })}
               options={codesOf(ActionReferenceSchema)}
-              any="not stated"
+              any="default"
             />
             <Choice
               label="Turns are written as"
               value={draft.rotation}
               onChange={(rotation) => set({ rotation })}
               options={codesOf(RotationFormSchema)}
-              any="not stated"
+              any="default"
             />
             {field("actionFrame", "Frame of actions", "Such as base or tool.")}
             {field("gripper", "Gripper", "Places of its numbers, from 0.")}
@@ -295,7 +295,7 @@ function Cameras({
               value={camera.role}
               onChange={(role) => set(i, { role })}
               options={codesOf(CameraRoleSchema)}
-              any="not stated"
+              any="default"
             />
             <Choice
               label={`Encoding of ${called}`}

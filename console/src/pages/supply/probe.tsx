@@ -18,12 +18,12 @@ export function Probe({ offeringId, running = false }: { offeringId: string; run
   );
   const report = data?.report;
   const underWay = running || isPlaceholderData;
-  if (report === undefined) return running ? <p role="status">The probe begins…</p> : <Refused error={error} />;
+  if (report === undefined) return running ? <p role="status">Starting the probe…</p> : <Refused error={error} />;
   return (
     <div aria-live="polite">
       {underWay ? (
         <p role="status">
-          <Status tone="wait">{report.checks.length} checks have ended, the next one runs</Status>
+          <Status tone="wait">{report.checks.length} checks finished, the next one is running</Status>
         </p>
       ) : (
         <p className="flex flex-wrap gap-x-3">
@@ -37,8 +37,8 @@ export function Probe({ offeringId, running = false }: { offeringId: string; run
                 <span key="95">
                   p95 <Ms ms={report.measured.p95Ms} />
                 </span>,
-                report.measured.chunkSteps !== undefined && `${report.measured.chunkSteps} steps a chunk`,
-                report.measured.actionDim !== undefined && `${report.measured.actionDim} numbers a step`,
+                report.measured.chunkSteps !== undefined && `${report.measured.chunkSteps} steps per chunk`,
+                report.measured.actionDim !== undefined && `${report.measured.actionDim} values per step`,
               ]}
             />
           )}
@@ -59,7 +59,7 @@ export function Probe({ offeringId, running = false }: { offeringId: string; run
               <p className="col-span-2 pl-5 text-sm text-muted [overflow-wrap:anywhere]">{check.detail}</p>
             )}
             {check.nextStep !== undefined && !check.passed && (
-              <p className="col-span-2 pl-5 text-sm [overflow-wrap:anywhere]">What to do: {check.nextStep}</p>
+              <p className="col-span-2 pl-5 text-sm [overflow-wrap:anywhere]">Next step: {check.nextStep}</p>
             )}
           </li>
         ))}

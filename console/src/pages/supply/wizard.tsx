@@ -103,11 +103,11 @@ export function Wizard({ providers, onClose }: { providers: readonly string[]; o
           />
           <div className="grid gap-3 sm:grid-cols-2">
             <Choice
-              label="Wire"
+              label="Protocol"
               value={runtime}
               onChange={(chosen) => set({ runtime: chosen })}
               options={fitting.map(({ id, name }) => [id, name] as const)}
-              help="What the server speaks."
+              help="The protocol of the server."
             />
             <TextField
               label="Provider"
@@ -117,7 +117,7 @@ export function Wizard({ providers, onClose }: { providers: readonly string[]; o
               suggestions={providers}
               help={
                 draft.provider !== "" && !providers.includes(draft.provider)
-                  ? "New: it is registered for the organisation."
+                  ? "New: it will be registered for the organization."
                   : undefined
               }
             />
@@ -144,7 +144,7 @@ export function Wizard({ providers, onClose }: { providers: readonly string[]; o
               />
             )}
             {/^(?:continuous_nd|latent_action)$/.test(draft.space) && (
-              <TextField label="Numbers a step" type="number" value={draft.dim} onChange={(dim) => set({ dim })} />
+              <TextField label="Values per step" type="number" value={draft.dim} onChange={(dim) => set({ dim })} />
             )}
             <TextField
               label="Hardware"
@@ -161,7 +161,7 @@ export function Wizard({ providers, onClose }: { providers: readonly string[]; o
             />
             {draft.contract === "act" && (
               <TextField
-                label="Time of a step, ms"
+                label="Step duration, ms"
                 type="number"
                 value={draft.dtMs}
                 onChange={(dtMs) => set({ dtMs })}
@@ -179,7 +179,7 @@ export function Wizard({ providers, onClose }: { providers: readonly string[]; o
             type="password"
             value={draft.secret}
             onChange={(secret) => set({ secret })}
-            help="Where the server asks for one. Sealed, and never shown again."
+            help="If the server requires one. Stored encrypted and never shown again."
           />
           <Refused error={register.error ?? declare.error} />
           <button type="submit" className="button button-main justify-center" disabled={busy}>
@@ -196,16 +196,16 @@ export function Wizard({ providers, onClose }: { providers: readonly string[]; o
           {verify.data?.report !== undefined && (
             <p className="mt-4" role="status">
               {verify.data.report.passed ? (
-                <Status tone="good">It is live: calls may go there from now on.</Status>
+                <Status tone="good">Live: the router can now send calls to it.</Status>
               ) : (
-                <Status tone="bad">It is not routable until every required check passes.</Status>
+                <Status tone="bad">Not routable until every required check passes.</Status>
               )}
             </p>
           )}
           <div className="mt-4 flex gap-2">
             {verify.data?.report?.passed === false && (
               <button type="button" className="button" onClick={() => declare.reset()}>
-                Declare it anew
+                Edit and declare again
               </button>
             )}
             <button type="button" className="button" disabled={verify.isPending} onClick={onClose}>
