@@ -125,7 +125,7 @@ export function FleetPage() {
           <Empty
             command={`curl -s -X PUT ${location.origin}/v1/robots/arm-07 \\\n  -H "authorization: Bearer $LIMBER_KEY" -H 'content-type: application/json' \\\n  -d '{"embodiment": "arm", "action_space": "ee_delta_6d_grip", "control_hz": 20}'`}
           >
-            No robot is written down. Loops run without it; with it the gateway says which models can drive a robot.
+            No robots registered. Loops run without registration; a registered robot shows which models can drive it.
           </Empty>
         }
       />

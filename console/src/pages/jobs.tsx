@@ -187,7 +187,7 @@ function BatchSheet({ id, onClose }: { id: string; onClose: () => void }) {
         may && (
           <Sure
             label="Cancel it"
-            question="Cancel the batch? What was answered stays."
+            question="Cancel the batch? Finished items are kept."
             onSure={() => void cancel.mutateAsync({ jobId: id }).then(refresh, () => undefined)}
           />
         )

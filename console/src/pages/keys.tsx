@@ -205,7 +205,7 @@ function KeySheet({ of, may, onClose }: { of: Key; may: boolean; onClose: () => 
           </button>
           <Sure
             label="Rotate"
-            question="Make a new secret? The old one ends."
+            question="Rotate the secret? The old one stops working."
             onSure={() => void rotate.mutateAsync(named).then(refresh, () => undefined)}
           />
           <Sure
@@ -270,7 +270,7 @@ function NewKey({ onClose }: { onClose: () => void }) {
     <Sheet title="New key" onClose={onClose}>
       {made?.key !== undefined ? (
         <>
-          <Secret what="The secret of the key. It is shown this once." text={made.key} />
+          <Secret what="Key secret. It is shown only once." text={made.key} />
           <button type="button" className="button" onClick={onClose}>
             Done
           </button>
@@ -296,7 +296,7 @@ function NewKey({ onClose }: { onClose: () => void }) {
               label="Robot"
               value={draft.robotId}
               onChange={(robotId) => set({ robotId })}
-              help="The only robot that it speaks for."
+              help="The only robot this key can use."
             />
             {workspaces.length > 0 && (
               <Choice
@@ -325,11 +325,11 @@ function NewKey({ onClose }: { onClose: () => void }) {
             label="Models"
             value={draft.models}
             onChange={(models) => set({ models })}
-            help="Slugs with commas between, such as reference/*. All when empty."
+            help="Comma-separated slugs, such as reference/*. Empty allows all."
           />
           <Refused error={create.error} />
           <button type="submit" className="button button-main justify-center" disabled={create.isPending}>
-            Make the key
+            Create key
           </button>
         </form>
       )}

@@ -109,7 +109,9 @@ function MemberSheet({ member, may, onClose }: { member: Member; may: boolean; o
   return (
     <Sheet title={member.email} onClose={onClose}>
       <Refused error={link.error ?? end.error ?? update.error ?? remove.error} />
-      {link.data !== undefined && <Secret what="Signs the member in, once, within 15 minutes." text={link.data.url} />}
+      {link.data !== undefined && (
+        <Secret what="Sign-in link. It works once, within 15 minutes." text={link.data.url} />
+      )}
       <Pairs
         of={[
           ["state", <Word key="">{wordOf(MemberStatusSchema, member.status)}</Word>],
@@ -138,7 +140,7 @@ function MemberSheet({ member, may, onClose }: { member: Member; may: boolean; o
           <div className="flex flex-wrap gap-2">
             {member.status === MemberStatus.ACTIVE && (
               <button type="button" className="button" disabled={link.isPending} onClick={() => link.mutate(named)}>
-                Make a sign-in link
+                Create a sign-in link
               </button>
             )}
             <Sure

@@ -217,7 +217,7 @@ export function ModelsPage() {
         empty={
           <Empty>
             {driven !== undefined && only
-              ? "No model that these filters admit can drive this robot at this moment. Without “compatible only” the column says what stands against each."
+              ? "No model that these filters admit can drive this robot now. Turn off “compatible only” to see why."
               : "No model matches these filters."}
           </Empty>
         }

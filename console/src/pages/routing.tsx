@@ -169,7 +169,7 @@ function PresetSheet({
           rows={12}
           help={
             parsed.fault ??
-            "The fields of a call: models, preference, provider, seed, instruction, action_space, horizon and others."
+            "Fields of a call, such as models, preference, provider, seed, instruction, action_space or horizon."
           }
         />
         <Refused error={put.error ?? remove.error} />

@@ -85,7 +85,7 @@ export function SignInPage() {
 
 /** Why an identity provider's claims match no member, by the `why` in the address. */
 const WHY: Readonly<Record<string, string>> = {
-  email_malformed: "Your identity provider sends an e-mail address that is not a plain one, such as name@example.com.",
+  email_malformed: "Your identity provider sends an e-mail address that is not plain, such as name@example.com.",
   email_missing: "Your identity provider sends no e-mail address. Ask its administrator to map the claim email.",
   email_unverified:
     "Your identity provider does not say that your e-mail address is verified. Ask its administrator to map the claim email_verified, or xms_edov in Entra ID.",

@@ -187,7 +187,7 @@ function Form({ workspace, onSaved }: { workspace?: Workspace; onSaved: () => vo
           type="number"
           value={budget}
           onChange={setBudget}
-          help="Calls are refused when it is spent."
+          help="Calls are refused when the budget is spent."
         />
         <Choice label="Budget of" value={interval} onChange={setInterval} options={codesOf(BudgetIntervalSchema)} />
       </div>

@@ -143,7 +143,7 @@ export function Arm({
             }}
             options={[...agents, [BY_ID, "another one, by its id"]]}
             any={loading ? "Loading…" : "choose one"}
-            help="A key, or every key that an application got by consent."
+            help="A key, or all keys granted to an application."
           />
         )}
         {(byId || (!loading && agents.length === 0)) && (
@@ -152,7 +152,7 @@ export function Arm({
             value={draft.agent}
             onChange={(agent) => set({ agent: agent.trim() })}
             required
-            help="Of a key (key_…), or of an application (oac_…)."
+            help="A key id (key_…) or an application id (oac_…)."
           />
         )}
         <TextField
@@ -163,7 +163,7 @@ export function Arm({
           suggestions={drivers}
           help={
             written === undefined
-              ? "Slugs with commas between. Those that fit are known of robots that are written down."
+              ? "Comma-separated slugs. Suggestions appear for registered robots."
               : `Slugs with commas between. ${drivers.length} can drive ${draft.robot} now.`
           }
         />
@@ -184,20 +184,20 @@ export function Arm({
               label="Lowest"
               value={draft.lowest}
               onChange={(lowest) => set({ lowest })}
-              help="One for all, or one for each number of a step."
+              help="One for all, or one per value of a step."
             />
             <TextField label="Highest" value={draft.highest} onChange={(highest) => set({ highest })} />
             <TextField
               label="Largest change"
               value={draft.maxChange}
               onChange={(maxChange) => set({ maxChange })}
-              help="From one step to the next."
+              help="Between consecutive steps."
             />
             <TextField
               label="Largest jump"
               value={draft.maxStartJump}
               onChange={(maxStartJump) => set({ maxStartJump })}
-              help="Of a chunk's first step from where the robot is."
+              help="Between the robot's position and a chunk's first step."
             />
           </div>
         </fieldset>

@@ -177,7 +177,7 @@ export function RobotForm({ robot, onClose }: { robot: Robot | undefined; onClos
             onChange={setId}
             required
             placeholder="arm-07"
-            help="As its calls give it in robot_id."
+            help="The `robot_id` of its calls."
           />
         )}
         <div className="grid gap-3 sm:grid-cols-2">
@@ -211,8 +211,8 @@ export function RobotForm({ robot, onClose }: { robot: Robot | undefined; onClos
         <fieldset>
           <legend className="mb-1 font-semibold">State</legend>
           <div className="grid gap-3 sm:grid-cols-2">
-            {field("stateNames", "Names", "In order, with commas between.")}
-            {field("stateUnits", "Units", "One for each, or one for all.")}
+            {field("stateNames", "Names", "In order, comma-separated.")}
+            {field("stateUnits", "Units", "One each, or one for all.")}
             {field("stateCount", "How many numbers", "Where they have no names.")}
             {field("stateFrame", "Frame of reference", "Such as base or world.")}
           </div>
@@ -237,7 +237,7 @@ export function RobotForm({ robot, onClose }: { robot: Robot | undefined; onClos
               any="default"
             />
             {field("actionFrame", "Frame of actions", "Such as base or tool.")}
-            {field("gripper", "Gripper", "Places of its numbers, from 0.")}
+            {field("gripper", "Gripper", "Indexes of its values, from 0.")}
             {field("gripperOpen", "Open at")}
             {field("gripperClosed", "Closed at")}
           </div>
@@ -249,9 +249,9 @@ export function RobotForm({ robot, onClose }: { robot: Robot | undefined; onClos
             are what is enforced.
           </p>
           <div className="grid gap-3 sm:grid-cols-2">
-            {field("lowest", "Lowest", "One for all, or one for each number.")}
+            {field("lowest", "Lowest", "One for all, or one per value.")}
             {field("highest", "Highest")}
-            {field("maxChange", "Largest change", "From one step to the next.")}
+            {field("maxChange", "Largest change", "Between consecutive steps.")}
             {field("maxStartJump", "Largest jump", "Of a chunk's first step.")}
           </div>
         </fieldset>

@@ -298,7 +298,7 @@ function Drivers({ robot: { id: robotId, workspaceId } }: { robot: Robot }) {
             columns={CAN}
             rows={data.canDrive}
             keyOf={({ offeringId }) => offeringId}
-            empty={<Empty>No offering can drive this robot. What stands against each is under this table.</Empty>}
+            empty={<Empty>No offering can drive this robot. The table below lists why.</Empty>}
           />
           {data.cannotDrive.length > 0 && (
             <details className="mt-3" open={data.canDrive.length === 0}>

@@ -114,7 +114,7 @@ export function Pictures({
       )}
       {pictures.length === 0 && (
         <p className="grid min-h-32 place-items-center rounded border border-dashed border-edge p-4 text-center text-muted">
-          Drop a picture here.
+          Drop an image here.
         </p>
       )}
       <div className="flex flex-wrap gap-2">
@@ -237,7 +237,7 @@ function Suits({
   if (camera === undefined)
     return (
       <p className="flex flex-wrap items-center gap-2 text-sm text-muted">
-        The model reads no camera of this name.
+        The model does not read this camera.
         {instead !== undefined && instead.name !== "" && (
           <button type="button" className="button text-ink" onClick={() => void fitted(picture, instead).then(onFit)}>
             Send it as {instead.name}

@@ -155,7 +155,7 @@ export function Likeness({
     setFault("");
     compared(films, truth).then(
       (found) => !gone && setRows(found),
-      () => !gone && setFault("One of the pictures cannot be read."),
+      () => !gone && setFault("One of the images cannot be read."),
     );
     return () => {
       gone = true;
