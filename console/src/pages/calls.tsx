@@ -15,6 +15,7 @@ import { Filters, Find, Pick } from "../parts/filters.tsx";
 import { Histogram, type Outcome, type Point } from "../parts/histogram.tsx";
 import { ModelName } from "../parts/names.tsx";
 import { type Column, Table } from "../parts/table.tsx";
+import { Views } from "../parts/views.tsx";
 import { CallSheet } from "./calls/sheet.tsx";
 
 /** How many records are asked for at once. */
@@ -235,6 +236,7 @@ export function CallsPage() {
   const oldest = figures?.series[0]?.points[0]?.at ?? records.at(-1)?.ts ?? newest;
   const ofRows = useMemo(() => figuresOf(rows), [rows]);
   const total = picked === undefined ? (figures?.total ?? ofRows) : ofRows;
+  const { call: _, from: __, until: ___, ...filters } = search;
   const isWhole = total !== ofRows || logs.more === undefined;
   // Rows before the chosen bar are not loaded.
   const more = picked !== undefined && (records.at(-1)?.ts ?? 0) < picked.from ? undefined : logs.more;
@@ -260,6 +262,7 @@ export function CallsPage() {
           )
         }
       >
+        <Views page="calls" filters={filters} onChoose={(view) => void navigate({ search: view, replace: true })} />
         <button
           type="button"
           className="button aria-pressed:border-accent aria-pressed:text-accent"

@@ -151,6 +151,17 @@ describe.skipIf(!canBrowse)("what a page shows", () => {
     expect(await page.getByRole("button", { name: "Live" }).getAttribute("aria-pressed")).toBe("true");
   });
 
+  it("saves the filters of the calls as a view, and opens it again", async () => {
+    await go("/console/calls?robot=base-1&since=all", "Calls");
+    await page.getByRole("button", { name: "Save view" }).click();
+    await page.getByLabel("Name", { exact: true }).fill("base 1");
+    await page.getByRole("button", { name: "Save", exact: true }).click();
+    await go("/console/calls", "Calls");
+    await page.getByLabel("View", { exact: true }).selectOption("base 1");
+    await expect.poll(() => new URL(page.url()).search).toBe("?robot=base-1&since=all");
+    await page.getByRole("button", { name: "Delete view" }).click();
+  });
+
   it("shows a segment of a control loop as one row with its chunks and ages", async () => {
     const log = JSON.stringify({ stream_id: "loop_1", ages: { 25: 26, 30: 26 }, attempts: [] });
     const { count } = await console.app.sql`
