@@ -51,10 +51,10 @@ function questionOf(search: Readonly<Record<string, string | undefined>>): Quest
   const twice = names.find((name, i) => names.indexOf(name) < i);
   if (twice !== undefined) return `${twice} stands twice in the address.`;
   const { client_id: clientId, redirect_uri: redirectUri, code_challenge: codeChallenge } = search;
-  if (clientId === undefined) return "`client_id` is missing from the address.";
-  if (redirectUri === undefined) return "`redirect_uri` is missing from the address.";
+  if (clientId === undefined) return "The address names no application: client_id is missing.";
+  if (redirectUri === undefined) return "The address does not say where the answer goes: redirect_uri is missing.";
   if (search.response_type !== "code") return "response_type has to be code.";
-  if (codeChallenge === undefined) return "`code_challenge` is missing; PKCE is required.";
+  if (codeChallenge === undefined) return "The application sent no code_challenge, and there is no code without PKCE.";
   if (search.code_challenge_method !== "S256") return "code_challenge_method has to be S256.";
   if (!/^[A-Za-z0-9_-]{43}$/.test(codeChallenge)) return "code_challenge is no SHA-256 in base64url.";
   if ((search.state ?? "").length > 1024) return "state is longer than 1024 characters.";
