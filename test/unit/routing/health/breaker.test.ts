@@ -23,7 +23,7 @@ const times = (count: number, event: (at: number) => BreakerEvent, from = 0, eve
 describe("a closed breaker", () => {
   test("opens at the fifth failure in a row, not at the fourth", () => {
     expect(reached(times(4, failed)).state).toBe("closed");
-    expect(reached(times(5, failed)).state).toBe("an open breaker");
+    expect(reached(times(5, failed)).state).toBe("open");
   });
 
   test("restarts its count after a success", () => {
