@@ -183,8 +183,8 @@ const TABLE: readonly ServiceRow[] = [
   row(FleetService, ({ storage: { sql }, supply: { supply }, inference: { sessions } }) =>
     fleetService({ sql, inference: { supply, sessions } }),
   ),
-  row(LoopService, ({ storage: { sql }, billing: { leaser }, inference: { liveLoops } }) =>
-    loopService({ sql, live: liveLoops, caughtUp: () => leaser.caughtUp() }),
+  row(LoopService, ({ storage: { sql }, billing: { leaser }, inference: { liveLoops, loopDetails } }) =>
+    loopService({ sql, live: liveLoops, details: loopDetails, caughtUp: () => leaser.caughtUp() }),
   ),
   row(ArmingService, ({ storage: { sql }, inference: { stops, robots } }) => armingService({ sql, stops, robots })),
   row(SupplyService, (subsystems) => supplyService(supplyDeps(subsystems))),

@@ -15,6 +15,7 @@ import { AttendedRobots } from "../inference/armed.ts";
 import type { InferenceServiceDeps } from "../inference/call.ts";
 import type { Leaser } from "../inference/call-billing.ts";
 import { LiveLoops } from "../inference/control-loop/live-loops.ts";
+import { LoopDetails } from "../inference/control-loop/loop-details.ts";
 import { LoopRegistry } from "../inference/control-loop/loop-registry.ts";
 import { Resumption } from "../inference/control-loop/resumption.ts";
 import { PlanDigests } from "../inference/plan-digests.ts";
@@ -300,6 +301,8 @@ export interface Inference {
   readonly loops: LoopRegistry;
   /** The loops of all replicas, for watching. */
   readonly liveLoops: LiveLoops;
+  /** The chunks and pictures of watched loops. */
+  readonly loopDetails: LoopDetails;
   readonly sessions: Sessions;
   readonly presets: PresetCache;
   readonly ownKeys: OwnKeyCache;
@@ -337,8 +340,16 @@ export async function openInference(
   const others = async (): Promise<string[]> =>
     config.databaseUrl === undefined ? [] : (await livingReplicas(sql)).filter((name) => name !== replica);
   const liveLoops: LiveLoops = new LiveLoops({ replica, loops, sender: loopTransport, others });
+  const detailTransport = new GossipTransport({
+    topic: "loop_details",
+    ...{ sql, notifications, replicaLine },
+    hear: (message) => loopDetails.hear(message),
+  });
+  const loopDetails: LoopDetails = new LoopDetails({ replica, loops, sender: detailTransport });
   closers.add(async () => loopTransport.close());
   closers.add(async () => liveLoops.close());
+  closers.add(async () => detailTransport.close());
+  closers.add(async () => loopDetails.close());
   const resumption = new Resumption({ sql, notifications, vault }, loops);
   closers.add(async () => resumption.close());
 
@@ -384,5 +395,16 @@ export async function openInference(
     broadcast: events.broadcaster,
     unpaid: (reason, key) => billing.alerts.unpaid(reason, key),
   };
-  return { service: inferenceService(deps), loops, liveLoops, sessions, presets, ownKeys, stops, stopOrders, robots };
+  return {
+    service: inferenceService(deps),
+    loops,
+    liveLoops,
+    loopDetails,
+    sessions,
+    presets,
+    ownKeys,
+    stops,
+    stopOrders,
+    robots,
+  };
 }

@@ -12,6 +12,8 @@ import {
   LoopsChangeSchema,
   LoopsSnapshotSchema,
   QueryLoopHistoryResponseSchema,
+  WatchLoopActionsResponseSchema,
+  WatchLoopPicturesResponseSchema,
   type WatchLoopsResponse,
   WatchLoopsResponseSchema,
 } from "../../gen/limber/v1/loop_service_pb.ts";
@@ -21,6 +23,7 @@ import { nowSeconds, steadyNow } from "../clock.ts";
 import { violation } from "../contracts/contract.ts";
 import { Reason, refuse } from "../errors.ts";
 import type { LiveLoops, LoopWatch } from "../inference/control-loop/live-loops.ts";
+import type { DetailKind, LoopDetail, LoopDetails } from "../inference/control-loop/loop-details.ts";
 import type { Sql } from "../store/database/tx.ts";
 import { type RobotMinuteRow, readRobotMinutes } from "../store/history/series.ts";
 import { readPage } from "./pages.ts";
@@ -31,6 +34,7 @@ import { assertReachable, confinedTo } from "./reach.ts";
 export interface LoopDeps {
   sql: Sql;
   live: LiveLoops;
+  details: LoopDetails;
   /** Resolves once the calls that this replica finished so far are recorded. */
   caughtUp(): Promise<unknown>;
 }
@@ -52,11 +56,41 @@ interface Wanted {
 }
 
 /** The loop RPCs. */
-export function loopService({ sql, live, caughtUp }: LoopDeps): Implementation<typeof LoopService> {
+export function loopService({ sql, live, details, caughtUp }: LoopDeps): Implementation<typeof LoopService> {
   const open = async (wanted: Wanted, call: Call) => {
     const orgId = await orgOf(sql, wanted.orgId, call);
     return { isWanted: filterOf(wanted, call), watch: live.watch(orgId) };
   };
+
+  /** The details of some loops that changed since the last ones; none every 10 s. A slow reader skips ticks. */
+  async function* changes(
+    { loopIds, ...wanted }: Wanted & { readonly loopIds: readonly string[] },
+    kind: DetailKind,
+    call: Call,
+  ): AsyncIterable<[id: string, detail: LoopDetail][]> {
+    const orgId = await orgOf(sql, wanted.orgId, call);
+    const own = confinedTo(call);
+    const ids = [...new Set(loopIds)];
+    const watch = details.watch(orgId, kind, ids);
+    const shown = new Map<string, number>();
+    try {
+      for (let saidAt = steadyNow(); ; ) {
+        await watch.next(call.signal);
+        const news = ids.flatMap((id): [string, LoopDetail][] => {
+          const known = watch.of(id);
+          if (known === undefined || known.version === shown.get(id)) return [];
+          if (own !== undefined && known.detail.workspaceId !== own) return [];
+          shown.set(id, known.version);
+          return [[id, known.detail]];
+        });
+        if (news.length === 0 && steadyNow() - saidAt < QUIET_MS) continue;
+        saidAt = steadyNow();
+        yield news;
+      }
+    } finally {
+      watch.close();
+    }
+  }
 
   return {
     async listLoops({ limit = DEFAULT_LISTED, cursor = "", ...wanted }, call) {
@@ -99,6 +133,21 @@ export function loopService({ sql, live, caughtUp }: LoopDeps): Implementation<t
       } finally {
         watch.close();
       }
+    },
+
+    async *watchLoopActions(request, call) {
+      for await (const details of changes(request, "action", call))
+        yield create(WatchLoopActionsResponseSchema, {
+          actions: details.flatMap(([, { action }]) => (action === undefined ? [] : [action])),
+        });
+    },
+
+    async *watchLoopPictures(request, call) {
+      for await (const details of changes(request, "pictures", call))
+        yield create(WatchLoopPicturesResponseSchema, {
+          pictures: details.flatMap(([, { pictures }]) => pictures),
+          withheld: details.flatMap(([id, { withheld }]) => (withheld ? [id] : [])),
+        });
     },
 
     async queryLoopHistory({ minutes = DEFAULT_MINUTES, limit = DEFAULT_WATCHED, ...wanted }, call) {

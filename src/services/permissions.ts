@@ -61,6 +61,7 @@ const TABLE: readonly (readonly [permission: string, holders: string, descriptio
   ["supply.read", "++---++", "See the organization's own offerings."],
   ["supply.write", "++----+", "Register providers, declare models, verify offerings."],
   ["robots.read", "++++-+-", "See robots, and the control loops that run."],
+  ["robots.pictures", "++++---", "See what running robots' cameras see."],
   ["robots.write", "++++---", "Write robots down, and forget them."],
   ["robots.stop", "++++---", "Stop robots at once."],
   ["robots.arm", "++-+---", "Arm robots for agents."],

@@ -4,15 +4,19 @@
 
 import type { GenEnum, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Action, SafetyBounds } from "./action_pb.ts";
+import { file_limber_v1_action } from "./action_pb.ts";
 import type { HoldReason } from "./control_loop_pb.ts";
 import { file_limber_v1_control_loop } from "./control_loop_pb.ts";
+import type { ImageFormat } from "./observation_pb.ts";
+import { file_limber_v1_observation } from "./observation_pb.ts";
 import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 
 /**
  * Describes the file limber/v1/loop.proto.
  */
 export const file_limber_v1_loop: GenFile = /*@__PURE__*/
-  fileDesc("ChRsaW1iZXIvdjEvbG9vcC5wcm90bxIJbGltYmVyLnYxIvsHCgtSdW5uaW5nTG9vcBIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSDgoGb3JnX2lkGAMgASgJEhkKDHdvcmtzcGFjZV9pZBgEIAEoCUgAiAEBEg4KBmtleV9pZBgFIAEoCRIVCghyb2JvdF9pZBgGIAEoCUgBiAEBEhcKCnNlc3Npb25faWQYByABKAlIAogBARIXCg9tb2RlbF9yZXF1ZXN0ZWQYCCABKAkSEgoFbW9kZWwYCSABKAlIA4gBARIVCghwcm92aWRlchgKIAEoCUgEiAEBEhgKC29mZmVyaW5nX2lkGAsgASgJSAWIAQESFgoJcHJlY2lzaW9uGAwgASgJSAaIAQESEwoGcmVnaW9uGA0gASgJSAeIAQESFAoMYWN0aW9uX3NwYWNlGA4gASgJEhMKC2RlYWRsaW5lX21zGA8gASgBEhIKBWR0X21zGBAgASgNSAiIAQESDQoFc2luY2UYESABKA0SIwoFc3RhdGUYEiABKA4yFC5saW1iZXIudjEuTG9vcFN0YXRlEi0KCWxhc3RfaG9sZBgTIAEoDjIVLmxpbWJlci52MS5Ib2xkUmVhc29uSAmIAQESDwoHcmF0ZV9oehgUIAEoARISCgphdmVyYWdlX2h6GBUgASgBEhUKCHdvcnN0X2h6GBYgASgBSAqIAQESFQoIYXNrZWRfaHoYFyABKAFIC4gBARIXCgphZ2VfcDUwX21zGBggASgBSAyIAQESFwoKYWdlX3A5OV9tcxgZIAEoAUgNiAEBEg4KBmNodW5rcxgaIAEoDRIwCgVob2xkcxgbIAMoCzIhLmxpbWJlci52MS5SdW5uaW5nTG9vcC5Ib2xkc0VudHJ5EhEKCWZhaWxvdmVycxgcIAEoDRIOCgZoZWRnZXMYHSABKA0SHAoUZHJvcHBlZF9vYnNlcnZhdGlvbnMYHiABKA0SEAoIY29zdF91c2QYHyABKAESDwoHZXBpc29kZRggIAEoDRIVCghyZXZpc2lvbhghIAEoCUgOiAEBGiwKCkhvbGRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgNOgI4AUIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEINCgtfc2Vzc2lvbl9pZEIICgZfbW9kZWxCCwoJX3Byb3ZpZGVyQg4KDF9vZmZlcmluZ19pZEIMCgpfcHJlY2lzaW9uQgkKB19yZWdpb25CCAoGX2R0X21zQgwKCl9sYXN0X2hvbGRCCwoJX3dvcnN0X2h6QgsKCV9hc2tlZF9oekINCgtfYWdlX3A1MF9tc0INCgtfYWdlX3A5OV9tc0ILCglfcmV2aXNpb24idQoMUm9ib3RIaXN0b3J5EhAKCHJvYm90X2lkGAEgASgJEhkKDHdvcmtzcGFjZV9pZBgCIAEoCUgAiAEBEicKB21pbnV0ZXMYAyADKAsyFi5saW1iZXIudjEuUm9ib3RNaW51dGVCDwoNX3dvcmtzcGFjZV9pZCLrAQoLUm9ib3RNaW51dGUSCgoCYXQYASABKA0SDgoGY2h1bmtzGAIgASgNEjAKBWhvbGRzGAMgAygLMiEubGltYmVyLnYxLlJvYm90TWludXRlLkhvbGRzRW50cnkSFwoKYWdlX3A1MF9tcxgEIAEoAUgAiAEBEhcKCmFnZV9wOTlfbXMYBSABKAFIAYgBARIQCghjb3N0X3VzZBgGIAEoARosCgpIb2xkc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAFCDQoLX2FnZV9wNTBfbXNCDQoLX2FnZV9wOTlfbXMqbwoJTG9vcFN0YXRlEhoKFkxPT1BfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJMT09QX1NUQVRFX1JVTk5JTkcQARIWChJMT09QX1NUQVRFX0hPTERJTkcQAhIWChJMT09QX1NUQVRFX1dBSVRJTkcQA2IGcHJvdG8z", [file_limber_v1_control_loop]);
+  fileDesc("ChRsaW1iZXIvdjEvbG9vcC5wcm90bxIJbGltYmVyLnYxIvsHCgtSdW5uaW5nTG9vcBIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSDgoGb3JnX2lkGAMgASgJEhkKDHdvcmtzcGFjZV9pZBgEIAEoCUgAiAEBEg4KBmtleV9pZBgFIAEoCRIVCghyb2JvdF9pZBgGIAEoCUgBiAEBEhcKCnNlc3Npb25faWQYByABKAlIAogBARIXCg9tb2RlbF9yZXF1ZXN0ZWQYCCABKAkSEgoFbW9kZWwYCSABKAlIA4gBARIVCghwcm92aWRlchgKIAEoCUgEiAEBEhgKC29mZmVyaW5nX2lkGAsgASgJSAWIAQESFgoJcHJlY2lzaW9uGAwgASgJSAaIAQESEwoGcmVnaW9uGA0gASgJSAeIAQESFAoMYWN0aW9uX3NwYWNlGA4gASgJEhMKC2RlYWRsaW5lX21zGA8gASgBEhIKBWR0X21zGBAgASgNSAiIAQESDQoFc2luY2UYESABKA0SIwoFc3RhdGUYEiABKA4yFC5saW1iZXIudjEuTG9vcFN0YXRlEi0KCWxhc3RfaG9sZBgTIAEoDjIVLmxpbWJlci52MS5Ib2xkUmVhc29uSAmIAQESDwoHcmF0ZV9oehgUIAEoARISCgphdmVyYWdlX2h6GBUgASgBEhUKCHdvcnN0X2h6GBYgASgBSAqIAQESFQoIYXNrZWRfaHoYFyABKAFIC4gBARIXCgphZ2VfcDUwX21zGBggASgBSAyIAQESFwoKYWdlX3A5OV9tcxgZIAEoAUgNiAEBEg4KBmNodW5rcxgaIAEoDRIwCgVob2xkcxgbIAMoCzIhLmxpbWJlci52MS5SdW5uaW5nTG9vcC5Ib2xkc0VudHJ5EhEKCWZhaWxvdmVycxgcIAEoDRIOCgZoZWRnZXMYHSABKA0SHAoUZHJvcHBlZF9vYnNlcnZhdGlvbnMYHiABKA0SEAoIY29zdF91c2QYHyABKAESDwoHZXBpc29kZRggIAEoDRIVCghyZXZpc2lvbhghIAEoCUgOiAEBGiwKCkhvbGRzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgNOgI4AUIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEINCgtfc2Vzc2lvbl9pZEIICgZfbW9kZWxCCwoJX3Byb3ZpZGVyQg4KDF9vZmZlcmluZ19pZEIMCgpfcHJlY2lzaW9uQgkKB19yZWdpb25CCAoGX2R0X21zQgwKCl9sYXN0X2hvbGRCCwoJX3dvcnN0X2h6QgsKCV9hc2tlZF9oekINCgtfYWdlX3A1MF9tc0INCgtfYWdlX3A5OV9tc0ILCglfcmV2aXNpb24idQoMUm9ib3RIaXN0b3J5EhAKCHJvYm90X2lkGAEgASgJEhkKDHdvcmtzcGFjZV9pZBgCIAEoCUgAiAEBEicKB21pbnV0ZXMYAyADKAsyFi5saW1iZXIudjEuUm9ib3RNaW51dGVCDwoNX3dvcmtzcGFjZV9pZCLrAQoLUm9ib3RNaW51dGUSCgoCYXQYASABKA0SDgoGY2h1bmtzGAIgASgNEjAKBWhvbGRzGAMgAygLMiEubGltYmVyLnYxLlJvYm90TWludXRlLkhvbGRzRW50cnkSFwoKYWdlX3A1MF9tcxgEIAEoAUgAiAEBEhcKCmFnZV9wOTlfbXMYBSABKAFIAYgBARIQCghjb3N0X3VzZBgGIAEoARosCgpIb2xkc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAFCDQoLX2FnZV9wNTBfbXNCDQoLX2FnZV9wOTlfbXMiyAEKCkxvb3BBY3Rpb24SDwoHbG9vcF9pZBgBIAEoCRIhCgZhY3Rpb24YAiABKAsyES5saW1iZXIudjEuQWN0aW9uEhIKCnN0YXJ0X3N0ZXAYAyABKA0SGAoQdmFsaWRfdW50aWxfc3RlcBgEIAEoDRIOCgZhZ2VfbXMYBSABKAESDwoHZXBpc29kZRgGIAEoDRIsCgZib3VuZHMYByABKAsyFy5saW1iZXIudjEuU2FmZXR5Qm91bmRzSACIAQFCCQoHX2JvdW5kcyJkCgtMb29wUGljdHVyZRIPCgdsb29wX2lkGAEgASgJEg4KBmNhbWVyYRgCIAEoCRImCgZmb3JtYXQYAyABKA4yFi5saW1iZXIudjEuSW1hZ2VGb3JtYXQSDAoEZGF0YRgEIAEoDCpvCglMb29wU3RhdGUSGgoWTE9PUF9TVEFURV9VTlNQRUNJRklFRBAAEhYKEkxPT1BfU1RBVEVfUlVOTklORxABEhYKEkxPT1BfU1RBVEVfSE9MRElORxACEhYKEkxPT1BfU1RBVEVfV0FJVElORxADYgZwcm90bzM", [file_limber_v1_action, file_limber_v1_control_loop, file_limber_v1_observation]);
 
 /**
  * A control loop that is open on any replica.
@@ -350,6 +354,111 @@ export type RobotMinute = Message<"limber.v1.RobotMinute"> & {
  */
 export const RobotMinuteSchema: GenMessage<RobotMinute> = /*@__PURE__*/
   messageDesc(file_limber_v1_loop, 2);
+
+/**
+ * The last chunk of a control loop.
+ *
+ * @generated from message limber.v1.LoopAction
+ */
+export type LoopAction = Message<"limber.v1.LoopAction"> & {
+  /**
+   * Stream id of the loop.
+   *
+   * @generated from field: string loop_id = 1;
+   */
+  loopId: string;
+
+  /**
+   * The action chunk.
+   *
+   * @generated from field: limber.v1.Action action = 2;
+   */
+  action?: Action | undefined;
+
+  /**
+   * Control step of the first action.
+   *
+   * @generated from field: uint32 start_step = 3;
+   */
+  startStep: number;
+
+  /**
+   * First control step at which the chunk must no longer be executed.
+   *
+   * @generated from field: uint32 valid_until_step = 4;
+   */
+  validUntilStep: number;
+
+  /**
+   * Age of its observation now, in milliseconds. Actions whose time since the observation has passed count as executed.
+   *
+   * @generated from field: double age_ms = 5;
+   */
+  ageMs: number;
+
+  /**
+   * Episode number, from 1.
+   *
+   * @generated from field: uint32 episode = 6;
+   */
+  episode: number;
+
+  /**
+   * Safety limits of the stream; absent without any.
+   *
+   * @generated from field: optional limber.v1.SafetyBounds bounds = 7;
+   */
+  bounds?: SafetyBounds | undefined;
+};
+
+/**
+ * Describes the message limber.v1.LoopAction.
+ * Use `create(LoopActionSchema)` to create a new message.
+ */
+export const LoopActionSchema: GenMessage<LoopAction> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop, 3);
+
+/**
+ * A small picture of one camera of a control loop.
+ *
+ * @generated from message limber.v1.LoopPicture
+ */
+export type LoopPicture = Message<"limber.v1.LoopPicture"> & {
+  /**
+   * Stream id of the loop.
+   *
+   * @generated from field: string loop_id = 1;
+   */
+  loopId: string;
+
+  /**
+   * Camera name; empty if there is only one camera.
+   *
+   * @generated from field: string camera = 2;
+   */
+  camera: string;
+
+  /**
+   * Image encoding.
+   *
+   * @generated from field: limber.v1.ImageFormat format = 3;
+   */
+  format: ImageFormat;
+
+  /**
+   * Encoded image: as the robot sent it if it is at most 16 kB, otherwise scaled to at most 320 pixels.
+   *
+   * @generated from field: bytes data = 4;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message limber.v1.LoopPicture.
+ * Use `create(LoopPictureSchema)` to create a new message.
+ */
+export const LoopPictureSchema: GenMessage<LoopPicture> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop, 4);
 
 /**
  * State of a control loop.

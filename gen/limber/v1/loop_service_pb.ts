@@ -7,7 +7,7 @@ import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2
 import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/validate/validate_pb.js";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.ts";
 import { file_limber_edge_v1_options } from "../edge/v1/options_pb.ts";
-import type { RobotHistory, RunningLoop } from "./loop_pb.ts";
+import type { LoopAction, LoopPicture, RobotHistory, RunningLoop } from "./loop_pb.ts";
 import { file_limber_v1_loop } from "./loop_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/loop_service.proto.
  */
 export const file_limber_v1_loop_service: GenFile = /*@__PURE__*/
-  fileDesc("ChxsaW1iZXIvdjEvbG9vcF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiiAIKEExpc3RMb29wc1JlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCgx3b3Jrc3BhY2VfaWQYAiABKAlCCbpIBnIEEAEYQEgBiAEBEiEKCHJvYm90X2lkGAMgASgJQgq6SAdyBRABGIABSAKIAQESHgoFbGltaXQYBCABKA1CCrpIByoFGOgHKAFIA4gBARItCgZjdXJzb3IYBSABKAlCGLpIFXITGEAyD15yZXFfWzAtOUEtWl0rJEgEiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0QgkKB19jdXJzb3IisAEKEUxpc3RMb29wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESEAoIcmVwbGljYXMYBSABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAYgASgNQg4KDF9uZXh0X2N1cnNvciKDAgoXUXVlcnlMb29wSGlzdG9yeVJlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCgx3b3Jrc3BhY2VfaWQYAiABKAlCCbpIBnIEEAEYQEgBiAEBEiEKCHJvYm90X2lkGAMgASgJQgq6SAdyBRABGIABSAKIAQESIAoHbWludXRlcxgEIAEoDUIKukgHKgUYtAEoAUgDiAEBEh4KBWxpbWl0GAUgASgNQgq6SAcqBRjQDygBSASIAQFCCQoHX29yZ19pZEIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEIKCghfbWludXRlc0IICgZfbGltaXQifwoYUXVlcnlMb29wSGlzdG9yeVJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRINCgVzaW5jZRgCIAEoDRINCgV1bnRpbBgDIAEoDRInCgZyb2JvdHMYBCADKAsyFy5saW1iZXIudjEuUm9ib3RIaXN0b3J5EgwKBG1vcmUYBSABKA0izwEKEVdhdGNoTG9vcHNSZXF1ZXN0Eh4KBm9yZ19pZBgBIAEoCUIJukgGcgQQARhASACIAQESJAoMd29ya3NwYWNlX2lkGAIgASgJQgm6SAZyBBABGEBIAYgBARIhCghyb2JvdF9pZBgDIAEoCUIKukgHcgUQARiAAUgCiAEBEh4KBWxpbWl0GAQgASgNQgq6SAcqBRjQDygBSAOIAQFCCQoHX29yZ19pZEIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEIICgZfbGltaXQidQoSV2F0Y2hMb29wc1Jlc3BvbnNlEiwKCHNuYXBzaG90GAEgASgLMhgubGltYmVyLnYxLkxvb3BzU25hcHNob3RIABIoCgZjaGFuZ2UYAiABKAsyFi5saW1iZXIudjEuTG9vcHNDaGFuZ2VIAEIHCgVldmVudCJvCg1Mb29wc1NuYXBzaG90EiUKBWxvb3BzGAEgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEgwKBG1vcmUYAiABKA0SEAoIcmVwbGljYXMYAyABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAQgASgNIlEKC0xvb3BzQ2hhbmdlEiUKBWxvb3BzGAEgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEg0KBWVuZGVkGAIgAygJEgwKBG1vcmUYAyABKA0yjgMKC0xvb3BTZXJ2aWNlEnEKCUxpc3RMb29wcxIbLmxpbWJlci52MS5MaXN0TG9vcHNSZXF1ZXN0GhwubGltYmVyLnYxLkxpc3RMb29wc1Jlc3BvbnNlIimQAgGquxgRCAQSC3JvYm90cy5yZWFkYAKC0+STAgsSCS92MS9sb29wcxJ7CgpXYXRjaExvb3BzEhwubGltYmVyLnYxLldhdGNoTG9vcHNSZXF1ZXN0Gh0ubGltYmVyLnYxLldhdGNoTG9vcHNSZXNwb25zZSIuqrsYEwgEEgtyb2JvdHMucmVhZCgBYAKC0+STAhESDy92MS9sb29wcy93YXRjaDABEo4BChBRdWVyeUxvb3BIaXN0b3J5EiIubGltYmVyLnYxLlF1ZXJ5TG9vcEhpc3RvcnlSZXF1ZXN0GiMubGltYmVyLnYxLlF1ZXJ5TG9vcEhpc3RvcnlSZXNwb25zZSIxkAIBqrsYEQgEEgtyb2JvdHMucmVhZGACgtPkkwITEhEvdjEvbG9vcHMvaGlzdG9yeWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_loop]);
+  fileDesc("ChxsaW1iZXIvdjEvbG9vcF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiiAIKEExpc3RMb29wc1JlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCgx3b3Jrc3BhY2VfaWQYAiABKAlCCbpIBnIEEAEYQEgBiAEBEiEKCHJvYm90X2lkGAMgASgJQgq6SAdyBRABGIABSAKIAQESHgoFbGltaXQYBCABKA1CCrpIByoFGOgHKAFIA4gBARItCgZjdXJzb3IYBSABKAlCGLpIFXITGEAyD15yZXFfWzAtOUEtWl0rJEgEiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0QgkKB19jdXJzb3IisAEKEUxpc3RMb29wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESEAoIcmVwbGljYXMYBSABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAYgASgNQg4KDF9uZXh0X2N1cnNvciKDAgoXUXVlcnlMb29wSGlzdG9yeVJlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCgx3b3Jrc3BhY2VfaWQYAiABKAlCCbpIBnIEEAEYQEgBiAEBEiEKCHJvYm90X2lkGAMgASgJQgq6SAdyBRABGIABSAKIAQESIAoHbWludXRlcxgEIAEoDUIKukgHKgUYtAEoAUgDiAEBEh4KBWxpbWl0GAUgASgNQgq6SAcqBRjQDygBSASIAQFCCQoHX29yZ19pZEIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEIKCghfbWludXRlc0IICgZfbGltaXQifwoYUXVlcnlMb29wSGlzdG9yeVJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRINCgVzaW5jZRgCIAEoDRINCgV1bnRpbBgDIAEoDRInCgZyb2JvdHMYBCADKAsyFy5saW1iZXIudjEuUm9ib3RIaXN0b3J5EgwKBG1vcmUYBSABKA0izwEKEVdhdGNoTG9vcHNSZXF1ZXN0Eh4KBm9yZ19pZBgBIAEoCUIJukgGcgQQARhASACIAQESJAoMd29ya3NwYWNlX2lkGAIgASgJQgm6SAZyBBABGEBIAYgBARIhCghyb2JvdF9pZBgDIAEoCUIKukgHcgUQARiAAUgCiAEBEh4KBWxpbWl0GAQgASgNQgq6SAcqBRjQDygBSAOIAQFCCQoHX29yZ19pZEIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEIICgZfbGltaXQidQoSV2F0Y2hMb29wc1Jlc3BvbnNlEiwKCHNuYXBzaG90GAEgASgLMhgubGltYmVyLnYxLkxvb3BzU25hcHNob3RIABIoCgZjaGFuZ2UYAiABKAsyFi5saW1iZXIudjEuTG9vcHNDaGFuZ2VIAEIHCgVldmVudCJvCg1Mb29wc1NuYXBzaG90EiUKBWxvb3BzGAEgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEgwKBG1vcmUYAiABKA0SEAoIcmVwbGljYXMYAyABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAQgASgNIlEKC0xvb3BzQ2hhbmdlEiUKBWxvb3BzGAEgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEg0KBWVuZGVkGAIgAygJEgwKBG1vcmUYAyABKA0iagoXV2F0Y2hMb29wQWN0aW9uc1JlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCghsb29wX2lkcxgCIAMoCUISukgPkgEMCAEQICIGcgQQARhAQgkKB19vcmdfaWQiQgoYV2F0Y2hMb29wQWN0aW9uc1Jlc3BvbnNlEiYKB2FjdGlvbnMYASADKAsyFS5saW1iZXIudjEuTG9vcEFjdGlvbiJrChhXYXRjaExvb3BQaWN0dXJlc1JlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCghsb29wX2lkcxgCIAMoCUISukgPkgEMCAEQICIGcgQQARhAQgkKB19vcmdfaWQiVwoZV2F0Y2hMb29wUGljdHVyZXNSZXNwb25zZRIoCghwaWN0dXJlcxgBIAMoCzIWLmxpbWJlci52MS5Mb29wUGljdHVyZRIQCgh3aXRoaGVsZBgCIAMoCTLGBQoLTG9vcFNlcnZpY2UScQoJTGlzdExvb3BzEhsubGltYmVyLnYxLkxpc3RMb29wc1JlcXVlc3QaHC5saW1iZXIudjEuTGlzdExvb3BzUmVzcG9uc2UiKZACAaq7GBEIBBILcm9ib3RzLnJlYWRgAoLT5JMCCxIJL3YxL2xvb3BzEnsKCldhdGNoTG9vcHMSHC5saW1iZXIudjEuV2F0Y2hMb29wc1JlcXVlc3QaHS5saW1iZXIudjEuV2F0Y2hMb29wc1Jlc3BvbnNlIi6quxgTCAQSC3JvYm90cy5yZWFkKAFgAoLT5JMCERIPL3YxL2xvb3BzL3dhdGNoMAESlQEKEFdhdGNoTG9vcEFjdGlvbnMSIi5saW1iZXIudjEuV2F0Y2hMb29wQWN0aW9uc1JlcXVlc3QaIy5saW1iZXIudjEuV2F0Y2hMb29wQWN0aW9uc1Jlc3BvbnNlIjaquxgTCAQSC3JvYm90cy5yZWFkKAFgAoLT5JMCGRIXL3YxL2xvb3BzL2FjdGlvbnMvd2F0Y2gwARKdAQoRV2F0Y2hMb29wUGljdHVyZXMSIy5saW1iZXIudjEuV2F0Y2hMb29wUGljdHVyZXNSZXF1ZXN0GiQubGltYmVyLnYxLldhdGNoTG9vcFBpY3R1cmVzUmVzcG9uc2UiO6q7GBcIBBIPcm9ib3RzLnBpY3R1cmVzKAFgAoLT5JMCGhIYL3YxL2xvb3BzL3BpY3R1cmVzL3dhdGNoMAESjgEKEFF1ZXJ5TG9vcEhpc3RvcnkSIi5saW1iZXIudjEuUXVlcnlMb29wSGlzdG9yeVJlcXVlc3QaIy5saW1iZXIudjEuUXVlcnlMb29wSGlzdG9yeVJlc3BvbnNlIjGQAgGquxgRCAQSC3JvYm90cy5yZWFkYAKC0+STAhMSES92MS9sb29wcy9oaXN0b3J5YgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_loop]);
 
 /**
  * Request to list open control loops; all given filters must match.
@@ -377,6 +377,111 @@ export const LoopsChangeSchema: GenMessage<LoopsChange> = /*@__PURE__*/
   messageDesc(file_limber_v1_loop_service, 7);
 
 /**
+ * Request to watch the actions of control loops.
+ *
+ * @generated from message limber.v1.WatchLoopActionsRequest
+ */
+export type WatchLoopActionsRequest = Message<"limber.v1.WatchLoopActionsRequest"> & {
+  /**
+   * Organization id; required for the operator, defaults to the key's organization.
+   *
+   * @generated from field: optional string org_id = 1;
+   */
+  orgId?: string | undefined;
+
+  /**
+   * Stream ids of the loops. Unknown ones are ignored.
+   *
+   * @generated from field: repeated string loop_ids = 2;
+   */
+  loopIds: string[];
+};
+
+/**
+ * Describes the message limber.v1.WatchLoopActionsRequest.
+ * Use `create(WatchLoopActionsRequestSchema)` to create a new message.
+ */
+export const WatchLoopActionsRequestSchema: GenMessage<WatchLoopActionsRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 8);
+
+/**
+ * A message of the stream of chunks.
+ *
+ * @generated from message limber.v1.WatchLoopActionsResponse
+ */
+export type WatchLoopActionsResponse = Message<"limber.v1.WatchLoopActionsResponse"> & {
+  /**
+   * Last chunks that changed since the previous message; an empty list every 10 s as keep-alive.
+   *
+   * @generated from field: repeated limber.v1.LoopAction actions = 1;
+   */
+  actions: LoopAction[];
+};
+
+/**
+ * Describes the message limber.v1.WatchLoopActionsResponse.
+ * Use `create(WatchLoopActionsResponseSchema)` to create a new message.
+ */
+export const WatchLoopActionsResponseSchema: GenMessage<WatchLoopActionsResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 9);
+
+/**
+ * Request to watch the pictures of control loops.
+ *
+ * @generated from message limber.v1.WatchLoopPicturesRequest
+ */
+export type WatchLoopPicturesRequest = Message<"limber.v1.WatchLoopPicturesRequest"> & {
+  /**
+   * Organization id; required for the operator, defaults to the key's organization.
+   *
+   * @generated from field: optional string org_id = 1;
+   */
+  orgId?: string | undefined;
+
+  /**
+   * Stream ids of the loops. Unknown ones are ignored.
+   *
+   * @generated from field: repeated string loop_ids = 2;
+   */
+  loopIds: string[];
+};
+
+/**
+ * Describes the message limber.v1.WatchLoopPicturesRequest.
+ * Use `create(WatchLoopPicturesRequestSchema)` to create a new message.
+ */
+export const WatchLoopPicturesRequestSchema: GenMessage<WatchLoopPicturesRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 10);
+
+/**
+ * A message of the stream of pictures.
+ *
+ * @generated from message limber.v1.WatchLoopPicturesResponse
+ */
+export type WatchLoopPicturesResponse = Message<"limber.v1.WatchLoopPicturesResponse"> & {
+  /**
+   * Newest pictures of loops with new ones, all cameras of a loop together; an empty list every 10 s as keep-alive.
+   *
+   * @generated from field: repeated limber.v1.LoopPicture pictures = 1;
+   */
+  pictures: LoopPicture[];
+
+  /**
+   * Stream ids of loops whose pictures are withheld because their workspace retains no data.
+   *
+   * @generated from field: repeated string withheld = 2;
+   */
+  withheld: string[];
+};
+
+/**
+ * Describes the message limber.v1.WatchLoopPicturesResponse.
+ * Use `create(WatchLoopPicturesResponseSchema)` to create a new message.
+ */
+export const WatchLoopPicturesResponseSchema: GenMessage<WatchLoopPicturesResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 11);
+
+/**
  * Lists and watches the control loops that are open on all replicas.
  *
  * @generated from service limber.v1.LoopService
@@ -402,6 +507,29 @@ export const LoopService: GenService<{
     methodKind: "server_streaming";
     input: typeof WatchLoopsRequestSchema;
     output: typeof WatchLoopsResponseSchema;
+  },
+  /**
+   * Streams the last chunks of some control loops, at most twice per second, while they run. Nothing is recorded. A slow reader gets the
+   * newest chunks and misses those in between.
+   *
+   * @generated from rpc limber.v1.LoopService.WatchLoopActions
+   */
+  watchLoopActions: {
+    methodKind: "server_streaming";
+    input: typeof WatchLoopActionsRequestSchema;
+    output: typeof WatchLoopActionsResponseSchema;
+  },
+  /**
+   * Streams small pictures of the cameras of some control loops, at most twice per second and fewer if many are watched. Pictures are never
+   * recorded, and never shown for workspaces that retain no data (`zdr`). Pictures that robots send as URLs are not shown. With several
+   * replicas without NATS, only loops of the replica that serves the stream have pictures.
+   *
+   * @generated from rpc limber.v1.LoopService.WatchLoopPictures
+   */
+  watchLoopPictures: {
+    methodKind: "server_streaming";
+    input: typeof WatchLoopPicturesRequestSchema;
+    output: typeof WatchLoopPicturesResponseSchema;
   },
   /**
    * Returns the last minutes of robots, also of those that no longer run. Control loops without a robot id are not included.

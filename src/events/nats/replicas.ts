@@ -291,7 +291,7 @@ function headOf(text: string): Head | undefined {
 /** Dependencies of a gossip transport. */
 interface GossipTransportDeps {
   /** The topic: messages of one topic reach only its listeners. */
-  topic: "gossip" | "loops";
+  topic: "gossip" | "loops" | "loop_details";
   sql: Sql;
   notifications: Notifications;
   /** Undefined without NATS. Must stay open at least as long as this object. */

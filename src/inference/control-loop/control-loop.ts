@@ -1,7 +1,9 @@
 /** Runs a control loop: `routing/loop` decides, `ControlLoop` does the I/O. */
+import { create } from "@bufbuild/protobuf";
 import { HoldReason, type LoopOpen, LoopOpenSchema, type LoopReset } from "../../../gen/limber/v1/control_loop_pb.ts";
 import type { ActStreamRequest, ActStreamResponse } from "../../../gen/limber/v1/inference_service_pb.ts";
-import type { RunningLoop } from "../../../gen/limber/v1/loop_pb.ts";
+import { type LoopAction, LoopActionSchema, type RunningLoop } from "../../../gen/limber/v1/loop_pb.ts";
+import type { Frame } from "../../../gen/limber/v1/observation_pb.ts";
 import { type Call, keyOf, type StreamHandler, type StreamWriter } from "../../call.ts";
 import { after, nowSeconds, sleep, steadyNow } from "../../clock.ts";
 import * as act from "../../contracts/act.ts";
@@ -106,6 +108,12 @@ class ControlLoop implements Carried {
   #sending: Promise<void> | undefined;
   /** Number of chunks of the present episode that wait for their charge. */
   #waiting = 0;
+  /** Limits of the stream's own. */
+  readonly #bounds: LoopOpen["bounds"];
+  /** Until when a client watches its pictures, on the steady clock in milliseconds. */
+  #shownUntil = Number.NEGATIVE_INFINITY;
+  /** The newest observation, kept only while its pictures are watched. */
+  #seen: ParsedObservation | undefined;
   /** Notices of chunks that were not sent, for the next chunk. */
   #notices = NO_NOTICES;
 
@@ -123,6 +131,7 @@ class ControlLoop implements Carried {
     this.#call = call;
     this.#session = session;
     this.#asked = open.episode;
+    this.#bounds = open.bounds;
     this.#space = space;
     this.mover = moverOf(intent, call, open);
     deps.stops.assertMayMove(this.mover);
@@ -200,6 +209,32 @@ class ControlLoop implements Carried {
 
   shown(at: number): RunningLoop {
     return runningLoopOf(this.#about, this.#tally, { at, dropped: this.#loop.dropped, episode: this.#writer.episode });
+  }
+
+  lastAction(at: number): LoopAction | undefined {
+    const last = this.#writer.last;
+    if (last === undefined) return undefined;
+    const { action, startStep, validUntilStep, observationAgeMs, episode } = last.chunk;
+    return create(LoopActionSchema, {
+      loopId: this.id,
+      startStep,
+      validUntilStep,
+      ageMs: Math.round(observationAgeMs + at - last.toldAt),
+      episode,
+      ...(action && { action }),
+      ...(this.#bounds && { bounds: this.#bounds }),
+    });
+  }
+
+  get isPrivate(): boolean {
+    return keyOf(this.#call).settings.zdr;
+  }
+
+  newestFrames(until: number): readonly Frame[] | undefined {
+    this.#shownUntil = until;
+    const seen = this.#seen;
+    this.#seen = undefined;
+    return seen?.observations.at(-1)?.frames;
   }
 
   /**
@@ -284,6 +319,7 @@ class ControlLoop implements Carried {
     const at = steadyNow();
     this.#heardAt = at;
     this.#tally.live.observed(at);
+    if (at < this.#shownUntil) this.#seen = seen;
     if (seen.instruction !== undefined) this.#instruct(seen.instruction);
     const view = this.#views.of(seen);
     if (this.#known) this.#look(view, at);
@@ -397,6 +433,7 @@ class ControlLoop implements Carried {
   tidy(): void {
     const now = steadyNow();
     this.#writer.tidy();
+    if (now >= this.#shownUntil) this.#seen = undefined;
     if (this.#writer.unreadMs(now) >= PATIENCE_MS)
       this.#end(refuse(Reason.REQUEST_TIMEOUT, "the client stopped reading chunks"));
     else if (now - this.#heardAt >= SILENCE_MS)

@@ -2,7 +2,8 @@
 
 import { create } from "@bufbuild/protobuf";
 import { HoldReason, HoldReasonSchema, type LoopChunk } from "../../../gen/limber/v1/control_loop_pb.ts";
-import { LoopState, type RunningLoop, RunningLoopSchema } from "../../../gen/limber/v1/loop_pb.ts";
+import { type LoopAction, LoopState, type RunningLoop, RunningLoopSchema } from "../../../gen/limber/v1/loop_pb.ts";
+import type { Frame } from "../../../gen/limber/v1/observation_pb.ts";
 import { toUsd } from "../../billing/price.ts";
 import type { KeyPrincipal } from "../../call.ts";
 import { every, sleep, steadyNow } from "../../clock.ts";
@@ -41,6 +42,15 @@ export interface Carried {
   readonly whole: LoopGauge;
   /** The state shown to watchers, at a time of the steady clock in milliseconds. */
   shown(at: number): RunningLoop;
+  /** The last chunk, for watchers; undefined before the first one, or after a reset. */
+  lastAction(at: number): LoopAction | undefined;
+  /** Whether its organization retains no data. */
+  readonly isPrivate: boolean;
+  /**
+   * The pictures of the newest observation, if it is new; undefined if it is not. Observations are kept for that until `until`, on the steady
+   * clock in milliseconds, so the first call returns none.
+   */
+  newestFrames(until: number): readonly Frame[] | undefined;
   /** The session with its organization; undefined if none was named. */
   readonly session: string | undefined;
   /** The key, session and robot names by which emergency stops match it. */

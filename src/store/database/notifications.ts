@@ -17,6 +17,7 @@ const CHANNELS = [
   "pin_moved",
   "gossip",
   "loops",
+  "loop_details",
   "preset_changed",
   "credential_changed",
   "outbox",

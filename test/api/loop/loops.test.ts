@@ -1,10 +1,12 @@
 /** GET /v1/loops and GET /v1/loops/watch: the control loops that run, over two replicas. */
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
+import sharp from "sharp";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { LoopState, type RunningLoop } from "../../../gen/limber/v1/loop_pb.ts";
 import { LoopService } from "../../../gen/limber/v1/loop_service_pb.ts";
 import { Notifications, notify } from "../../../src/store/database/notifications.ts";
+import { redSquare } from "../../../src/upstream/pictures/test-picture.ts";
 import { ACT_DECLARATION, ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { bearer, readEvents } from "../../support/clients.ts";
 import { setClock } from "../../support/clocks.ts";
@@ -180,6 +182,75 @@ describe("GET /v1/loops/history", () => {
     const { body: log } = await one.call(`/v1/logs?robot_id=arm-2`, undefined, { key: caller.key });
     expect(log.data[0]).toMatchObject({ chunks: 1, holds: { late: 1 } });
     expect(log.data[0].age_p50_ms).toBeGreaterThan(0);
+  });
+});
+
+describe("GET /v1/loops/actions/watch and /v1/loops/pictures/watch", () => {
+  const watch = (app: App, what: string, key: string, ids: readonly string[]) =>
+    readEvents(app, `/v1/loops/${what}/watch?${ids.map((id) => `loop_ids=${id}`).join("&")}`, undefined, key);
+  /** Reads until a message has one of these. */
+  async function first(events: Awaited<ReturnType<typeof watch>>, field: string) {
+    for (let event = await events.next(); event !== undefined; event = await events.next())
+      if (event.data[field]?.length > 0) return event.data;
+    throw new Error(`the stream ended without ${field}`);
+  }
+  const frames = async (side = 32) => [{ camera: "front", data: await redSquare(9, 9, side) }];
+
+  it("show a loop's last chunk with its limits on every replica, and its newest picture, small, where it runs", async () => {
+    const caller = await one.caller(10);
+    const { loop, id } = await start(one, caller.key, { bounds: { lowest: [-9], highest: [9] } });
+    for (const app of [one, two]) {
+      const events = await watch(app, "actions", caller.key, [id, "req_UNKNOWN"]);
+      expect([events.status, events.type]).toEqual([200, "text/event-stream"]);
+      const { actions } = await first(events, "actions");
+      expect(actions).toMatchObject([
+        { loop_id: id, start_step: 1, episode: 1, bounds: { lowest: [-9], highest: [9] } },
+      ]);
+      expect(actions[0].action).toMatchObject({ space: "base_twist_2d", steps: expect.any(Array) });
+      events.leave();
+    }
+    const events = await watch(one, "pictures", caller.key, [id]);
+    let step = 1;
+    const moves = setInterval(
+      async () => loop.observe(++step, { observations: [{ frames: await frames(700) }] }),
+      100,
+    );
+    const { pictures } = await first(events, "pictures");
+    clearInterval(moves);
+    expect(pictures).toMatchObject([{ loop_id: id, camera: "front", format: expect.any(String) }]);
+    const { width, height } = await sharp(Buffer.from(pictures[0].data, "base64")).metadata();
+    expect(Math.max(width, height)).toBeLessThanOrEqual(700);
+    events.leave();
+  });
+
+  it("show nothing to other organizations and workspaces, no picture to viewers, and none of a workspace without retention", async () => {
+    const caller = await one.caller(10);
+    const space = await one.call(`/v1/orgs/${caller.org}/workspaces`, { name: "lab" }, { key: caller.key });
+    const inside = await one.key(caller.org, { role: "owner", workspace_id: space.body.id });
+    const viewer = await one.key(caller.org, { role: "viewer" });
+    const outer = await start(one, caller.key);
+    const inner = await start(one, inside);
+    const refused = await one.call(`/v1/loops/pictures/watch?loop_ids=${outer.id}`, undefined, { key: viewer });
+    expect([refused.status, refused.body.error.code], refused.text).toEqual([403, "scope_denied"]);
+    const events = await watch(one, "actions", inside, [outer.id, inner.id]);
+    const { actions } = await first(events, "actions");
+    // biome-ignore lint/suspicious/noExplicitAny: the test says what is inside
+    expect(actions.map(({ loop_id }: any) => loop_id)).toEqual([inner.id]);
+    events.leave();
+    const stranger = await one.caller(1);
+    const other = await watch(one, "actions", stranger.key, [outer.id]);
+    // The keep-alive is all that comes.
+    expect((await other.next())?.data.actions ?? []).toEqual([]);
+    other.leave();
+
+    const quiet = await one.caller(10);
+    await one.call(`/v1/orgs/${quiet.org}/settings`, { zdr: true }, { key: quiet.key, method: "PATCH" });
+    const { id, loop } = await start(one, quiet.key);
+    loop.observe(2, { observations: [{ frames: await frames() }] });
+    const pictures = await watch(one, "pictures", quiet.key, [id]);
+    expect((await first(pictures, "withheld")).withheld).toEqual([id]);
+    expect((await pictures.next())?.data.pictures ?? []).toEqual([]);
+    pictures.leave();
   });
 });
 

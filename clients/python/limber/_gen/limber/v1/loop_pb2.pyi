@@ -1,4 +1,6 @@
+from limber._gen.limber.v1 import action_pb2 as _action_pb2
 from limber._gen.limber.v1 import control_loop_pb2 as _control_loop_pb2
+from limber._gen.limber.v1 import observation_pb2 as _observation_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -128,3 +130,33 @@ class RobotMinute(_message.Message):
     age_p99_ms: float
     cost_usd: float
     def __init__(self, at: _Optional[int] = ..., chunks: _Optional[int] = ..., holds: _Optional[_Mapping[str, int]] = ..., age_p50_ms: _Optional[float] = ..., age_p99_ms: _Optional[float] = ..., cost_usd: _Optional[float] = ...) -> None: ...
+
+class LoopAction(_message.Message):
+    __slots__ = ("loop_id", "action", "start_step", "valid_until_step", "age_ms", "episode", "bounds")
+    LOOP_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    START_STEP_FIELD_NUMBER: _ClassVar[int]
+    VALID_UNTIL_STEP_FIELD_NUMBER: _ClassVar[int]
+    AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    EPISODE_FIELD_NUMBER: _ClassVar[int]
+    BOUNDS_FIELD_NUMBER: _ClassVar[int]
+    loop_id: str
+    action: _action_pb2.Action
+    start_step: int
+    valid_until_step: int
+    age_ms: float
+    episode: int
+    bounds: _action_pb2.SafetyBounds
+    def __init__(self, loop_id: _Optional[str] = ..., action: _Optional[_Union[_action_pb2.Action, _Mapping]] = ..., start_step: _Optional[int] = ..., valid_until_step: _Optional[int] = ..., age_ms: _Optional[float] = ..., episode: _Optional[int] = ..., bounds: _Optional[_Union[_action_pb2.SafetyBounds, _Mapping]] = ...) -> None: ...
+
+class LoopPicture(_message.Message):
+    __slots__ = ("loop_id", "camera", "format", "data")
+    LOOP_ID_FIELD_NUMBER: _ClassVar[int]
+    CAMERA_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    loop_id: str
+    camera: str
+    format: _observation_pb2.ImageFormat
+    data: bytes
+    def __init__(self, loop_id: _Optional[str] = ..., camera: _Optional[str] = ..., format: _Optional[_Union[_observation_pb2.ImageFormat, str]] = ..., data: _Optional[bytes] = ...) -> None: ...

@@ -106,3 +106,33 @@ class LoopsChange(_message.Message):
     ended: _containers.RepeatedScalarFieldContainer[str]
     more: int
     def __init__(self, loops: _Optional[_Iterable[_Union[_loop_pb2.RunningLoop, _Mapping]]] = ..., ended: _Optional[_Iterable[str]] = ..., more: _Optional[int] = ...) -> None: ...
+
+class WatchLoopActionsRequest(_message.Message):
+    __slots__ = ("org_id", "loop_ids")
+    ORG_ID_FIELD_NUMBER: _ClassVar[int]
+    LOOP_IDS_FIELD_NUMBER: _ClassVar[int]
+    org_id: str
+    loop_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, org_id: _Optional[str] = ..., loop_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class WatchLoopActionsResponse(_message.Message):
+    __slots__ = ("actions",)
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    actions: _containers.RepeatedCompositeFieldContainer[_loop_pb2.LoopAction]
+    def __init__(self, actions: _Optional[_Iterable[_Union[_loop_pb2.LoopAction, _Mapping]]] = ...) -> None: ...
+
+class WatchLoopPicturesRequest(_message.Message):
+    __slots__ = ("org_id", "loop_ids")
+    ORG_ID_FIELD_NUMBER: _ClassVar[int]
+    LOOP_IDS_FIELD_NUMBER: _ClassVar[int]
+    org_id: str
+    loop_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, org_id: _Optional[str] = ..., loop_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class WatchLoopPicturesResponse(_message.Message):
+    __slots__ = ("pictures", "withheld")
+    PICTURES_FIELD_NUMBER: _ClassVar[int]
+    WITHHELD_FIELD_NUMBER: _ClassVar[int]
+    pictures: _containers.RepeatedCompositeFieldContainer[_loop_pb2.LoopPicture]
+    withheld: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, pictures: _Optional[_Iterable[_Union[_loop_pb2.LoopPicture, _Mapping]]] = ..., withheld: _Optional[_Iterable[str]] = ...) -> None: ...

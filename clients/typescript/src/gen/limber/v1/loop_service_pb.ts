@@ -4,7 +4,7 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { RobotHistory, RunningLoop } from "./loop_pb.ts";
+import type { LoopAction, LoopPicture, RobotHistory, RunningLoop } from "./loop_pb.ts";
 import { file_limber_v1_loop } from "./loop_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/loop_service.proto.
  */
 export const file_limber_v1_loop_service: GenFile = /*@__PURE__*/
-  fileDesc("ChxsaW1iZXIvdjEvbG9vcF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiwAEKEExpc3RMb29wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARISCgVsaW1pdBgEIAEoDUgDiAEBEhMKBmN1cnNvchgFIAEoCUgEiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0QgkKB19jdXJzb3IisAEKEUxpc3RMb29wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESEAoIcmVwbGljYXMYBSABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAYgASgNQg4KDF9uZXh0X2N1cnNvciLJAQoXUXVlcnlMb29wSGlzdG9yeVJlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARIUCgdtaW51dGVzGAQgASgNSAOIAQESEgoFbGltaXQYBSABKA1IBIgBAUIJCgdfb3JnX2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3JvYm90X2lkQgoKCF9taW51dGVzQggKBl9saW1pdCJ/ChhRdWVyeUxvb3BIaXN0b3J5UmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEg0KBXNpbmNlGAIgASgNEg0KBXVudGlsGAMgASgNEicKBnJvYm90cxgEIAMoCzIXLmxpbWJlci52MS5Sb2JvdEhpc3RvcnkSDAoEbW9yZRgFIAEoDSKhAQoRV2F0Y2hMb29wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARISCgVsaW1pdBgEIAEoDUgDiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0InUKEldhdGNoTG9vcHNSZXNwb25zZRIsCghzbmFwc2hvdBgBIAEoCzIYLmxpbWJlci52MS5Mb29wc1NuYXBzaG90SAASKAoGY2hhbmdlGAIgASgLMhYubGltYmVyLnYxLkxvb3BzQ2hhbmdlSABCBwoFZXZlbnQibwoNTG9vcHNTbmFwc2hvdBIlCgVsb29wcxgBIAMoCzIWLmxpbWJlci52MS5SdW5uaW5nTG9vcBIMCgRtb3JlGAIgASgNEhAKCHJlcGxpY2FzGAMgASgNEhcKD3NpbGVudF9yZXBsaWNhcxgEIAEoDSJRCgtMb29wc0NoYW5nZRIlCgVsb29wcxgBIAMoCzIWLmxpbWJlci52MS5SdW5uaW5nTG9vcBINCgVlbmRlZBgCIAMoCRIMCgRtb3JlGAMgASgNMokCCgtMb29wU2VydmljZRJLCglMaXN0TG9vcHMSGy5saW1iZXIudjEuTGlzdExvb3BzUmVxdWVzdBocLmxpbWJlci52MS5MaXN0TG9vcHNSZXNwb25zZSIDkAIBEksKCldhdGNoTG9vcHMSHC5saW1iZXIudjEuV2F0Y2hMb29wc1JlcXVlc3QaHS5saW1iZXIudjEuV2F0Y2hMb29wc1Jlc3BvbnNlMAESYAoQUXVlcnlMb29wSGlzdG9yeRIiLmxpbWJlci52MS5RdWVyeUxvb3BIaXN0b3J5UmVxdWVzdBojLmxpbWJlci52MS5RdWVyeUxvb3BIaXN0b3J5UmVzcG9uc2UiA5ACAWIGcHJvdG8z", [file_limber_v1_loop]);
+  fileDesc("ChxsaW1iZXIvdjEvbG9vcF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiwAEKEExpc3RMb29wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARISCgVsaW1pdBgEIAEoDUgDiAEBEhMKBmN1cnNvchgFIAEoCUgEiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0QgkKB19jdXJzb3IisAEKEUxpc3RMb29wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESEAoIcmVwbGljYXMYBSABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAYgASgNQg4KDF9uZXh0X2N1cnNvciLJAQoXUXVlcnlMb29wSGlzdG9yeVJlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARIUCgdtaW51dGVzGAQgASgNSAOIAQESEgoFbGltaXQYBSABKA1IBIgBAUIJCgdfb3JnX2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3JvYm90X2lkQgoKCF9taW51dGVzQggKBl9saW1pdCJ/ChhRdWVyeUxvb3BIaXN0b3J5UmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEg0KBXNpbmNlGAIgASgNEg0KBXVudGlsGAMgASgNEicKBnJvYm90cxgEIAMoCzIXLmxpbWJlci52MS5Sb2JvdEhpc3RvcnkSDAoEbW9yZRgFIAEoDSKhAQoRV2F0Y2hMb29wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARISCgVsaW1pdBgEIAEoDUgDiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0InUKEldhdGNoTG9vcHNSZXNwb25zZRIsCghzbmFwc2hvdBgBIAEoCzIYLmxpbWJlci52MS5Mb29wc1NuYXBzaG90SAASKAoGY2hhbmdlGAIgASgLMhYubGltYmVyLnYxLkxvb3BzQ2hhbmdlSABCBwoFZXZlbnQibwoNTG9vcHNTbmFwc2hvdBIlCgVsb29wcxgBIAMoCzIWLmxpbWJlci52MS5SdW5uaW5nTG9vcBIMCgRtb3JlGAIgASgNEhAKCHJlcGxpY2FzGAMgASgNEhcKD3NpbGVudF9yZXBsaWNhcxgEIAEoDSJRCgtMb29wc0NoYW5nZRIlCgVsb29wcxgBIAMoCzIWLmxpbWJlci52MS5SdW5uaW5nTG9vcBINCgVlbmRlZBgCIAMoCRIMCgRtb3JlGAMgASgNIksKF1dhdGNoTG9vcEFjdGlvbnNSZXF1ZXN0EhMKBm9yZ19pZBgBIAEoCUgAiAEBEhAKCGxvb3BfaWRzGAIgAygJQgkKB19vcmdfaWQiQgoYV2F0Y2hMb29wQWN0aW9uc1Jlc3BvbnNlEiYKB2FjdGlvbnMYASADKAsyFS5saW1iZXIudjEuTG9vcEFjdGlvbiJMChhXYXRjaExvb3BQaWN0dXJlc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESEAoIbG9vcF9pZHMYAiADKAlCCQoHX29yZ19pZCJXChlXYXRjaExvb3BQaWN0dXJlc1Jlc3BvbnNlEigKCHBpY3R1cmVzGAEgAygLMhYubGltYmVyLnYxLkxvb3BQaWN0dXJlEhAKCHdpdGhoZWxkGAIgAygJMsoDCgtMb29wU2VydmljZRJLCglMaXN0TG9vcHMSGy5saW1iZXIudjEuTGlzdExvb3BzUmVxdWVzdBocLmxpbWJlci52MS5MaXN0TG9vcHNSZXNwb25zZSIDkAIBEksKCldhdGNoTG9vcHMSHC5saW1iZXIudjEuV2F0Y2hMb29wc1JlcXVlc3QaHS5saW1iZXIudjEuV2F0Y2hMb29wc1Jlc3BvbnNlMAESXQoQV2F0Y2hMb29wQWN0aW9ucxIiLmxpbWJlci52MS5XYXRjaExvb3BBY3Rpb25zUmVxdWVzdBojLmxpbWJlci52MS5XYXRjaExvb3BBY3Rpb25zUmVzcG9uc2UwARJgChFXYXRjaExvb3BQaWN0dXJlcxIjLmxpbWJlci52MS5XYXRjaExvb3BQaWN0dXJlc1JlcXVlc3QaJC5saW1iZXIudjEuV2F0Y2hMb29wUGljdHVyZXNSZXNwb25zZTABEmAKEFF1ZXJ5TG9vcEhpc3RvcnkSIi5saW1iZXIudjEuUXVlcnlMb29wSGlzdG9yeVJlcXVlc3QaIy5saW1iZXIudjEuUXVlcnlMb29wSGlzdG9yeVJlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_limber_v1_loop]);
 
 /**
  * Request to list open control loops; all given filters must match.
@@ -374,6 +374,111 @@ export const LoopsChangeSchema: GenMessage<LoopsChange> = /*@__PURE__*/
   messageDesc(file_limber_v1_loop_service, 7);
 
 /**
+ * Request to watch the actions of control loops.
+ *
+ * @generated from message limber.v1.WatchLoopActionsRequest
+ */
+export type WatchLoopActionsRequest = Message<"limber.v1.WatchLoopActionsRequest"> & {
+  /**
+   * Organization id; required for the operator, defaults to the key's organization.
+   *
+   * @generated from field: optional string org_id = 1;
+   */
+  orgId?: string | undefined;
+
+  /**
+   * Stream ids of the loops. Unknown ones are ignored.
+   *
+   * @generated from field: repeated string loop_ids = 2;
+   */
+  loopIds: string[];
+};
+
+/**
+ * Describes the message limber.v1.WatchLoopActionsRequest.
+ * Use `create(WatchLoopActionsRequestSchema)` to create a new message.
+ */
+export const WatchLoopActionsRequestSchema: GenMessage<WatchLoopActionsRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 8);
+
+/**
+ * A message of the stream of chunks.
+ *
+ * @generated from message limber.v1.WatchLoopActionsResponse
+ */
+export type WatchLoopActionsResponse = Message<"limber.v1.WatchLoopActionsResponse"> & {
+  /**
+   * Last chunks that changed since the previous message; an empty list every 10 s as keep-alive.
+   *
+   * @generated from field: repeated limber.v1.LoopAction actions = 1;
+   */
+  actions: LoopAction[];
+};
+
+/**
+ * Describes the message limber.v1.WatchLoopActionsResponse.
+ * Use `create(WatchLoopActionsResponseSchema)` to create a new message.
+ */
+export const WatchLoopActionsResponseSchema: GenMessage<WatchLoopActionsResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 9);
+
+/**
+ * Request to watch the pictures of control loops.
+ *
+ * @generated from message limber.v1.WatchLoopPicturesRequest
+ */
+export type WatchLoopPicturesRequest = Message<"limber.v1.WatchLoopPicturesRequest"> & {
+  /**
+   * Organization id; required for the operator, defaults to the key's organization.
+   *
+   * @generated from field: optional string org_id = 1;
+   */
+  orgId?: string | undefined;
+
+  /**
+   * Stream ids of the loops. Unknown ones are ignored.
+   *
+   * @generated from field: repeated string loop_ids = 2;
+   */
+  loopIds: string[];
+};
+
+/**
+ * Describes the message limber.v1.WatchLoopPicturesRequest.
+ * Use `create(WatchLoopPicturesRequestSchema)` to create a new message.
+ */
+export const WatchLoopPicturesRequestSchema: GenMessage<WatchLoopPicturesRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 10);
+
+/**
+ * A message of the stream of pictures.
+ *
+ * @generated from message limber.v1.WatchLoopPicturesResponse
+ */
+export type WatchLoopPicturesResponse = Message<"limber.v1.WatchLoopPicturesResponse"> & {
+  /**
+   * Newest pictures of loops with new ones, all cameras of a loop together; an empty list every 10 s as keep-alive.
+   *
+   * @generated from field: repeated limber.v1.LoopPicture pictures = 1;
+   */
+  pictures: LoopPicture[];
+
+  /**
+   * Stream ids of loops whose pictures are withheld because their workspace retains no data.
+   *
+   * @generated from field: repeated string withheld = 2;
+   */
+  withheld: string[];
+};
+
+/**
+ * Describes the message limber.v1.WatchLoopPicturesResponse.
+ * Use `create(WatchLoopPicturesResponseSchema)` to create a new message.
+ */
+export const WatchLoopPicturesResponseSchema: GenMessage<WatchLoopPicturesResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 11);
+
+/**
  * Lists and watches the control loops that are open on all replicas.
  *
  * @generated from service limber.v1.LoopService
@@ -399,6 +504,29 @@ export const LoopService: GenService<{
     methodKind: "server_streaming";
     input: typeof WatchLoopsRequestSchema;
     output: typeof WatchLoopsResponseSchema;
+  },
+  /**
+   * Streams the last chunks of some control loops, at most twice per second, while they run. Nothing is recorded. A slow reader gets the
+   * newest chunks and misses those in between.
+   *
+   * @generated from rpc limber.v1.LoopService.WatchLoopActions
+   */
+  watchLoopActions: {
+    methodKind: "server_streaming";
+    input: typeof WatchLoopActionsRequestSchema;
+    output: typeof WatchLoopActionsResponseSchema;
+  },
+  /**
+   * Streams small pictures of the cameras of some control loops, at most twice per second and fewer if many are watched. Pictures are never
+   * recorded, and never shown for workspaces that retain no data (`zdr`). Pictures that robots send as URLs are not shown. With several
+   * replicas without NATS, only loops of the replica that serves the stream have pictures.
+   *
+   * @generated from rpc limber.v1.LoopService.WatchLoopPictures
+   */
+  watchLoopPictures: {
+    methodKind: "server_streaming";
+    input: typeof WatchLoopPicturesRequestSchema;
+    output: typeof WatchLoopPicturesResponseSchema;
   },
   /**
    * Returns the last minutes of robots, also of those that no longer run. Control loops without a robot id are not included.
