@@ -29,7 +29,7 @@ const SETTLE_MS = 1_500;
 
 /** Pages with something open on them: what is clicked, and the name of the picture. */
 const OPENED = [
-  { path: "/console", name: "loop", click: '[data-row="0"] [data-open]' },
+  { path: "/console", name: "loop", click: "[data-card] [data-open]" },
   { path: "/console/calls", name: "call", click: '[data-row="4"] [data-open]' },
   { path: "/console/playground", name: "playground-answer", click: 'button:text-is("Run")' },
   { path: "/console", name: "stop", click: 'header button:has-text("STOP")' },

@@ -55,7 +55,8 @@ const inFrame = <P extends string, K extends string>(
   });
 
 const pages = [
-  inFrame("/", ["robot", "workspace", "loop"], () => import("./pages/robots.tsx"), "RobotsPage"),
+  inFrame("/", ["robot", "workspace", "view", "cameras"], () => import("./pages/robots.tsx"), "RobotsPage"),
+  inFrame("/robots/$robot", ["loop"], () => import("./pages/robot.tsx"), "RobotPage"),
   inFrame(
     "/calls",
     ["kind", "status", "http", "model", "provider", "robot", "session", "since", "call", "from", "until"],

@@ -10,6 +10,14 @@ export function dollars(usd: number): string {
   return `${sign}$0.${decimals.padEnd(2, "0")}`;
 }
 
+/** US dollars in at most three digits below a dollar: for rates, which are measured and not exact. */
+export function roughDollars(usd: number): string {
+  const size = Math.abs(usd);
+  if (size === 0 || size >= 1) return dollars(usd);
+  const digits = Math.min(6, 2 - Math.floor(Math.log10(size)));
+  return dollars(Number(usd.toFixed(digits)));
+}
+
 const withThousands = (text: string): string => text.replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 
 /** A number and the unit that it is in. */

@@ -38,6 +38,19 @@ export interface ChartProps {
   readonly together?: string;
   /** Amounts per step of time, drawn as stacked bars of one step's width. */
   readonly bars?: boolean;
+  /** Each figure is of a whole step of time, drawn from its beginning to its end. */
+  readonly stepped?: boolean;
+  /** The shown time range in Unix seconds; that of `times` when absent. */
+  readonly span?: readonly [from: number, until: number];
+  /** Spans drawn as bands along the bottom, and moments as lines. */
+  readonly marks?: readonly Mark[];
+}
+
+/** A span of time with a meaning, or a moment if it has no end. Unix seconds. */
+export interface Mark {
+  readonly from: number;
+  readonly until?: number;
+  readonly colour: keyof typeof MEANINGS;
 }
 
 /** The colour that a name has in this theme, as a canvas takes it. */
@@ -103,6 +116,29 @@ function layersOf(lines: readonly Line[], bars: boolean): readonly (Line & { i: 
 
 const plainNumber = (value: number): string => Number(value.toPrecision(4)).toString();
 
+const NO_MARKS: readonly Mark[] = [];
+/** Height of the bands of marks, in pixels of the page. */
+const BAND = 5;
+
+function drawMarks(plot: uPlot, marks: readonly Mark[], colourOf: (colour: Mark["colour"]) => string): void {
+  const { ctx, bbox } = plot;
+  const ratio = devicePixelRatio;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  for (const { from, until, colour } of marks) {
+    ctx.fillStyle = colourOf(colour);
+    const left = plot.valToPos(from, "x", true);
+    if (until === undefined) ctx.fillRect(Math.round(left), bbox.top, ratio, bbox.height);
+    else {
+      const width = Math.max(plot.valToPos(until, "x", true) - left, 2 * ratio);
+      ctx.fillRect(left, bbox.top + bbox.height - BAND * ratio, width, BAND * ratio);
+    }
+  }
+  ctx.restore();
+}
+
 /** The chart. */
 export function Chart({
   title,
@@ -113,7 +149,12 @@ export function Chart({
   show = plainNumber,
   together,
   bars = false,
+  stepped = false,
+  span,
+  marks = NO_MARKS,
 }: ChartProps) {
+  const latest = useRef({ span, marks });
+  latest.current = { span, marks };
   const place = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const [at, setAt] = useState<number | undefined>();
@@ -164,7 +205,9 @@ export function Chart({
         legend: { show: false },
         cursor: { drag: { x: false, y: false }, ...(together !== undefined && { sync: { key: together } }) },
         scales: {
-          x: { range: (plotted, low, high) => spanOf(plotted.data[0], [low, high], bars) },
+          x: {
+            range: (plotted, low, high) => [...(latest.current.span ?? spanOf(plotted.data[0], [low, high], bars))] as [number, number],
+          },
           y: { range: (_, low, high) => [Math.min(0, low ?? 0), high === 0 || high === null ? 1 : high * 1.08] },
         },
         axes: [
@@ -196,7 +239,10 @@ export function Chart({
             };
           }),
         ],
-        hooks: { setCursor: [({ cursor }) => setAt(cursor.idx ?? undefined)] },
+        hooks: {
+          draw: [(plotted) => drawMarks(plotted, latest.current.marks, (colour) => resolved(MEANINGS[colour], box))],
+          setCursor: [({ cursor }) => setAt(cursor.idx ?? undefined)],
+        },
       },
       [[], ...lines.map(() => [])],
       box,
@@ -208,7 +254,7 @@ export function Chart({
       [...times],
       ...layersOf(lines, bars).map(({ values }) => values.map((value) => value ?? null)),
     ]);
-  }, [times, lines, ready, bars]);
+  }, [times, lines, ready, bars, marks]);
   const now = new Date();
   const index = at ?? times.length - 1;
   const time = times[index];

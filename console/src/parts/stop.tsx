@@ -1,4 +1,4 @@
-/** STOP: held for a second, never by one click, and said what it did. */
+/** STOP: a button that must be held for a second, and reports what it did. */
 import { create } from "@bufbuild/protobuf";
 import { useMutation } from "@connectrpc/connect-query";
 import { useEffect, useRef, useState } from "react";
@@ -28,7 +28,7 @@ export function StopButton() {
         type="button"
         className="button ml-1 border-bad bg-bad font-semibold text-on-bad hover:!bg-bad"
         onClick={() => setOpen(true)}
-        title=". ."
+        title="Stop all robots (press . twice)"
       >
         <span aria-hidden="true">▲</span> STOP
       </button>
@@ -68,10 +68,10 @@ export function StopDialog({
     <Modal title={`Stop ${what}`} open={open} onClose={close} role="alertdialog">
       {stop === undefined ? (
         <>
-          <p>Robots get no actions until they are released: their streams are cut, and their calls are refused.</p>
+          <p>Streams are cut and calls refused until you release the stop.</p>
           <Hold label={`Hold to stop ${what}`} onHeld={() => void placed().catch(() => undefined)} />
           <label className="grid gap-1 text-sm">
-            <span className="text-muted">Why, for whoever is refused. Nothing waits for it.</span>
+            <span className="text-muted">Reason (optional), shown in the errors of refused calls</span>
             <input
               className="input w-full"
               value={reason}
@@ -91,11 +91,11 @@ export function StopDialog({
           </p>
           {!stop.stop.durable && (
             <p className="mt-1 text-wait">
-              The database has not answered yet: the stop holds, and is written when it does.
+              The database does not respond. The stop is active, and is stored once the database responds.
             </p>
           )}
           <p className="mt-1 text-muted">
-            <code>{stop.stop.id}</code> stands until it is released on the page Robots.
+            <code>{stop.stop.id}</code> is active until you release it on the Robots page.
           </p>
           <div className="mt-3 flex justify-end">
             <button type="button" className="button" onClick={close}>

@@ -55,14 +55,14 @@ describe.skipIf(!canBrowse)("a first visit", () => {
 
     // A loop, by the command that the page gives.
     await page.getByRole("link", { name: "Robots" }).click();
-    await page.getByRole("button", { name: /^Make a key for it/ }).click();
+    await page.getByRole("button", { name: /^Create a key for it/ }).click();
     await page.getByText(/LIMBER_KEY=lmb_sk_[^…]/).waitFor();
     const command = (await page.getByRole("region", { name: "text to copy" }).textContent()) ?? "";
     const [, key = "", program = "", ...args] =
       /LIMBER_KEY=(\S+) (\S+) (\S+) (\S+) (\S+)/.exec(command)?.slice(0, 6) ?? [];
     expect(program).toBe("node_modules/.bin/node");
     robot = spawn(process.execPath, args, { cwd: ROOT, env: { ...process.env, LIMBER_KEY: key }, stdio: "ignore" });
-    const loops = page.getByRole("table", { name: "control loops" });
+    const loops = page.getByRole("list", { name: "control loops" });
     await loops.getByText("example-base").waitFor();
 
     // Stopped, and released.

@@ -1,6 +1,7 @@
 /** What people do at the console: sign in, try a model, read a call, watch a robot, stop it, register a server. */
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
+import { AxeBuilder } from "@axe-core/playwright";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { canBrowse } from "../../support/chromium.ts";
@@ -160,11 +161,63 @@ describe.skipIf(!canBrowse)("robots in the console", () => {
     );
     try {
       const { page } = await console.open("/console");
-      const table = page.getByRole("table", { name: "control loops" });
+      const table = page.getByRole("list", { name: "control loops" });
       await table.getByText("example-base").waitFor();
-      const figure = (): Promise<string | null> => table.getByRole("row").nth(1).textContent();
+      const figure = (): Promise<string | null> => table.getByRole("listitem").first().textContent();
+      // What a minute costs is unknown at first, and not zero.
+      expect(await figure()).not.toContain("$0.00");
+      expect(await page.getByRole("banner").getByRole("button", { name: "STOP" }).getAttribute("title")).toContain(
+        "Stop",
+      );
       const before = await figure();
       await eventually(async () => expect(await figure()).not.toBe(before));
+
+      // The search finds parts of names, in cards and in rows, where no cost is cut.
+      await page.getByRole("textbox", { name: "Search robots" }).fill("XAMPLE-b");
+      await page.getByRole("button", { name: "Rows" }).click();
+      const row = page.getByRole("table", { name: "control loops" }).getByRole("row").nth(1);
+      await row.getByText("example-base").waitFor();
+      await row.getByText(/^\$[0-9.]+\/min$/).waitFor();
+      const cells =
+        "[...document.querySelectorAll('[role=cell].text-right')].filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent)";
+      expect(await page.evaluate(cells)).toEqual([]);
+      await page.getByRole("textbox", { name: "Search robots" }).fill("nobody");
+      await page.getByText("No running robot matches.").waitFor();
+      await page.getByRole("textbox", { name: "Search robots" }).fill("");
+      await page.getByRole("button", { name: "Cards" }).click();
+      await table.getByText("example-base").waitFor();
+
+      // The robot's own page: its chunk with a strip for each number, seen from above, paused and live again; axe finds nothing.
+      await table.getByRole("button", { name: "example-base" }).click();
+      await page.getByRole("heading", { name: "example-base", level: 1 }).waitFor();
+      await page.getByRole("img", { name: /^From above: the chunk leads/ }).waitFor();
+      const chunk = page.locator("section", { has: page.getByRole("heading", { name: "Current chunk" }) });
+      expect(await chunk.getByRole("img", { name: /first, .* last/ }).count()).toBe(2);
+      for (const colorScheme of ["light", "dark"] as const) {
+        await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+        const { violations } = await new AxeBuilder({ page })
+          .withTags(["wcag2a", "wcag2aa", "wcag22aa", "best-practice"])
+          .analyze();
+        expect(violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html}`))).toEqual([]);
+      }
+      await page.getByRole("button", { name: "Pause" }).click();
+      const frozen = await chunk.textContent();
+      await page.getByRole("slider", { name: "Moment" }).press("ArrowLeft");
+      await page.getByRole("button", { name: "Go live" }).click();
+      await eventually(async () => expect(await chunk.textContent()).not.toBe(frozen));
+      // Pictures come only after a click; this robot has none.
+      await page.getByRole("button", { name: "Show" }).click();
+      await page.getByText("No picture yet.").waitFor();
+      expect(await page.getByRole("link", { name: "Calls", exact: true }).last().getAttribute("href")).toContain(
+        "robot=example-base",
+      );
+      await page.getByRole("button", { name: "STOP example-base" }).waitFor();
+      await page.setViewportSize({ width: 360, height: 740 });
+      const wide = "document.querySelector('main').scrollWidth - document.querySelector('main').clientWidth";
+      expect(await page.evaluate(wide)).toBe(0);
+      await page.setViewportSize({ width: 1280, height: 800 });
+      await page.goBack();
+      await table.getByText("example-base").waitFor();
 
       // The stream is cut, and opened again by the page.
       let cut = 0;
