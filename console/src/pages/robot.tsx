@@ -143,7 +143,7 @@ function Live({ watched, history }: { watched: WatchedLoop; history: History | u
   const seen = (paused?.actions ?? actions).findLast((each) => each.at <= at);
   const laterMs = seen === undefined ? 0 : (at - seen.at) * 1000;
   return (
-    <div className="grid items-start gap-x-6 xl:grid-cols-[minmax(0,1fr)_minmax(0,520px)]">
+    <div className="grid grid-cols-[minmax(0,1fr)] items-start gap-x-6 xl:grid-cols-[minmax(0,1fr)_minmax(0,520px)]">
       <section aria-label="Last five minutes">
         <div className="mb-2 flex items-center gap-3">
           <button

@@ -40,7 +40,7 @@ export interface LoopDetail {
 }
 
 /** A watch of some loops. */
-export interface DetailWatch {
+interface DetailWatch {
   /** Resolves at the next tick, half a second after the last. Rejects with the signal's reason. */
   next(signal: Signal): Promise<void>;
   /** The newest detail of a loop, with a version that grows when it changes; undefined while it is unknown. */

@@ -9,7 +9,7 @@ import { pictureTurns } from "../../codecs/pictures/turns.ts";
 import { FORMATS } from "./header.ts";
 
 /** A small picture. */
-export interface Thumbnail {
+interface Thumbnail {
   readonly format: ImageFormat;
   readonly data: Uint8Array;
 }

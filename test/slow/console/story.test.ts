@@ -214,7 +214,7 @@ describe.skipIf(!canBrowse)("robots in the console", () => {
       await page.getByRole("button", { name: "STOP example-base" }).waitFor();
       await page.setViewportSize({ width: 360, height: 740 });
       const wide = "document.querySelector('main').scrollWidth - document.querySelector('main').clientWidth";
-      expect(await page.evaluate(wide)).toBe(0);
+      await expect.poll(() => page.evaluate(wide)).toBe(0);
       await page.setViewportSize({ width: 1280, height: 800 });
       await page.goBack();
       await table.getByText("example-base").waitFor();

@@ -41,7 +41,7 @@ export interface SeenPicture {
 }
 
 /** The pictures of loops by stream id, and the loops whose pictures are withheld. */
-export interface Seen {
+interface Seen {
   readonly pictures: ReadonlyMap<string, readonly SeenPicture[]>;
   readonly withheld: ReadonlySet<string>;
   readonly error: unknown;
@@ -54,7 +54,7 @@ const TYPES: Readonly<Record<number, string>> = {
   [ImageFormat.WEBP]: "image/webp",
 };
 /** The most loops that one stream can show. */
-export const MOST_PICTURED = 32;
+const MOST_PICTURED = 32;
 
 const release = (pictures: readonly SeenPicture[] = []): void => {
   for (const { url } of pictures) URL.revokeObjectURL(url);

@@ -9,10 +9,10 @@ import { costPerMinute, type WatchedLoop } from "./loops.ts";
 const REACHED = 0.9;
 
 /** A rate in hertz. */
-export const hertz = (hz: number | undefined): string => (hz === undefined ? "–" : plain(hz, hz < 10 ? 1 : 0));
+const hertz = (hz: number | undefined): string => (hz === undefined ? "–" : plain(hz, hz < 10 ? 1 : 0));
 
 /** An age in milliseconds. */
-export const millis = (ms: number | undefined): string => (ms === undefined ? "–" : plain(ms, ms < 10 ? 1 : 0));
+const millis = (ms: number | undefined): string => (ms === undefined ? "–" : plain(ms, ms < 10 ? 1 : 0));
 
 /** Whether a loop sends clearly fewer chunks than its robot sends observations. */
 export const isSlow = ({ loop }: WatchedLoop): boolean =>
