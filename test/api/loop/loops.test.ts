@@ -201,7 +201,7 @@ describe("GET /v1/loops/actions/watch and /v1/loops/pictures/watch", () => {
     const { loop, id } = await start(one, caller.key, { bounds: { lowest: [-9], highest: [9] } });
     for (const app of [one, two]) {
       const events = await watch(app, "actions", caller.key, [id, "req_UNKNOWN"]);
-      expect([events.status, events.type]).toEqual([200, "text/event-stream"]);
+      expect([events.status, events.type]).toEqual([200, "text/event-stream; charset=utf-8"]);
       const { actions } = await first(events, "actions");
       expect(actions).toMatchObject([
         { loop_id: id, start_step: 1, episode: 1, bounds: { lowest: [-9], highest: [9] } },
@@ -231,7 +231,7 @@ describe("GET /v1/loops/actions/watch and /v1/loops/pictures/watch", () => {
     const outer = await start(one, caller.key);
     const inner = await start(one, inside);
     const refused = await one.call(`/v1/loops/pictures/watch?loop_ids=${outer.id}`, undefined, { key: viewer });
-    expect([refused.status, refused.body.error.code], refused.text).toEqual([403, "scope_denied"]);
+    expect([refused.status, refused.body.error.code], refused.text).toEqual([403, "permission_denied"]);
     const events = await watch(one, "actions", inside, [outer.id, inner.id]);
     const { actions } = await first(events, "actions");
     // biome-ignore lint/suspicious/noExplicitAny: the test says what is inside
