@@ -138,15 +138,17 @@ export function loopService({ sql, live, details, caughtUp }: LoopDeps): Impleme
     async *watchLoopActions(request, call) {
       for await (const details of changes(request, "action", call))
         yield create(WatchLoopActionsResponseSchema, {
-          actions: details.flatMap(([, { action }]) => (action === undefined ? [] : [action])),
+          actions: { actions: details.flatMap(([, { action }]) => (action === undefined ? [] : [action])) },
         });
     },
 
     async *watchLoopPictures(request, call) {
       for await (const details of changes(request, "pictures", call))
         yield create(WatchLoopPicturesResponseSchema, {
-          pictures: details.flatMap(([, { pictures }]) => pictures),
-          withheld: details.flatMap(([id, { withheld }]) => (withheld ? [id] : [])),
+          pictures: {
+            pictures: details.flatMap(([, { pictures }]) => pictures),
+            withheld: details.flatMap(([id, { withheld }]) => (withheld ? [id] : [])),
+          },
         });
     },
 

@@ -206,7 +206,8 @@ export function Chart({
         cursor: { drag: { x: false, y: false }, ...(together !== undefined && { sync: { key: together } }) },
         scales: {
           x: {
-            range: (plotted, low, high) => [...(latest.current.span ?? spanOf(plotted.data[0], [low, high], bars))] as [number, number],
+            range: (plotted, low, high) =>
+              [...(latest.current.span ?? spanOf(plotted.data[0], [low, high], bars))] as [number, number],
           },
           y: { range: (_, low, high) => [Math.min(0, low ?? 0), high === 0 || high === null ? 1 : high * 1.08] },
         },
@@ -229,6 +230,7 @@ export function Chart({
               width: 1,
               points: { show: times.length < 3 },
               spanGaps: false,
+              ...(stepped && UPlot.paths.stepped && { paths: UPlot.paths.stepped({ align: 1 }) }),
               ...(dashed && { dash: [4, 4] }),
               ...(filled && { fill: stroke.replace("rgb(", "rgba(").replace(")", ", 0.15)") }),
               ...(bars && {

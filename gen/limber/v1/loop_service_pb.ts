@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/loop_service.proto.
  */
 export const file_limber_v1_loop_service: GenFile = /*@__PURE__*/
-  fileDesc("ChxsaW1iZXIvdjEvbG9vcF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiiAIKEExpc3RMb29wc1JlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCgx3b3Jrc3BhY2VfaWQYAiABKAlCCbpIBnIEEAEYQEgBiAEBEiEKCHJvYm90X2lkGAMgASgJQgq6SAdyBRABGIABSAKIAQESHgoFbGltaXQYBCABKA1CCrpIByoFGOgHKAFIA4gBARItCgZjdXJzb3IYBSABKAlCGLpIFXITGEAyD15yZXFfWzAtOUEtWl0rJEgEiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0QgkKB19jdXJzb3IisAEKEUxpc3RMb29wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESEAoIcmVwbGljYXMYBSABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAYgASgNQg4KDF9uZXh0X2N1cnNvciKDAgoXUXVlcnlMb29wSGlzdG9yeVJlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCgx3b3Jrc3BhY2VfaWQYAiABKAlCCbpIBnIEEAEYQEgBiAEBEiEKCHJvYm90X2lkGAMgASgJQgq6SAdyBRABGIABSAKIAQESIAoHbWludXRlcxgEIAEoDUIKukgHKgUYtAEoAUgDiAEBEh4KBWxpbWl0GAUgASgNQgq6SAcqBRjQDygBSASIAQFCCQoHX29yZ19pZEIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEIKCghfbWludXRlc0IICgZfbGltaXQifwoYUXVlcnlMb29wSGlzdG9yeVJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRINCgVzaW5jZRgCIAEoDRINCgV1bnRpbBgDIAEoDRInCgZyb2JvdHMYBCADKAsyFy5saW1iZXIudjEuUm9ib3RIaXN0b3J5EgwKBG1vcmUYBSABKA0izwEKEVdhdGNoTG9vcHNSZXF1ZXN0Eh4KBm9yZ19pZBgBIAEoCUIJukgGcgQQARhASACIAQESJAoMd29ya3NwYWNlX2lkGAIgASgJQgm6SAZyBBABGEBIAYgBARIhCghyb2JvdF9pZBgDIAEoCUIKukgHcgUQARiAAUgCiAEBEh4KBWxpbWl0GAQgASgNQgq6SAcqBRjQDygBSAOIAQFCCQoHX29yZ19pZEIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEIICgZfbGltaXQidQoSV2F0Y2hMb29wc1Jlc3BvbnNlEiwKCHNuYXBzaG90GAEgASgLMhgubGltYmVyLnYxLkxvb3BzU25hcHNob3RIABIoCgZjaGFuZ2UYAiABKAsyFi5saW1iZXIudjEuTG9vcHNDaGFuZ2VIAEIHCgVldmVudCJvCg1Mb29wc1NuYXBzaG90EiUKBWxvb3BzGAEgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEgwKBG1vcmUYAiABKA0SEAoIcmVwbGljYXMYAyABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAQgASgNIlEKC0xvb3BzQ2hhbmdlEiUKBWxvb3BzGAEgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEg0KBWVuZGVkGAIgAygJEgwKBG1vcmUYAyABKA0iagoXV2F0Y2hMb29wQWN0aW9uc1JlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCghsb29wX2lkcxgCIAMoCUISukgPkgEMCAEQICIGcgQQARhAQgkKB19vcmdfaWQiQgoYV2F0Y2hMb29wQWN0aW9uc1Jlc3BvbnNlEiYKB2FjdGlvbnMYASADKAsyFS5saW1iZXIudjEuTG9vcEFjdGlvbiJrChhXYXRjaExvb3BQaWN0dXJlc1JlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCghsb29wX2lkcxgCIAMoCUISukgPkgEMCAEQICIGcgQQARhAQgkKB19vcmdfaWQiVwoZV2F0Y2hMb29wUGljdHVyZXNSZXNwb25zZRIoCghwaWN0dXJlcxgBIAMoCzIWLmxpbWJlci52MS5Mb29wUGljdHVyZRIQCgh3aXRoaGVsZBgCIAMoCTLGBQoLTG9vcFNlcnZpY2UScQoJTGlzdExvb3BzEhsubGltYmVyLnYxLkxpc3RMb29wc1JlcXVlc3QaHC5saW1iZXIudjEuTGlzdExvb3BzUmVzcG9uc2UiKZACAaq7GBEIBBILcm9ib3RzLnJlYWRgAoLT5JMCCxIJL3YxL2xvb3BzEnsKCldhdGNoTG9vcHMSHC5saW1iZXIudjEuV2F0Y2hMb29wc1JlcXVlc3QaHS5saW1iZXIudjEuV2F0Y2hMb29wc1Jlc3BvbnNlIi6quxgTCAQSC3JvYm90cy5yZWFkKAFgAoLT5JMCERIPL3YxL2xvb3BzL3dhdGNoMAESlQEKEFdhdGNoTG9vcEFjdGlvbnMSIi5saW1iZXIudjEuV2F0Y2hMb29wQWN0aW9uc1JlcXVlc3QaIy5saW1iZXIudjEuV2F0Y2hMb29wQWN0aW9uc1Jlc3BvbnNlIjaquxgTCAQSC3JvYm90cy5yZWFkKAFgAoLT5JMCGRIXL3YxL2xvb3BzL2FjdGlvbnMvd2F0Y2gwARKdAQoRV2F0Y2hMb29wUGljdHVyZXMSIy5saW1iZXIudjEuV2F0Y2hMb29wUGljdHVyZXNSZXF1ZXN0GiQubGltYmVyLnYxLldhdGNoTG9vcFBpY3R1cmVzUmVzcG9uc2UiO6q7GBcIBBIPcm9ib3RzLnBpY3R1cmVzKAFgAoLT5JMCGhIYL3YxL2xvb3BzL3BpY3R1cmVzL3dhdGNoMAESjgEKEFF1ZXJ5TG9vcEhpc3RvcnkSIi5saW1iZXIudjEuUXVlcnlMb29wSGlzdG9yeVJlcXVlc3QaIy5saW1iZXIudjEuUXVlcnlMb29wSGlzdG9yeVJlc3BvbnNlIjGQAgGquxgRCAQSC3JvYm90cy5yZWFkYAKC0+STAhMSES92MS9sb29wcy9oaXN0b3J5YgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_loop]);
+  fileDesc("ChxsaW1iZXIvdjEvbG9vcF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiiAIKEExpc3RMb29wc1JlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCgx3b3Jrc3BhY2VfaWQYAiABKAlCCbpIBnIEEAEYQEgBiAEBEiEKCHJvYm90X2lkGAMgASgJQgq6SAdyBRABGIABSAKIAQESHgoFbGltaXQYBCABKA1CCrpIByoFGOgHKAFIA4gBARItCgZjdXJzb3IYBSABKAlCGLpIFXITGEAyD15yZXFfWzAtOUEtWl0rJEgEiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0QgkKB19jdXJzb3IisAEKEUxpc3RMb29wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESEAoIcmVwbGljYXMYBSABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAYgASgNQg4KDF9uZXh0X2N1cnNvciKDAgoXUXVlcnlMb29wSGlzdG9yeVJlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCgx3b3Jrc3BhY2VfaWQYAiABKAlCCbpIBnIEEAEYQEgBiAEBEiEKCHJvYm90X2lkGAMgASgJQgq6SAdyBRABGIABSAKIAQESIAoHbWludXRlcxgEIAEoDUIKukgHKgUYtAEoAUgDiAEBEh4KBWxpbWl0GAUgASgNQgq6SAcqBRjQDygBSASIAQFCCQoHX29yZ19pZEIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEIKCghfbWludXRlc0IICgZfbGltaXQifwoYUXVlcnlMb29wSGlzdG9yeVJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRINCgVzaW5jZRgCIAEoDRINCgV1bnRpbBgDIAEoDRInCgZyb2JvdHMYBCADKAsyFy5saW1iZXIudjEuUm9ib3RIaXN0b3J5EgwKBG1vcmUYBSABKA0izwEKEVdhdGNoTG9vcHNSZXF1ZXN0Eh4KBm9yZ19pZBgBIAEoCUIJukgGcgQQARhASACIAQESJAoMd29ya3NwYWNlX2lkGAIgASgJQgm6SAZyBBABGEBIAYgBARIhCghyb2JvdF9pZBgDIAEoCUIKukgHcgUQARiAAUgCiAEBEh4KBWxpbWl0GAQgASgNQgq6SAcqBRjQDygBSAOIAQFCCQoHX29yZ19pZEIPCg1fd29ya3NwYWNlX2lkQgsKCV9yb2JvdF9pZEIICgZfbGltaXQidQoSV2F0Y2hMb29wc1Jlc3BvbnNlEiwKCHNuYXBzaG90GAEgASgLMhgubGltYmVyLnYxLkxvb3BzU25hcHNob3RIABIoCgZjaGFuZ2UYAiABKAsyFi5saW1iZXIudjEuTG9vcHNDaGFuZ2VIAEIHCgVldmVudCJvCg1Mb29wc1NuYXBzaG90EiUKBWxvb3BzGAEgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEgwKBG1vcmUYAiABKA0SEAoIcmVwbGljYXMYAyABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAQgASgNIlEKC0xvb3BzQ2hhbmdlEiUKBWxvb3BzGAEgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEg0KBWVuZGVkGAIgAygJEgwKBG1vcmUYAyABKA0iagoXV2F0Y2hMb29wQWN0aW9uc1JlcXVlc3QSHgoGb3JnX2lkGAEgASgJQgm6SAZyBBABGEBIAIgBARIkCghsb29wX2lkcxgCIAMoCUISukgPkgEMCAEQICIGcgQQARhAQgkKB19vcmdfaWQiQwoYV2F0Y2hMb29wQWN0aW9uc1Jlc3BvbnNlEicKB2FjdGlvbnMYASABKAsyFi5saW1iZXIudjEuTG9vcEFjdGlvbnMiNQoLTG9vcEFjdGlvbnMSJgoHYWN0aW9ucxgBIAMoCzIVLmxpbWJlci52MS5Mb29wQWN0aW9uImsKGFdhdGNoTG9vcFBpY3R1cmVzUmVxdWVzdBIeCgZvcmdfaWQYASABKAlCCbpIBnIEEAEYQEgAiAEBEiQKCGxvb3BfaWRzGAIgAygJQhK6SA+SAQwIARAgIgZyBBABGEBCCQoHX29yZ19pZCJGChlXYXRjaExvb3BQaWN0dXJlc1Jlc3BvbnNlEikKCHBpY3R1cmVzGAEgASgLMhcubGltYmVyLnYxLkxvb3BQaWN0dXJlcyJKCgxMb29wUGljdHVyZXMSKAoIcGljdHVyZXMYASADKAsyFi5saW1iZXIudjEuTG9vcFBpY3R1cmUSEAoId2l0aGhlbGQYAiADKAkyxgUKC0xvb3BTZXJ2aWNlEnEKCUxpc3RMb29wcxIbLmxpbWJlci52MS5MaXN0TG9vcHNSZXF1ZXN0GhwubGltYmVyLnYxLkxpc3RMb29wc1Jlc3BvbnNlIimQAgGquxgRCAQSC3JvYm90cy5yZWFkYAKC0+STAgsSCS92MS9sb29wcxJ7CgpXYXRjaExvb3BzEhwubGltYmVyLnYxLldhdGNoTG9vcHNSZXF1ZXN0Gh0ubGltYmVyLnYxLldhdGNoTG9vcHNSZXNwb25zZSIuqrsYEwgEEgtyb2JvdHMucmVhZCgBYAKC0+STAhESDy92MS9sb29wcy93YXRjaDABEpUBChBXYXRjaExvb3BBY3Rpb25zEiIubGltYmVyLnYxLldhdGNoTG9vcEFjdGlvbnNSZXF1ZXN0GiMubGltYmVyLnYxLldhdGNoTG9vcEFjdGlvbnNSZXNwb25zZSI2qrsYEwgEEgtyb2JvdHMucmVhZCgBYAKC0+STAhkSFy92MS9sb29wcy9hY3Rpb25zL3dhdGNoMAESnQEKEVdhdGNoTG9vcFBpY3R1cmVzEiMubGltYmVyLnYxLldhdGNoTG9vcFBpY3R1cmVzUmVxdWVzdBokLmxpbWJlci52MS5XYXRjaExvb3BQaWN0dXJlc1Jlc3BvbnNlIjuquxgXCAQSD3JvYm90cy5waWN0dXJlcygBYAKC0+STAhoSGC92MS9sb29wcy9waWN0dXJlcy93YXRjaDABEo4BChBRdWVyeUxvb3BIaXN0b3J5EiIubGltYmVyLnYxLlF1ZXJ5TG9vcEhpc3RvcnlSZXF1ZXN0GiMubGltYmVyLnYxLlF1ZXJ5TG9vcEhpc3RvcnlSZXNwb25zZSIxkAIBqrsYEQgEEgtyb2JvdHMucmVhZGACgtPkkwITEhEvdjEvbG9vcHMvaGlzdG9yeWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_limber_edge_v1_options, file_limber_v1_loop]);
 
 /**
  * Request to list open control loops; all given filters must match.
@@ -411,11 +411,11 @@ export const WatchLoopActionsRequestSchema: GenMessage<WatchLoopActionsRequest> 
  */
 export type WatchLoopActionsResponse = Message<"limber.v1.WatchLoopActionsResponse"> & {
   /**
-   * Last chunks that changed since the previous message; an empty list every 10 s as keep-alive.
+   * What changed since the previous message.
    *
-   * @generated from field: repeated limber.v1.LoopAction actions = 1;
+   * @generated from field: limber.v1.LoopActions actions = 1;
    */
-  actions: LoopAction[];
+  actions?: LoopActions | undefined;
 };
 
 /**
@@ -424,6 +424,27 @@ export type WatchLoopActionsResponse = Message<"limber.v1.WatchLoopActionsRespon
  */
 export const WatchLoopActionsResponseSchema: GenMessage<WatchLoopActionsResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_loop_service, 9);
+
+/**
+ * The last chunks of some loops.
+ *
+ * @generated from message limber.v1.LoopActions
+ */
+export type LoopActions = Message<"limber.v1.LoopActions"> & {
+  /**
+   * Last chunks that changed since the previous message; an empty list every 10 s as keep-alive.
+   *
+   * @generated from field: repeated limber.v1.LoopAction actions = 1;
+   */
+  actions: LoopAction[];
+};
+
+/**
+ * Describes the message limber.v1.LoopActions.
+ * Use `create(LoopActionsSchema)` to create a new message.
+ */
+export const LoopActionsSchema: GenMessage<LoopActions> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 10);
 
 /**
  * Request to watch the pictures of control loops.
@@ -451,7 +472,7 @@ export type WatchLoopPicturesRequest = Message<"limber.v1.WatchLoopPicturesReque
  * Use `create(WatchLoopPicturesRequestSchema)` to create a new message.
  */
 export const WatchLoopPicturesRequestSchema: GenMessage<WatchLoopPicturesRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_loop_service, 10);
+  messageDesc(file_limber_v1_loop_service, 11);
 
 /**
  * A message of the stream of pictures.
@@ -459,6 +480,27 @@ export const WatchLoopPicturesRequestSchema: GenMessage<WatchLoopPicturesRequest
  * @generated from message limber.v1.WatchLoopPicturesResponse
  */
 export type WatchLoopPicturesResponse = Message<"limber.v1.WatchLoopPicturesResponse"> & {
+  /**
+   * What changed since the previous message.
+   *
+   * @generated from field: limber.v1.LoopPictures pictures = 1;
+   */
+  pictures?: LoopPictures | undefined;
+};
+
+/**
+ * Describes the message limber.v1.WatchLoopPicturesResponse.
+ * Use `create(WatchLoopPicturesResponseSchema)` to create a new message.
+ */
+export const WatchLoopPicturesResponseSchema: GenMessage<WatchLoopPicturesResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 12);
+
+/**
+ * Pictures of some loops.
+ *
+ * @generated from message limber.v1.LoopPictures
+ */
+export type LoopPictures = Message<"limber.v1.LoopPictures"> & {
   /**
    * Newest pictures of loops with new ones, all cameras of a loop together; an empty list every 10 s as keep-alive.
    *
@@ -475,11 +517,11 @@ export type WatchLoopPicturesResponse = Message<"limber.v1.WatchLoopPicturesResp
 };
 
 /**
- * Describes the message limber.v1.WatchLoopPicturesResponse.
- * Use `create(WatchLoopPicturesResponseSchema)` to create a new message.
+ * Describes the message limber.v1.LoopPictures.
+ * Use `create(LoopPicturesSchema)` to create a new message.
  */
-export const WatchLoopPicturesResponseSchema: GenMessage<WatchLoopPicturesResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_loop_service, 11);
+export const LoopPicturesSchema: GenMessage<LoopPictures> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 13);
 
 /**
  * Lists and watches the control loops that are open on all replicas.

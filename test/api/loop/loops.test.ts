@@ -211,10 +211,7 @@ describe("GET /v1/loops/actions/watch and /v1/loops/pictures/watch", () => {
     }
     const events = await watch(one, "pictures", caller.key, [id]);
     let step = 1;
-    const moves = setInterval(
-      async () => loop.observe(++step, { observations: [{ frames: await frames(700) }] }),
-      100,
-    );
+    const moves = setInterval(async () => loop.observe(++step, { observations: [{ frames: await frames(700) }] }), 100);
     const { pictures } = await first(events, "pictures");
     clearInterval(moves);
     expect(pictures).toMatchObject([{ loop_id: id, camera: "front", format: expect.any(String) }]);
@@ -243,9 +240,15 @@ describe("GET /v1/loops/actions/watch and /v1/loops/pictures/watch", () => {
     expect((await other.next())?.data.actions ?? []).toEqual([]);
     other.leave();
 
+    await one.supply({
+      provider: "discreet",
+      model: "acme/private",
+      endpoint: model.endpoint,
+      data_collection: "deny",
+    });
     const quiet = await one.caller(10);
     await one.call(`/v1/orgs/${quiet.org}/settings`, { zdr: true }, { key: quiet.key, method: "PATCH" });
-    const { id, loop } = await start(one, quiet.key);
+    const { id, loop } = await start(one, quiet.key, { model: "acme/private" });
     loop.observe(2, { observations: [{ frames: await frames() }] });
     const pictures = await watch(one, "pictures", quiet.key, [id]);
     expect((await first(pictures, "withheld")).withheld).toEqual([id]);

@@ -26,7 +26,7 @@ export function useActions(loopId: string | undefined): readonly SeenAction[] {
       (signal) => client.watchLoopActions({ loopIds: [loopId] }, { signal }),
       ({ actions }) => {
         const at = Date.now() / 1000;
-        const news = actions.map((action) => ({ at, action }));
+        const news = (actions?.actions ?? []).map((action) => ({ at, action }));
         if (news.length > 0) setSeen((before) => [...before.filter((one) => one.at > at - KEPT_S), ...news]);
       },
     );
@@ -74,8 +74,8 @@ export function usePictures(loopIds: readonly string[]): Seen {
     const stop = follow(
       (signal) => client.watchLoopPictures({ loopIds: wanted.split(" ") }, { signal }),
       (message) => {
-        for (const id of message.withheld) withheld.add(id);
-        for (const [id, of] of Map.groupBy(message.pictures, ({ loopId }) => loopId)) {
+        for (const id of message.pictures?.withheld ?? []) withheld.add(id);
+        for (const [id, of] of Map.groupBy(message.pictures?.pictures ?? [], ({ loopId }) => loopId)) {
           const before = pictures.get(id);
           pictures.set(id, of.map(pictureOf));
           // The old one is on the screen until the new one is drawn.

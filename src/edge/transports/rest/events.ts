@@ -51,7 +51,8 @@ type Chosen =
   | undefined;
 
 /** The field of a message that is its event. */
-function chooser({ oneofs: [oneof], fields: [only] }: DescMessage): (message: Message) => Chosen {
+function chooser({ typeName, oneofs: [oneof], fields: [only] }: DescMessage): (message: Message) => Chosen {
+  if (oneof === undefined && only?.fieldKind !== "message") throw new Error(`${typeName} has no field for its events`);
   const name = (oneof ?? only)?.localName ?? "";
   const valueIn = (message: Message): unknown => (message as unknown as Record<string, unknown>)[name];
   return oneof

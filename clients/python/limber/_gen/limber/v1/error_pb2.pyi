@@ -101,10 +101,12 @@ class CostEstimate(_message.Message):
     def __init__(self, unit: _Optional[str] = ..., units: _Optional[float] = ..., unit_price_usd: _Optional[float] = ..., wake_up_usd: _Optional[float] = ...) -> None: ...
 
 class Affordable(_message.Message):
-    __slots__ = ("horizon",)
+    __slots__ = ("horizon", "episodes")
     HORIZON_FIELD_NUMBER: _ClassVar[int]
+    EPISODES_FIELD_NUMBER: _ClassVar[int]
     horizon: int
-    def __init__(self, horizon: _Optional[int] = ...) -> None: ...
+    episodes: int
+    def __init__(self, horizon: _Optional[int] = ..., episodes: _Optional[int] = ...) -> None: ...
 
 class Violation(_message.Message):
     __slots__ = ("path", "message", "type")

@@ -9,6 +9,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class ComparisonMetric(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    COMPARISON_METRIC_UNSPECIFIED: _ClassVar[ComparisonMetric]
+    COMPARISON_METRIC_SUCCESS: _ClassVar[ComparisonMetric]
+    COMPARISON_METRIC_PROGRESS: _ClassVar[ComparisonMetric]
+
 class EvaluationRunner(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     EVALUATION_RUNNER_UNSPECIFIED: _ClassVar[EvaluationRunner]
@@ -27,6 +33,9 @@ class EvaluationMedia(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EVALUATION_MEDIA_NONE: _ClassVar[EvaluationMedia]
     EVALUATION_MEDIA_GIF: _ClassVar[EvaluationMedia]
     EVALUATION_MEDIA_STRIP: _ClassVar[EvaluationMedia]
+COMPARISON_METRIC_UNSPECIFIED: ComparisonMetric
+COMPARISON_METRIC_SUCCESS: ComparisonMetric
+COMPARISON_METRIC_PROGRESS: ComparisonMetric
 EVALUATION_RUNNER_UNSPECIFIED: EvaluationRunner
 EVALUATION_RUNNER_EMBEDDED: EvaluationRunner
 EVALUATION_RUNNER_EXTERNAL: EvaluationRunner
@@ -39,7 +48,7 @@ EVALUATION_MEDIA_GIF: EvaluationMedia
 EVALUATION_MEDIA_STRIP: EvaluationMedia
 
 class Evaluation(_message.Message):
-    __slots__ = ("id", "object", "kind", "status", "created_at", "started_at", "finished_at", "policy", "scenario", "progress", "episodes", "scores", "per_episode", "reproducibility", "usage", "route", "error", "metadata", "runner", "harness", "wall_budget_s")
+    __slots__ = ("id", "object", "kind", "status", "created_at", "started_at", "finished_at", "policy", "scenario", "progress", "episodes", "scores", "per_episode", "reproducibility", "usage", "route", "error", "metadata", "runner", "harness", "wall_budget_s", "estimate", "comparison_id")
     ID_FIELD_NUMBER: _ClassVar[int]
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +70,8 @@ class Evaluation(_message.Message):
     RUNNER_FIELD_NUMBER: _ClassVar[int]
     HARNESS_FIELD_NUMBER: _ClassVar[int]
     WALL_BUDGET_S_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATE_FIELD_NUMBER: _ClassVar[int]
+    COMPARISON_ID_FIELD_NUMBER: _ClassVar[int]
     id: str
     object: str
     kind: str
@@ -82,7 +93,157 @@ class Evaluation(_message.Message):
     runner: EvaluationRunner
     harness: str
     wall_budget_s: int
-    def __init__(self, id: _Optional[str] = ..., object: _Optional[str] = ..., kind: _Optional[str] = ..., status: _Optional[_Union[_job_pb2.JobStatus, str]] = ..., created_at: _Optional[int] = ..., started_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., policy: _Optional[_Union[EvaluatedPolicy, _Mapping]] = ..., scenario: _Optional[_Union[EvaluatedScenario, _Mapping]] = ..., progress: _Optional[_Union[EvaluationProgress, _Mapping]] = ..., episodes: _Optional[_Union[EpisodeCounts, _Mapping]] = ..., scores: _Optional[_Union[EvaluationScores, _Mapping]] = ..., per_episode: _Optional[_Iterable[_Union[EpisodeRecord, _Mapping]]] = ..., reproducibility: _Optional[_Union[Reproducibility, _Mapping]] = ..., usage: _Optional[_Union[EvaluationUsage, _Mapping]] = ..., route: _Optional[_Union[EvaluationRoute, _Mapping]] = ..., error: _Optional[_Union[EvaluationError, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., runner: _Optional[_Union[EvaluationRunner, str]] = ..., harness: _Optional[str] = ..., wall_budget_s: _Optional[int] = ...) -> None: ...
+    estimate: EvaluationEstimate
+    comparison_id: str
+    def __init__(self, id: _Optional[str] = ..., object: _Optional[str] = ..., kind: _Optional[str] = ..., status: _Optional[_Union[_job_pb2.JobStatus, str]] = ..., created_at: _Optional[int] = ..., started_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., policy: _Optional[_Union[EvaluatedPolicy, _Mapping]] = ..., scenario: _Optional[_Union[EvaluatedScenario, _Mapping]] = ..., progress: _Optional[_Union[EvaluationProgress, _Mapping]] = ..., episodes: _Optional[_Union[EpisodeCounts, _Mapping]] = ..., scores: _Optional[_Union[EvaluationScores, _Mapping]] = ..., per_episode: _Optional[_Iterable[_Union[EpisodeRecord, _Mapping]]] = ..., reproducibility: _Optional[_Union[Reproducibility, _Mapping]] = ..., usage: _Optional[_Union[EvaluationUsage, _Mapping]] = ..., route: _Optional[_Union[EvaluationRoute, _Mapping]] = ..., error: _Optional[_Union[EvaluationError, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., runner: _Optional[_Union[EvaluationRunner, str]] = ..., harness: _Optional[str] = ..., wall_budget_s: _Optional[int] = ..., estimate: _Optional[_Union[EvaluationEstimate, _Mapping]] = ..., comparison_id: _Optional[str] = ...) -> None: ...
+
+class EvaluationEstimate(_message.Message):
+    __slots__ = ("episodes", "episodes_usd", "policy_calls", "policy_calls_usd", "total_usd")
+    EPISODES_FIELD_NUMBER: _ClassVar[int]
+    EPISODES_USD_FIELD_NUMBER: _ClassVar[int]
+    POLICY_CALLS_FIELD_NUMBER: _ClassVar[int]
+    POLICY_CALLS_USD_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_USD_FIELD_NUMBER: _ClassVar[int]
+    episodes: int
+    episodes_usd: float
+    policy_calls: int
+    policy_calls_usd: float
+    total_usd: float
+    def __init__(self, episodes: _Optional[int] = ..., episodes_usd: _Optional[float] = ..., policy_calls: _Optional[int] = ..., policy_calls_usd: _Optional[float] = ..., total_usd: _Optional[float] = ...) -> None: ...
+
+class Comparison(_message.Message):
+    __slots__ = ("id", "object", "status", "created_at", "scenario", "seed", "episodes", "metric", "blind", "stop_when_known", "policies", "pairs", "seeds", "verdict", "estimate", "usage", "metadata")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    SCENARIO_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    EPISODES_FIELD_NUMBER: _ClassVar[int]
+    METRIC_FIELD_NUMBER: _ClassVar[int]
+    BLIND_FIELD_NUMBER: _ClassVar[int]
+    STOP_WHEN_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    PAIRS_FIELD_NUMBER: _ClassVar[int]
+    SEEDS_FIELD_NUMBER: _ClassVar[int]
+    VERDICT_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATE_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    object: str
+    status: _job_pb2.JobStatus
+    created_at: int
+    scenario: EvaluatedScenario
+    seed: int
+    episodes: int
+    metric: ComparisonMetric
+    blind: bool
+    stop_when_known: bool
+    policies: _containers.RepeatedCompositeFieldContainer[ComparedPolicy]
+    pairs: _containers.RepeatedCompositeFieldContainer[ComparedPair]
+    seeds: _containers.RepeatedCompositeFieldContainer[ComparedSeed]
+    verdict: ComparisonVerdict
+    estimate: EvaluationEstimate
+    usage: EvaluationUsage
+    metadata: _struct_pb2.Struct
+    def __init__(self, id: _Optional[str] = ..., object: _Optional[str] = ..., status: _Optional[_Union[_job_pb2.JobStatus, str]] = ..., created_at: _Optional[int] = ..., scenario: _Optional[_Union[EvaluatedScenario, _Mapping]] = ..., seed: _Optional[int] = ..., episodes: _Optional[int] = ..., metric: _Optional[_Union[ComparisonMetric, str]] = ..., blind: _Optional[bool] = ..., stop_when_known: _Optional[bool] = ..., policies: _Optional[_Iterable[_Union[ComparedPolicy, _Mapping]]] = ..., pairs: _Optional[_Iterable[_Union[ComparedPair, _Mapping]]] = ..., seeds: _Optional[_Iterable[_Union[ComparedSeed, _Mapping]]] = ..., verdict: _Optional[_Union[ComparisonVerdict, _Mapping]] = ..., estimate: _Optional[_Union[EvaluationEstimate, _Mapping]] = ..., usage: _Optional[_Union[EvaluationUsage, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
+
+class ComparedPolicy(_message.Message):
+    __slots__ = ("label", "policy", "evaluation_id", "status", "rank", "scores", "error")
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    EVALUATION_ID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    SCORES_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    label: str
+    policy: EvaluatedPolicy
+    evaluation_id: str
+    status: _job_pb2.JobStatus
+    rank: int
+    scores: EvaluationScores
+    error: EvaluationError
+    def __init__(self, label: _Optional[str] = ..., policy: _Optional[_Union[EvaluatedPolicy, _Mapping]] = ..., evaluation_id: _Optional[str] = ..., status: _Optional[_Union[_job_pb2.JobStatus, str]] = ..., rank: _Optional[int] = ..., scores: _Optional[_Union[EvaluationScores, _Mapping]] = ..., error: _Optional[_Union[EvaluationError, _Mapping]] = ...) -> None: ...
+
+class ComparedPair(_message.Message):
+    __slots__ = ("a", "b", "n", "success", "progress", "mcnemar", "anytime", "better")
+    A_FIELD_NUMBER: _ClassVar[int]
+    B_FIELD_NUMBER: _ClassVar[int]
+    N_FIELD_NUMBER: _ClassVar[int]
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    RETURN_FIELD_NUMBER: _ClassVar[int]
+    MCNEMAR_FIELD_NUMBER: _ClassVar[int]
+    ANYTIME_FIELD_NUMBER: _ClassVar[int]
+    BETTER_FIELD_NUMBER: _ClassVar[int]
+    a: str
+    b: str
+    n: int
+    success: PairedDifference
+    progress: PairedDifference
+    mcnemar: McNemarTest
+    anytime: AnytimeDifference
+    better: str
+    def __init__(self, a: _Optional[str] = ..., b: _Optional[str] = ..., n: _Optional[int] = ..., success: _Optional[_Union[PairedDifference, _Mapping]] = ..., progress: _Optional[_Union[PairedDifference, _Mapping]] = ..., mcnemar: _Optional[_Union[McNemarTest, _Mapping]] = ..., anytime: _Optional[_Union[AnytimeDifference, _Mapping]] = ..., better: _Optional[str] = ..., **kwargs) -> None: ...
+
+class PairedDifference(_message.Message):
+    __slots__ = ("mean", "ci95")
+    MEAN_FIELD_NUMBER: _ClassVar[int]
+    CI95_FIELD_NUMBER: _ClassVar[int]
+    mean: float
+    ci95: Interval
+    def __init__(self, mean: _Optional[float] = ..., ci95: _Optional[_Union[Interval, _Mapping]] = ...) -> None: ...
+
+class McNemarTest(_message.Message):
+    __slots__ = ("only_a", "only_b", "p")
+    ONLY_A_FIELD_NUMBER: _ClassVar[int]
+    ONLY_B_FIELD_NUMBER: _ClassVar[int]
+    P_FIELD_NUMBER: _ClassVar[int]
+    only_a: int
+    only_b: int
+    p: float
+    def __init__(self, only_a: _Optional[int] = ..., only_b: _Optional[int] = ..., p: _Optional[float] = ...) -> None: ...
+
+class AnytimeDifference(_message.Message):
+    __slots__ = ("interval", "known_after")
+    INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_AFTER_FIELD_NUMBER: _ClassVar[int]
+    interval: Interval
+    known_after: int
+    def __init__(self, interval: _Optional[_Union[Interval, _Mapping]] = ..., known_after: _Optional[int] = ...) -> None: ...
+
+class ComparedSeed(_message.Message):
+    __slots__ = ("seed", "outcomes")
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    seed: int
+    outcomes: _containers.RepeatedCompositeFieldContainer[ComparedOutcome]
+    def __init__(self, seed: _Optional[int] = ..., outcomes: _Optional[_Iterable[_Union[ComparedOutcome, _Mapping]]] = ...) -> None: ...
+
+class ComparedOutcome(_message.Message):
+    __slots__ = ("label", "success", "progress", "termination")
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    RETURN_FIELD_NUMBER: _ClassVar[int]
+    TERMINATION_FIELD_NUMBER: _ClassVar[int]
+    label: str
+    success: bool
+    progress: float
+    termination: str
+    def __init__(self, label: _Optional[str] = ..., success: _Optional[bool] = ..., progress: _Optional[float] = ..., termination: _Optional[str] = ..., **kwargs) -> None: ...
+
+class ComparisonVerdict(_message.Message):
+    __slots__ = ("best", "known", "text")
+    BEST_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    best: _containers.RepeatedScalarFieldContainer[str]
+    known: bool
+    text: str
+    def __init__(self, best: _Optional[_Iterable[str]] = ..., known: _Optional[bool] = ..., text: _Optional[str] = ...) -> None: ...
 
 class EvaluatedPolicy(_message.Message):
     __slots__ = ("endpoint", "protocol", "model", "action_space", "offering_id", "provider", "horizon", "replan_steps")

@@ -118,6 +118,12 @@ class WatchLoopActionsRequest(_message.Message):
 class WatchLoopActionsResponse(_message.Message):
     __slots__ = ("actions",)
     ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    actions: LoopActions
+    def __init__(self, actions: _Optional[_Union[LoopActions, _Mapping]] = ...) -> None: ...
+
+class LoopActions(_message.Message):
+    __slots__ = ("actions",)
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
     actions: _containers.RepeatedCompositeFieldContainer[_loop_pb2.LoopAction]
     def __init__(self, actions: _Optional[_Iterable[_Union[_loop_pb2.LoopAction, _Mapping]]] = ...) -> None: ...
 
@@ -130,6 +136,12 @@ class WatchLoopPicturesRequest(_message.Message):
     def __init__(self, org_id: _Optional[str] = ..., loop_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WatchLoopPicturesResponse(_message.Message):
+    __slots__ = ("pictures",)
+    PICTURES_FIELD_NUMBER: _ClassVar[int]
+    pictures: LoopPictures
+    def __init__(self, pictures: _Optional[_Union[LoopPictures, _Mapping]] = ...) -> None: ...
+
+class LoopPictures(_message.Message):
     __slots__ = ("pictures", "withheld")
     PICTURES_FIELD_NUMBER: _ClassVar[int]
     WITHHELD_FIELD_NUMBER: _ClassVar[int]

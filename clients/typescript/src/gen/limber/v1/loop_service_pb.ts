@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/loop_service.proto.
  */
 export const file_limber_v1_loop_service: GenFile = /*@__PURE__*/
-  fileDesc("ChxsaW1iZXIvdjEvbG9vcF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiwAEKEExpc3RMb29wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARISCgVsaW1pdBgEIAEoDUgDiAEBEhMKBmN1cnNvchgFIAEoCUgEiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0QgkKB19jdXJzb3IisAEKEUxpc3RMb29wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESEAoIcmVwbGljYXMYBSABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAYgASgNQg4KDF9uZXh0X2N1cnNvciLJAQoXUXVlcnlMb29wSGlzdG9yeVJlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARIUCgdtaW51dGVzGAQgASgNSAOIAQESEgoFbGltaXQYBSABKA1IBIgBAUIJCgdfb3JnX2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3JvYm90X2lkQgoKCF9taW51dGVzQggKBl9saW1pdCJ/ChhRdWVyeUxvb3BIaXN0b3J5UmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEg0KBXNpbmNlGAIgASgNEg0KBXVudGlsGAMgASgNEicKBnJvYm90cxgEIAMoCzIXLmxpbWJlci52MS5Sb2JvdEhpc3RvcnkSDAoEbW9yZRgFIAEoDSKhAQoRV2F0Y2hMb29wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARISCgVsaW1pdBgEIAEoDUgDiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0InUKEldhdGNoTG9vcHNSZXNwb25zZRIsCghzbmFwc2hvdBgBIAEoCzIYLmxpbWJlci52MS5Mb29wc1NuYXBzaG90SAASKAoGY2hhbmdlGAIgASgLMhYubGltYmVyLnYxLkxvb3BzQ2hhbmdlSABCBwoFZXZlbnQibwoNTG9vcHNTbmFwc2hvdBIlCgVsb29wcxgBIAMoCzIWLmxpbWJlci52MS5SdW5uaW5nTG9vcBIMCgRtb3JlGAIgASgNEhAKCHJlcGxpY2FzGAMgASgNEhcKD3NpbGVudF9yZXBsaWNhcxgEIAEoDSJRCgtMb29wc0NoYW5nZRIlCgVsb29wcxgBIAMoCzIWLmxpbWJlci52MS5SdW5uaW5nTG9vcBINCgVlbmRlZBgCIAMoCRIMCgRtb3JlGAMgASgNIksKF1dhdGNoTG9vcEFjdGlvbnNSZXF1ZXN0EhMKBm9yZ19pZBgBIAEoCUgAiAEBEhAKCGxvb3BfaWRzGAIgAygJQgkKB19vcmdfaWQiQgoYV2F0Y2hMb29wQWN0aW9uc1Jlc3BvbnNlEiYKB2FjdGlvbnMYASADKAsyFS5saW1iZXIudjEuTG9vcEFjdGlvbiJMChhXYXRjaExvb3BQaWN0dXJlc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESEAoIbG9vcF9pZHMYAiADKAlCCQoHX29yZ19pZCJXChlXYXRjaExvb3BQaWN0dXJlc1Jlc3BvbnNlEigKCHBpY3R1cmVzGAEgAygLMhYubGltYmVyLnYxLkxvb3BQaWN0dXJlEhAKCHdpdGhoZWxkGAIgAygJMsoDCgtMb29wU2VydmljZRJLCglMaXN0TG9vcHMSGy5saW1iZXIudjEuTGlzdExvb3BzUmVxdWVzdBocLmxpbWJlci52MS5MaXN0TG9vcHNSZXNwb25zZSIDkAIBEksKCldhdGNoTG9vcHMSHC5saW1iZXIudjEuV2F0Y2hMb29wc1JlcXVlc3QaHS5saW1iZXIudjEuV2F0Y2hMb29wc1Jlc3BvbnNlMAESXQoQV2F0Y2hMb29wQWN0aW9ucxIiLmxpbWJlci52MS5XYXRjaExvb3BBY3Rpb25zUmVxdWVzdBojLmxpbWJlci52MS5XYXRjaExvb3BBY3Rpb25zUmVzcG9uc2UwARJgChFXYXRjaExvb3BQaWN0dXJlcxIjLmxpbWJlci52MS5XYXRjaExvb3BQaWN0dXJlc1JlcXVlc3QaJC5saW1iZXIudjEuV2F0Y2hMb29wUGljdHVyZXNSZXNwb25zZTABEmAKEFF1ZXJ5TG9vcEhpc3RvcnkSIi5saW1iZXIudjEuUXVlcnlMb29wSGlzdG9yeVJlcXVlc3QaIy5saW1iZXIudjEuUXVlcnlMb29wSGlzdG9yeVJlc3BvbnNlIgOQAgFiBnByb3RvMw", [file_limber_v1_loop]);
+  fileDesc("ChxsaW1iZXIvdjEvbG9vcF9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiwAEKEExpc3RMb29wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARISCgVsaW1pdBgEIAEoDUgDiAEBEhMKBmN1cnNvchgFIAEoCUgEiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0QgkKB19jdXJzb3IisAEKEUxpc3RMb29wc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlJ1bm5pbmdMb29wEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQESEAoIcmVwbGljYXMYBSABKA0SFwoPc2lsZW50X3JlcGxpY2FzGAYgASgNQg4KDF9uZXh0X2N1cnNvciLJAQoXUXVlcnlMb29wSGlzdG9yeVJlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARIUCgdtaW51dGVzGAQgASgNSAOIAQESEgoFbGltaXQYBSABKA1IBIgBAUIJCgdfb3JnX2lkQg8KDV93b3Jrc3BhY2VfaWRCCwoJX3JvYm90X2lkQgoKCF9taW51dGVzQggKBl9saW1pdCJ/ChhRdWVyeUxvb3BIaXN0b3J5UmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEg0KBXNpbmNlGAIgASgNEg0KBXVudGlsGAMgASgNEicKBnJvYm90cxgEIAMoCzIXLmxpbWJlci52MS5Sb2JvdEhpc3RvcnkSDAoEbW9yZRgFIAEoDSKhAQoRV2F0Y2hMb29wc1JlcXVlc3QSEwoGb3JnX2lkGAEgASgJSACIAQESGQoMd29ya3NwYWNlX2lkGAIgASgJSAGIAQESFQoIcm9ib3RfaWQYAyABKAlIAogBARISCgVsaW1pdBgEIAEoDUgDiAEBQgkKB19vcmdfaWRCDwoNX3dvcmtzcGFjZV9pZEILCglfcm9ib3RfaWRCCAoGX2xpbWl0InUKEldhdGNoTG9vcHNSZXNwb25zZRIsCghzbmFwc2hvdBgBIAEoCzIYLmxpbWJlci52MS5Mb29wc1NuYXBzaG90SAASKAoGY2hhbmdlGAIgASgLMhYubGltYmVyLnYxLkxvb3BzQ2hhbmdlSABCBwoFZXZlbnQibwoNTG9vcHNTbmFwc2hvdBIlCgVsb29wcxgBIAMoCzIWLmxpbWJlci52MS5SdW5uaW5nTG9vcBIMCgRtb3JlGAIgASgNEhAKCHJlcGxpY2FzGAMgASgNEhcKD3NpbGVudF9yZXBsaWNhcxgEIAEoDSJRCgtMb29wc0NoYW5nZRIlCgVsb29wcxgBIAMoCzIWLmxpbWJlci52MS5SdW5uaW5nTG9vcBINCgVlbmRlZBgCIAMoCRIMCgRtb3JlGAMgASgNIksKF1dhdGNoTG9vcEFjdGlvbnNSZXF1ZXN0EhMKBm9yZ19pZBgBIAEoCUgAiAEBEhAKCGxvb3BfaWRzGAIgAygJQgkKB19vcmdfaWQiQwoYV2F0Y2hMb29wQWN0aW9uc1Jlc3BvbnNlEicKB2FjdGlvbnMYASABKAsyFi5saW1iZXIudjEuTG9vcEFjdGlvbnMiNQoLTG9vcEFjdGlvbnMSJgoHYWN0aW9ucxgBIAMoCzIVLmxpbWJlci52MS5Mb29wQWN0aW9uIkwKGFdhdGNoTG9vcFBpY3R1cmVzUmVxdWVzdBITCgZvcmdfaWQYASABKAlIAIgBARIQCghsb29wX2lkcxgCIAMoCUIJCgdfb3JnX2lkIkYKGVdhdGNoTG9vcFBpY3R1cmVzUmVzcG9uc2USKQoIcGljdHVyZXMYASABKAsyFy5saW1iZXIudjEuTG9vcFBpY3R1cmVzIkoKDExvb3BQaWN0dXJlcxIoCghwaWN0dXJlcxgBIAMoCzIWLmxpbWJlci52MS5Mb29wUGljdHVyZRIQCgh3aXRoaGVsZBgCIAMoCTLKAwoLTG9vcFNlcnZpY2USSwoJTGlzdExvb3BzEhsubGltYmVyLnYxLkxpc3RMb29wc1JlcXVlc3QaHC5saW1iZXIudjEuTGlzdExvb3BzUmVzcG9uc2UiA5ACARJLCgpXYXRjaExvb3BzEhwubGltYmVyLnYxLldhdGNoTG9vcHNSZXF1ZXN0Gh0ubGltYmVyLnYxLldhdGNoTG9vcHNSZXNwb25zZTABEl0KEFdhdGNoTG9vcEFjdGlvbnMSIi5saW1iZXIudjEuV2F0Y2hMb29wQWN0aW9uc1JlcXVlc3QaIy5saW1iZXIudjEuV2F0Y2hMb29wQWN0aW9uc1Jlc3BvbnNlMAESYAoRV2F0Y2hMb29wUGljdHVyZXMSIy5saW1iZXIudjEuV2F0Y2hMb29wUGljdHVyZXNSZXF1ZXN0GiQubGltYmVyLnYxLldhdGNoTG9vcFBpY3R1cmVzUmVzcG9uc2UwARJgChBRdWVyeUxvb3BIaXN0b3J5EiIubGltYmVyLnYxLlF1ZXJ5TG9vcEhpc3RvcnlSZXF1ZXN0GiMubGltYmVyLnYxLlF1ZXJ5TG9vcEhpc3RvcnlSZXNwb25zZSIDkAIBYgZwcm90bzM", [file_limber_v1_loop]);
 
 /**
  * Request to list open control loops; all given filters must match.
@@ -408,11 +408,11 @@ export const WatchLoopActionsRequestSchema: GenMessage<WatchLoopActionsRequest> 
  */
 export type WatchLoopActionsResponse = Message<"limber.v1.WatchLoopActionsResponse"> & {
   /**
-   * Last chunks that changed since the previous message; an empty list every 10 s as keep-alive.
+   * What changed since the previous message.
    *
-   * @generated from field: repeated limber.v1.LoopAction actions = 1;
+   * @generated from field: limber.v1.LoopActions actions = 1;
    */
-  actions: LoopAction[];
+  actions?: LoopActions | undefined;
 };
 
 /**
@@ -421,6 +421,27 @@ export type WatchLoopActionsResponse = Message<"limber.v1.WatchLoopActionsRespon
  */
 export const WatchLoopActionsResponseSchema: GenMessage<WatchLoopActionsResponse> = /*@__PURE__*/
   messageDesc(file_limber_v1_loop_service, 9);
+
+/**
+ * The last chunks of some loops.
+ *
+ * @generated from message limber.v1.LoopActions
+ */
+export type LoopActions = Message<"limber.v1.LoopActions"> & {
+  /**
+   * Last chunks that changed since the previous message; an empty list every 10 s as keep-alive.
+   *
+   * @generated from field: repeated limber.v1.LoopAction actions = 1;
+   */
+  actions: LoopAction[];
+};
+
+/**
+ * Describes the message limber.v1.LoopActions.
+ * Use `create(LoopActionsSchema)` to create a new message.
+ */
+export const LoopActionsSchema: GenMessage<LoopActions> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 10);
 
 /**
  * Request to watch the pictures of control loops.
@@ -448,7 +469,7 @@ export type WatchLoopPicturesRequest = Message<"limber.v1.WatchLoopPicturesReque
  * Use `create(WatchLoopPicturesRequestSchema)` to create a new message.
  */
 export const WatchLoopPicturesRequestSchema: GenMessage<WatchLoopPicturesRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_loop_service, 10);
+  messageDesc(file_limber_v1_loop_service, 11);
 
 /**
  * A message of the stream of pictures.
@@ -456,6 +477,27 @@ export const WatchLoopPicturesRequestSchema: GenMessage<WatchLoopPicturesRequest
  * @generated from message limber.v1.WatchLoopPicturesResponse
  */
 export type WatchLoopPicturesResponse = Message<"limber.v1.WatchLoopPicturesResponse"> & {
+  /**
+   * What changed since the previous message.
+   *
+   * @generated from field: limber.v1.LoopPictures pictures = 1;
+   */
+  pictures?: LoopPictures | undefined;
+};
+
+/**
+ * Describes the message limber.v1.WatchLoopPicturesResponse.
+ * Use `create(WatchLoopPicturesResponseSchema)` to create a new message.
+ */
+export const WatchLoopPicturesResponseSchema: GenMessage<WatchLoopPicturesResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 12);
+
+/**
+ * Pictures of some loops.
+ *
+ * @generated from message limber.v1.LoopPictures
+ */
+export type LoopPictures = Message<"limber.v1.LoopPictures"> & {
   /**
    * Newest pictures of loops with new ones, all cameras of a loop together; an empty list every 10 s as keep-alive.
    *
@@ -472,11 +514,11 @@ export type WatchLoopPicturesResponse = Message<"limber.v1.WatchLoopPicturesResp
 };
 
 /**
- * Describes the message limber.v1.WatchLoopPicturesResponse.
- * Use `create(WatchLoopPicturesResponseSchema)` to create a new message.
+ * Describes the message limber.v1.LoopPictures.
+ * Use `create(LoopPicturesSchema)` to create a new message.
  */
-export const WatchLoopPicturesResponseSchema: GenMessage<WatchLoopPicturesResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_loop_service, 11);
+export const LoopPicturesSchema: GenMessage<LoopPictures> = /*@__PURE__*/
+  messageDesc(file_limber_v1_loop_service, 13);
 
 /**
  * Lists and watches the control loops that are open on all replicas.
