@@ -157,7 +157,7 @@ describe.skipIf(!canBrowse)("what a page shows", () => {
     await page.getByLabel("Name", { exact: true }).fill("base 1");
     await page.getByRole("button", { name: "Save", exact: true }).click();
     await go("/console/calls", "Calls");
-    await page.getByLabel("View", { exact: true }).selectOption("base 1");
+    await page.getByRole("combobox", { name: "View", exact: true }).selectOption("base 1");
     await expect.poll(() => new URL(page.url()).search).toBe("?robot=base-1&since=all");
     await page.getByRole("button", { name: "Delete view" }).click();
   });
@@ -165,7 +165,7 @@ describe.skipIf(!canBrowse)("what a page shows", () => {
   it("shows a segment of a control loop as one row with its chunks and ages", async () => {
     const log = JSON.stringify({ stream_id: "loop_1", ages: { 25: 26, 30: 26 }, attempts: [] });
     const { count } = await console.app.sql`
-      update request_outcome set log = ${log}, attempt_ms = null
+      update request_log set log = ${log}, attempt_ms = null
       where request_id = (select max(request_id) from request_outcome join request_kind on request_kind.id = kind where status = 'settled')`;
     expect(count).toBe(1);
     await go("/console/calls", "Calls");
