@@ -21,7 +21,7 @@ const put = (id: string, config: object) =>
 describe.skipIf(!canBrowse)("the fleet page", () => {
   it("creates a robot, changes it without losing other fields, and deletes it", async () => {
     const { page, faults } = await console.open("/console/fleet");
-    await page.getByText("No robot is written down").waitFor();
+    await page.getByText("No robots registered").waitFor();
     await page.getByRole("button", { name: "New robot" }).click();
     const form = page.getByRole("dialog", { name: "New robot" });
     await form.getByLabel("Name", { exact: true }).fill("base-1");
@@ -62,7 +62,7 @@ describe.skipIf(!canBrowse)("the fleet page", () => {
 
     await page.getByRole("button", { name: "Forget it" }).click();
     await page.getByRole("alertdialog").getByRole("button", { name: "Forget it" }).click();
-    await page.getByText("No robot is written down").waitFor();
+    await page.getByText("No robots registered").waitFor();
     expect((await get("/v1/robots/base-1")).status).toBe(404);
     expect(faults).toEqual([]);
   });
