@@ -163,6 +163,6 @@ it("at most 256 requests start per event loop turn, and all in the end", async (
   const seen = sessions.map((session) => call(session, 64));
   await eventually(() => expect(answered).toBe(600));
   await eventually(() => expect(seen.flatMap(({ statuses }) => statuses)).toHaveLength(24 * 64));
-  // A turn that starts with requests that waited is counted with the first of the next one.
-  expect(most).toBeLessThanOrEqual(2 * 256);
+  // A connection that had begun to read goes on to the end of its frame.
+  expect(most).toBeLessThanOrEqual(256 + 24);
 });

@@ -58,18 +58,12 @@ const end = (): void => {
   isCounted = false;
   turn++;
   begun = 0;
-  // What is read before the next turn waits with the others.
-  isLate = waiting.length > 0;
-  if (isLate) setImmediate(resume);
-};
-
-/** Starts waiting requests, as many as a turn may have. */
-const resume = (): void => {
+  isLate = false;
+  if (waiting.length === 0) return;
   currentTurn();
   const overdueSince = steadyNow() - OVERDUE_MS;
   const due = waiting;
   waiting = [];
-  isLate = false;
   let oldest = 0;
   while (oldest < Math.min(due.length, MOST_OVERDUE) && due[oldest]!.since <= overdueSince) due[oldest++]!.run(true);
   begun = oldest;
