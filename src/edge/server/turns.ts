@@ -34,8 +34,6 @@ export const isTurnSpent = (): boolean => isLate || begun >= MOST_A_TURN;
 
 /** A request that waits this long for a turn is overdue, in milliseconds. */
 const OVERDUE_MS = 250;
-/** The most overdue requests started per turn: they leave the others at least as many. */
-const MOST_OVERDUE = MOST_A_TURN / 2;
 
 interface WaitingRequest {
   readonly since: number;
@@ -46,8 +44,8 @@ interface WaitingRequest {
 let waiting: WaitingRequest[] = [];
 
 /**
- * Starts a request in a later turn. The newest go first, because their callers are the likeliest to wait still. Overdue ones do not take
- * the time of the turn: if the gateway sheds load, they are refused.
+ * Starts a request in a later turn. The newest go first, because their callers are the likeliest to wait still. Overdue ones do not count toward
+ * the turn: if the gateway sheds load, they are refused.
  */
 export function inLaterTurn(run: (isOverdue: boolean) => void): void {
   currentTurn();
@@ -65,9 +63,7 @@ const end = (): void => {
   const due = waiting;
   waiting = [];
   let oldest = 0;
-  while (oldest < Math.min(due.length, MOST_OVERDUE) && due[oldest]!.since <= overdueSince) due[oldest++]!.run(true);
-  begun = oldest;
-  since = steadyNow();
+  while (oldest < Math.min(due.length, MOST_A_TURN) && due[oldest]!.since <= overdueSince) due[oldest++]!.run(true);
   let newest = due.length;
   while (newest > oldest && !isTurnSpent()) due[--newest]!.run(false);
   waiting = [...due.slice(oldest, newest), ...waiting];
