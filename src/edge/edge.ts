@@ -1,9 +1,9 @@
 /** The edge server: every transport on one port. */
 import cluster from "node:cluster";
-import { setMaxListeners } from "node:events";
+import { type EventEmitter, setMaxListeners } from "node:events";
 import type { ServerResponse } from "node:http";
 import type { Http2ServerResponse } from "node:http2";
-import { createServer as createListener, isIP } from "node:net";
+import { createServer as createListener, isIP, type Server } from "node:net";
 import type { DescService } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest, FastifyServerFactory } from "fastify";
@@ -22,7 +22,6 @@ import { wireBody } from "./messages/errors.ts";
 import { nearest } from "./messages/json-text.ts";
 import { warmUp } from "./messages/validate.ts";
 import { type MetricsAccess, serveMetrics } from "./metrics.ts";
-import { MoreListeners } from "./server/listeners.ts";
 import { onePort, type Port, type PortHandler, type PortOptions } from "./server/port.ts";
 import { serveSignIn } from "./sign-in.ts";
 import { serveConnect } from "./transports/connect/connect.ts";
@@ -131,14 +130,10 @@ export function buildServer(options: ServerOptions): EdgeServer {
   serveMcp(fastify, { ...transports, services, publicUrl, corsOrigins });
   serveConnect(fastify, options.services, { ...transports, endless: (path) => endless.add(path) });
 
-  const { gate } = options;
-  const more = new MoreListeners(
-    (socket) => fastify.server.emit("connection", socket),
-    () => gate.overload?.isShedding() === true,
-  );
+  const more: Server[] = [];
   let ended: Promise<unknown> = Promise.resolve();
   fastify.addHook("preClose", async () => {
-    ended = more.close();
+    ended = Promise.all(more.map((listener) => new Promise((resolve) => listener.close(resolve))));
   });
   // Each listener knows only the connections that it accepted.
   fastify.addHook("onClose", () => ended);
@@ -151,7 +146,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
       await fastify.listen({ host, port, ...(shares && { reusePort: true }) });
       const address = fastify.server.address();
       if (address === null || typeof address === "string") throw new Error("the server listens on no port");
-      if (shares) await more.open(host, address.port);
+      if (shares) more.push(...(await listenMore(fastify.server, host, address.port)));
       return address.port;
     },
     connections() {
@@ -186,6 +181,12 @@ export function buildServer(options: ServerOptions): EdgeServer {
   };
 }
 
+/**
+ * The kernel gives each listener one new connection per event loop turn: with a single listener, a health check would wait behind hundreds of
+ * new connections. So several listen on one port, and Linux distributes connections among them.
+ */
+const MORE_LISTENERS = 7;
+
 /** Whether several can listen on one port. `localhost` may be two addresses; a worker's port belongs to its primary. */
 const canShare = (host: string): boolean => process.platform === "linux" && isIP(host) !== 0 && !cluster.isWorker;
 
@@ -196,6 +197,24 @@ function assertFree(host: string, port: number): Promise<void> {
     probe.once("error", reject);
     probe.listen({ host, port, exclusive: true }, () => probe.close(() => resolve()));
   });
+}
+
+/** Further listeners on a server's port, which pass their connections to it. */
+function listenMore(server: EventEmitter, host: string, port: number): Promise<Server[]> {
+  const options = { allowHalfOpen: true, noDelay: true, keepAlive: true };
+  const listeners = Array.from({ length: MORE_LISTENERS }, () =>
+    createListener(options, (socket) => void server.emit("connection", socket)),
+  );
+  const listening = listeners.map(
+    (listener) =>
+      new Promise<Server>((resolve, reject) => {
+        listener.once("error", reject);
+        // An error while accepting a connection belongs to no call.
+        listener.on("listening", () => listener.on("error", () => undefined));
+        listener.listen({ host, port, reusePort: true, exclusive: true }, () => resolve(listener));
+      }),
+  );
+  return Promise.all(listening);
 }
 
 const WELCOME = JSON.stringify({ name: BRAND, version: API_VERSION, docs: "/docs", openapi: "/openapi.json" });

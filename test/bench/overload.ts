@@ -72,10 +72,6 @@ async function measure(isTuned: boolean): Promise<void> {
   };
   const peak = givenPeak || Math.max(await closedLoop(), await closedLoop());
   console.log(`peak ${peak.toFixed(0)} calls/s${givenPeak ? ", given" : ", of 256 callers in a closed loop"}`);
-  // A process on a part of a core spends its first flood compiling the paths that only a flood takes.
-  const [cold] = (await load([flood(peak * 2.5)])).callers;
-  if (cold !== undefined) console.log(`the first flood, at 2.5x: ${countsOf(cold)}`);
-  await sleep(2_000);
   for (const times of steps) {
     const cpuBefore = cpuNanos(gateway.pid);
     const seen = await load([flood(peak * times)]);

@@ -22,7 +22,6 @@ beforeEach(() => {
 
 /** Refuses every call, and holds each refusal until the test answers it. */
 const overload: Overload = {
-  isShedding: () => true,
   refuses: () => {
     refused++;
     return "flood";

@@ -13,7 +13,7 @@ describe("simple pipelined requests", () => {
 
   async function open(serve: Serve): Promise<Socket> {
     const port = await listen((_, response) => void response.end("node"), {
-      whole: { takes: () => true, isUrgent: () => false, serve },
+      whole: { takes: () => true, serve },
     });
     const socket = connect(port, "127.0.0.1");
     onTestFinished(() => void socket.destroy());

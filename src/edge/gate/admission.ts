@@ -61,8 +61,6 @@ const LEAST_REFUSING_MS = 0.2;
 /** The assumed cost of a refusal before any was measured, in milliseconds. Measurements do not include network I/O. */
 const REFUSAL_MS = 0.02;
 const UNSEEN_SHARE = 0.5;
-/** The longest delay of a refusal, whatever it costs: a caller that gets no answer dials again, which costs more. */
-const MOST_HELD_MS = 500;
 /** The most delayed refusals. */
 const MOST_HELD = 4_096;
 /** The cost of a refusal built for one call, in prepared refusals. */
@@ -137,11 +135,6 @@ export class LoadShedder {
     this.#limit = new GradientLimit(bounds);
   }
 
-  /** Whether calls are refused for load. */
-  get isShedding(): boolean {
-    return this.#isShedding;
-  }
-
   /** Whether more calls arrive than are served, so that low-priority work should wait. */
   get isBusy(): boolean {
     return this.#isShedding || this.#size > 0;
@@ -163,16 +156,15 @@ export class LoadShedder {
 
   /**
    * Whether such a call would be refused now, for responses that are prepared before a call exists: returns the organization whose share it
-   * takes, and counts the refusal; undefined if it would be admitted. An overdue call has waited too long before it was read.
+   * takes, and counts the refusal; undefined if it would be admitted.
    */
-  refuses(priority: Priority, orgOf: () => string, isOverdue = false): string | undefined {
-    if (!this.#isShedding || priority === Priority.CRITICAL) return undefined;
-    if (this.#size < this.#room && !isOverdue) return undefined;
+  refuses(priority: Priority, orgOf: () => string): string | undefined {
+    if (!this.#isShedding || priority === Priority.CRITICAL || this.#size < this.#room) return undefined;
     this.#openTurn();
     if (priority === Priority.LOOP && this.#others.size > 0) return undefined;
     const org = orgOf();
     if (this.#queueOf(priority).giver(org, priority) !== undefined) return undefined;
-    this.#count(priority, isOverdue ? "queue_timeout" : "queue_full");
+    this.#count(priority, "queue_full");
     return org;
   }
 
@@ -198,7 +190,7 @@ export class LoadShedder {
       return false;
     }
     if (this.#held.size >= MOST_HELD) this.#held.evict()?.drop();
-    this.#held.push({ org, priority: Priority.ACT, since: steadyNow(), deadline: undefined, refuse, drop, cost });
+    this.#held.push({ org, priority: Priority.ACT, since: 0, deadline: undefined, refuse, drop, cost });
     this.#keepLooking();
     return true;
   }
@@ -444,9 +436,6 @@ export class LoadShedder {
     const leastMs = this.#size === 0 ? LOOK_MS * REFUSAL_SHARE : LEAST_REFUSING_MS;
     this.#refusingMs = Math.max(leastMs, (cpu - this.#cpuMs) * REFUSAL_SHARE);
     this.#cpuMs = cpu;
-    const at = steadyNow();
-    for (const old of this.#held.takeOut(({ since }) => at - since > MOST_HELD_MS))
-      this.#pay(() => old.refuse(), old.cost);
     while (this.#refusingMs > 0) {
       const held = this.#held.next(false);
       if (held === undefined) break;

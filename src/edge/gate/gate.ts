@@ -36,8 +36,6 @@ export type { Advice };
 
 /** Overload control, for transports that refuse calls before allocating anything for them. */
 export interface Overload {
-  /** Whether more calls arrive than are served. */
-  isShedding(): boolean;
   /** Whether such a call is refused now: returns the share that it takes, and counts the refusal; undefined if it is admitted. */
   refuses(
     method: DescMethod,
@@ -45,8 +43,6 @@ export interface Overload {
     adminToken: string | undefined,
     /** What a call without a key reveals about its browser; used for refused calls. */
     browser?: () => BrowserHead | undefined,
-    /** Whether it has waited too long already. */
-    isOverdue?: boolean,
   ): string | undefined;
   /**
    * Sends a refusal: at once, or later if refusals used their share of the CPU, and then returns true. If too many are delayed, `drop` runs
@@ -138,13 +134,8 @@ export function createGate(deps: GateDeps): Gate {
     inNameOf: (method, record) => authenticator.inNameOf(ruleOf(method), record),
 
     overload: {
-      isShedding: () => deps.load.isShedding,
-      refuses: (method, authorization, adminToken, browser, isOverdue) =>
-        deps.load.refuses(
-          ruleOf(method).priority,
-          () => authenticator.orgOf(authorization, adminToken, browser?.()),
-          isOverdue,
-        ),
+      refuses: (method, authorization, adminToken, browser) =>
+        deps.load.refuses(ruleOf(method).priority, () => authenticator.orgOf(authorization, adminToken, browser?.())),
       pace: (org, answer, drop) => deps.load.pace(org, answer, { drop }),
       advice: () => deps.load.advice(),
     },

@@ -9,7 +9,7 @@ import type { Socket } from "node:net";
 import { after, now, steadyNow } from "../../clock.ts";
 import { passed } from "../../codecs/passing.ts";
 import { givenBack, roomFor, type SlabRoom, taken } from "../../codecs/slab.ts";
-import { countRequest, inLaterTurn, isTurnSpent } from "./turns.ts";
+import { countRequest, isTurnSpent } from "./turns.ts";
 import type { ConnectionServer, Outlet, WholeRequestHandler, WholeResponse } from "./whole-requests.ts";
 import { isHost } from "./wire-faults.ts";
 
@@ -191,7 +191,7 @@ class PlainConnection {
   }
 
   /** Serves the request at the start of the unused bytes, if it is plain and complete. */
-  #look(isOverdue = false): void {
+  #look(): void {
     let head = this.#head;
     if (head !== undefined && this.#unused < head.bodyAt + head.bodyBytes) return;
     let bytes = this.#bytes?.subarray(this.#from) ?? NOTHING;
@@ -219,13 +219,13 @@ class PlainConnection {
       this.#waitForRest();
       return;
     }
-    if (!isOverdue && isTurnSpent() && !this.#deps.handler.isUrgent(path)) {
+    if (isTurnSpent()) {
       this.#head = head;
       this.#isWaiting = true;
-      inLaterTurn(this.#next);
+      setImmediate(this.#next);
       return;
     }
-    if (!isOverdue) countRequest();
+    countRequest();
     this.#forgetRest();
     this.#forgetRest = nothing;
     this.#head = undefined;
@@ -234,8 +234,7 @@ class PlainConnection {
     this.#usedAt = steadyNow();
     this.#running = new PlainResponse(this);
     const body = bytes.subarray(bodyAt, end);
-    const { handler } = this.#deps;
-    handler.serve({ method: "POST", url: path, headers, socket: this.#socket, body, isOverdue }, this.#running);
+    this.#deps.handler.serve({ method: "POST", url: path, headers, socket: this.#socket, body }, this.#running);
   }
 
   /** Marks the bytes as used, and continues with those after them. */
@@ -259,11 +258,11 @@ class PlainConnection {
     }
   };
 
-  readonly #next = (isOverdue = false): void => {
+  readonly #next = (): void => {
     this.#isWaiting = false;
     if (this.#isOver || this.#bytes === undefined) return;
     if (this.#unused <= MOST_AHEAD / 2) this.#resume();
-    this.#look(isOverdue);
+    this.#look();
   };
 
   #handOver(): void {
@@ -279,9 +278,7 @@ class PlainConnection {
     this.#bytes = undefined;
     this.#behind = [];
     this.#onClose();
-    // Half of what the end of a connection costs is to end both sides one after the other.
-    if (this.isBehind) this.#socket.end();
-    else this.#socket.destroy();
+    this.#socket.end();
   };
 
   readonly #closed = (): void => {

@@ -32,41 +32,11 @@ export function countRequest(): void {
 /** Whether no further request should start in this turn. */
 export const isTurnSpent = (): boolean => isLate || begun >= MOST_A_TURN;
 
-/** A request that waits this long for a turn is overdue, in milliseconds. */
-const OVERDUE_MS = 250;
-
-interface WaitingRequest {
-  readonly since: number;
-  readonly run: (isOverdue: boolean) => void;
-}
-
-/** Requests that wait for a turn, oldest first. */
-let waiting: WaitingRequest[] = [];
-
-/**
- * Starts a request in a later turn. The newest go first, because their callers are the likeliest to wait still. Overdue ones do not count toward
- * the turn: if the gateway sheds load, they are refused.
- */
-export function inLaterTurn(run: (isOverdue: boolean) => void): void {
-  currentTurn();
-  waiting.push({ since: steadyNow(), run });
-}
-
 const end = (): void => {
   isCounted = false;
   turn++;
   begun = 0;
   isLate = false;
-  if (waiting.length === 0) return;
-  currentTurn();
-  const overdueSince = steadyNow() - OVERDUE_MS;
-  const due = waiting;
-  waiting = [];
-  let oldest = 0;
-  while (oldest < Math.min(due.length, MOST_A_TURN) && due[oldest]!.since <= overdueSince) due[oldest++]!.run(true);
-  let newest = due.length;
-  while (newest > oldest && !isTurnSpent()) due[--newest]!.run(false);
-  waiting = [...due.slice(oldest, newest), ...waiting];
 };
 
 /** The most requests of one connection started per turn. */

@@ -14,8 +14,6 @@ export interface WholeRequest {
   readonly body: Buffer;
   /** Its id, if assigned already. */
   readonly requestId?: string;
-  /** Whether it has waited so long to start that it is refused if the gateway sheds load. */
-  readonly isOverdue?: boolean;
   /** Whether to skip optional waits. */
   readonly isUrgent?: boolean;
 }
@@ -54,8 +52,6 @@ export interface WholeResponse {
 export interface WholeRequestHandler {
   /** Whether POST requests for this path are served. */
   takes(path: string): boolean;
-  /** Whether they start at once, however many others wait. */
-  isUrgent(path: string): boolean;
   serve(request: WholeRequest, response: WholeResponse): void;
 }
 

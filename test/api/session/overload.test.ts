@@ -59,7 +59,6 @@ it("counts calls from the gateway's own pages for the user's organization, and o
       answer();
       return false;
     },
-    isShedding: () => true,
     advice: () => ({ retryAfter: 1, headers: ["ratelimit", '"gateway";r=0;t=1'] }),
   };
   const { base } = await openForTest({ overload });

@@ -1,8 +1,7 @@
 /** The REST transport: every RPC with a path in the schema, as JSON or server-sent events. */
 import type { ServerResponse } from "node:http";
-import { type DescMethod, type DescService, getOption, type Message } from "@bufbuild/protobuf";
+import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
-import { Priority, rpc } from "../../../../gen/limber/edge/v1/options_pb.ts";
 import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
 import type { BrowserHead } from "../../../call.ts";
 import type { Cancel } from "../../../cancellation.ts";
@@ -201,8 +200,6 @@ export class RestTransport implements WholeRequestHandler {
   readonly #options: RestOptions;
   /** POST routes without path parameters, by path. */
   readonly #posts: ReadonlyMap<string, RestRoute>;
-  /** Those of them that are never refused for load, such as emergency stops. */
-  readonly #urgent: ReadonlySet<string>;
   readonly #running = new RunningCalls<Cancel>();
 
   constructor(services: Iterable<DescService>, options: RestOptions) {
@@ -211,8 +208,6 @@ export class RestTransport implements WholeRequestHandler {
     this.conversations = conversationsOf(services);
     const posts = this.routes.filter(({ path, verb }) => path.length === 0 && verb === "POST");
     this.#posts = new Map(posts.map((route) => [route.template, route]));
-    const urgent = posts.filter(({ method }) => getOption(method, rpc).priority === Priority.CRITICAL);
-    this.#urgent = new Set(urgent.map(({ template }) => template));
     options.closing.addEventListener("abort", () => {
       const reason = refuse(Reason.NOT_READY, "the gateway is shutting down; retry on another connection");
       this.#running.each((call) => call.abort(reason));
@@ -222,11 +217,6 @@ export class RestTransport implements WholeRequestHandler {
   /** See WholeRequestHandler. */
   takes(path: string): boolean {
     return this.#posts.has(path);
-  }
-
-  /** See WholeRequestHandler. */
-  isUrgent(path: string): boolean {
-    return this.#urgent.has(path);
   }
 
   /** See WholeRequestHandler. */
@@ -245,7 +235,6 @@ export class RestTransport implements WholeRequestHandler {
       authorization,
       headerOf(request, ADMIN_HEADER),
       authorization === undefined && request.headers.cookie !== undefined ? this.#browserOf(route, request) : undefined,
-      "isOverdue" in request && request.isOverdue,
     );
     if (overload === undefined || org === undefined) {
       void this.answer(route, parameters, request, response);

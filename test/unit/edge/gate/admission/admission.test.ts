@@ -222,28 +222,6 @@ it("admission delays refusals that cost more than their share, and answers all o
   expect(answered).toBe(2_000);
 });
 
-it("admission delays no refusal by more than half a second, whatever refusals cost", async () => {
-  const { flood, load } = shedder();
-  await flood();
-  await clock.advance(1_000);
-  let answered = 0;
-  // Each costs more than its share of an interval.
-  for (let i = 0; i < 100; i++) load.pace("flood", () => answered++, { cost: 1_000 });
-  await clock.advance(400);
-  expect(answered).toBeLessThan(100);
-  await clock.advance(140);
-  expect([answered, load.figures.held]).toEqual([100, 0]);
-});
-
-it("admission refuses an overdue call of the organization with the most queued calls only while it sheds", async () => {
-  const { flood, load } = shedder();
-  expect(load.refuses(ACT, () => "flood", true)).toBeUndefined();
-  await flood();
-  expect(load.refuses(ACT, () => "flood", true)).toBe("flood");
-  expect(load.refuses(ACT, () => "modest", true)).toBeUndefined();
-  expect(load.refuses(CRITICAL, () => "flood", true)).toBeUndefined();
-});
-
 it("admission holds at most 4096 refusals, drops those of the largest organization, and answers organizations in turn", async () => {
   const { flood, load } = shedder();
   await flood();
