@@ -149,9 +149,9 @@ export class Metrics {
         if (certificateEnds !== undefined) set({}, certificateEnds);
       },
     );
-    metric("gauge", "history_ahead_days", "Days ahead for which the request history has partitions.", [], (set) => {
+    metric("gauge", "history_ahead_seconds", "Time ahead for which the request history has partitions.", [], (set) => {
       const { historyAheadDays } = sources.standing();
-      if (historyAheadDays !== undefined) set({}, historyAheadDays);
+      if (historyAheadDays !== undefined) set({}, historyAheadDays * 86_400);
     });
     metric(
       "counter",

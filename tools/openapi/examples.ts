@@ -132,7 +132,7 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
   },
   SendTestMailRequest: {},
   CompareEvaluationsRequest: {
-    policies: [{ policy_endpoint: "reference/ik-reach" }, { policy_endpoint: "ws://127.0.0.1:8000" }],
+    policies: [{ policy_endpoint: "grpc://127.0.0.1:7000" }, { policy_endpoint: "ws://127.0.0.1:8000" }],
     scenario: "arm-reach",
     episodes: 50,
     stop_when_known: true,

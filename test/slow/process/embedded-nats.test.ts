@@ -50,7 +50,7 @@ describe("npm start", () => {
     const gateway = await startGateway(env);
     closers.push(dir.remove, () => gateway.end("SIGKILL"));
     await eventually(() => expect(gateway.stdout()).toContain("curl "));
-    const line = (name: string) => new RegExp(`^${name}=(.*)$`, "m").exec(gateway.stdout())?.[1] ?? "";
+    const line = (name: string) => new RegExp(`^(?:export )?${name}=(.*)$`, "m").exec(gateway.stdout())?.[1] ?? "";
     return { gateway, natsUrl: line("NATS_URL") || undefined, line };
   };
 

@@ -39,7 +39,7 @@ async function provider(args: readonly string[], env: Record<string, string> = {
 }
 
 const plain = (name: string) => [
-  "npx limber provider register",
+  "register",
   "--model",
   name,
   "--runtime",
