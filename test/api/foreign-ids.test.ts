@@ -40,6 +40,12 @@ afterAll(async () => {
   await receiver.close();
 });
 
+/** What queries need besides the id. */
+const QUERIES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  WatchLoopActions: { loop_ids: "req_UNKNOWN" },
+  WatchLoopPictures: { loop_ids: "req_UNKNOWN" },
+};
+
 describe("the ids of another organisation in a path", () => {
   it("answer like unknown ids, by status and body", async () => {
     const faults: string[] = [];
@@ -109,7 +115,8 @@ describe("the ids of another organisation in a query or a body", () => {
         const value = ids[names] ?? "";
         const to = filled(path, mine);
         const options = { key: stranger.key, method: verb };
-        if (verb === "GET") return app.call(`${to}?${new URLSearchParams({ [place]: value })}`, undefined, options);
+        const query = new URLSearchParams({ ...QUERIES[method.name], [place]: value });
+        if (verb === "GET") return app.call(`${to}?${query}`, undefined, options);
         const needed = place === "org_id" ? { all: true } : {};
         const body = withValue({ ...BODIES[method.name]?.(), ...needed }, place.split("."), many ? [value] : value);
         return app.call(to, body, options);

@@ -1,5 +1,6 @@
 /** Partitions of the request history: a charge is unique across them, a missing one loses nothing, and old logs go. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { now } from "../../src/clock.ts";
 import { newId } from "../../src/ids.ts";
 import { listCalls } from "../../src/store/history/logs.ts";
 import { extendHistory, forgetLogs, historyAheadDays } from "../../src/store/history/partitions.ts";
@@ -76,11 +77,11 @@ describe("a request id", () => {
 
   it("sorts, and marks its moment, as the gateway writes it", async () => {
     for (const _ of [1, 2, 3]) {
-      const before = Date.now();
+      const before = now();
       const id = newId("req");
       const [row] = await db.sql<{ at: Date; low: boolean; high: boolean }[]>`
         select request_moment(${id}) as at, ${id} >= request_mark(${new Date(before)}) as low,
-          ${id} < request_mark(${new Date(Date.now() + 1)}) as high`;
+          ${id} < request_mark(${new Date(now() + 1)}) as high`;
       expect(row!.at.getTime()).toBeGreaterThanOrEqual(before);
       expect([row!.low, row!.high]).toEqual([true, true]);
     }
