@@ -159,7 +159,7 @@ it("a process has four NATS connections: events, work, emergency stops, and othe
       list.filter((subject) => subject.startsWith("limber.replica.v1.")).map((subject) => subject.split(".")[3]),
     );
     expect(subjects.map((each) => each.sort().join()).sort()).toEqual([
-      "gossip,loops,relay",
+      "gossip,loop_details,loops,relay",
       "lead",
       "lead,relayed",
       "stop",
