@@ -69,22 +69,25 @@ export function loopService({ sql, live, details, caughtUp }: LoopDeps): Impleme
     call: Call,
   ): AsyncIterable<[id: string, detail: LoopDetail][]> {
     const orgId = await orgOf(sql, wanted.orgId, call);
+    const { principal } = call;
     const own = confinedTo(call);
+    const ownRobot = principal.kind === "key" ? principal.robotId : undefined;
     const ids = [...new Set(loopIds)];
     const watch = details.watch(orgId, kind, ids);
     const shown = new Map<string, number>();
     try {
-      for (let saidAt = steadyNow(); ; ) {
+      for (let sentAt = steadyNow(); ; ) {
         await watch.next(call.signal);
         const news = ids.flatMap((id): [string, LoopDetail][] => {
           const known = watch.of(id);
           if (known === undefined || known.version === shown.get(id)) return [];
           if (own !== undefined && known.detail.workspaceId !== own) return [];
+          if (ownRobot !== undefined && known.detail.robotId !== ownRobot) return [];
           shown.set(id, known.version);
           return [[id, known.detail]];
         });
-        if (news.length === 0 && steadyNow() - saidAt < QUIET_MS) continue;
-        saidAt = steadyNow();
+        if (news.length === 0 && steadyNow() - sentAt < QUIET_MS) continue;
+        sentAt = steadyNow();
         yield news;
       }
     } finally {
@@ -120,14 +123,14 @@ export function loopService({ sql, live, details, caughtUp }: LoopDeps): Impleme
         const { loops, more } = shown;
         const first = create(LoopsSnapshotSchema, { loops: [...loops], more, replicas, silentReplicas: silent });
         yield create(WatchLoopsResponseSchema, { event: { case: "snapshot", value: first } });
-        for (let saidAt = steadyNow(); ; ) {
+        for (let sentAt = steadyNow(); ; ) {
           // A slow reader skips ticks: it gets the current state once it reads again.
           await watch.next(call.signal);
           const before = shown;
           shown = view.now();
           const { message, isNews } = shown.since(before);
-          if (!isNews && steadyNow() - saidAt < QUIET_MS) continue;
-          saidAt = steadyNow();
+          if (!isNews && steadyNow() - sentAt < QUIET_MS) continue;
+          sentAt = steadyNow();
           yield message;
         }
       } finally {

@@ -552,7 +552,7 @@ export const LoopService: GenService<{
   },
   /**
    * Streams the last chunks of some control loops, at most twice per second, while they run. Nothing is recorded. A slow reader gets the
-   * newest chunks and misses those in between.
+   * newest chunks and misses those in between. A key that is bound to a robot sees only that robot's loops.
    *
    * @generated from rpc limber.v1.LoopService.WatchLoopActions
    */
@@ -564,7 +564,8 @@ export const LoopService: GenService<{
   /**
    * Streams small pictures of the cameras of some control loops, at most twice per second and fewer if many are watched. Pictures are never
    * recorded, and never shown for workspaces that retain no data (`zdr`). Pictures that robots send as URLs are not shown. With several
-   * replicas without NATS, only loops of the replica that serves the stream have pictures.
+   * replicas without NATS, only loops of the replica that serves the stream have pictures. A key that is bound to a robot sees only that
+   * robot's loops.
    *
    * @generated from rpc limber.v1.LoopService.WatchLoopPictures
    */

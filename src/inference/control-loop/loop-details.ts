@@ -4,7 +4,7 @@
  */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import {
-  DetailsToldSchema,
+  DetailsReportSchema,
   DetailsWantedSchema,
   type DetailTalk,
   DetailTalkSchema,
@@ -32,6 +32,7 @@ export type DetailKind = "action" | "pictures";
 export interface LoopDetail {
   /** The workspace of the loop's key. */
   readonly workspaceId: string | undefined;
+  readonly robotId: string | undefined;
   /** Its last chunk; undefined before the first one, and if pictures are watched. */
   readonly action: LoopAction | undefined;
   readonly pictures: readonly LoopPicture[];
@@ -135,10 +136,10 @@ export class LoopDetails {
     if (message.case === "wanted") {
       for (const key of message.value.keys.slice(0, MOST_WANTED)) this.#wanted.set(key, at + WANTED_MS);
       this.#rest ??= every(TICK_MS, () => this.#tick());
-    } else if (message.case === "told") {
-      const { key, workspaceId, action, pictures, withheld } = message.value;
+    } else if (message.case === "report") {
+      const { key, workspaceId, robotId, action, pictures, withheld } = message.value;
       const view = this.#views.get(key);
-      if (view) this.#put(view, { workspaceId, action, pictures, withheld });
+      if (view) this.#put(view, { workspaceId, robotId, action, pictures, withheld });
     }
     return true;
   }
@@ -189,13 +190,13 @@ export class LoopDetails {
     this.#deps.loops.each((loop) => {
       const { orgId } = loop.mover.key;
       const action = keyOf(orgId, "action", loop.id);
-      if (this.#isWanted(action)) this.#tell(action, detailOf(loop, { action: loop.lastAction(at) }));
+      if (this.#isWanted(action)) this.#report(action, detailOf(loop, { action: loop.lastAction(at) }));
       const pictures = keyOf(orgId, "pictures", loop.id);
       if (this.#isWanted(pictures)) pictured.push(loop);
       missing.delete(action);
       missing.delete(pictures);
     });
-    this.#show(pictured, at);
+    this.#showInTurn(pictured, at);
     this.#want([...missing]);
     this.#wake();
   }
@@ -205,13 +206,13 @@ export class LoopDetails {
   }
 
   /** Shows the pictures of loops, each in its turn, as far as this tick's budget reaches. */
-  #show(loops: readonly Carried[], at: number): void {
+  #showInTurn(loops: readonly Carried[], at: number): void {
     const budget = { bytes: MOST_BYTES, scaled: MOST_SCALED };
     let shown = 0;
     for (; shown < loops.length && budget.bytes > 0 && budget.scaled > 0; shown++) {
       const loop = loops[(this.#turn + shown) % loops.length]!;
       const key = keyOf(loop.mover.key.orgId, "pictures", loop.id);
-      if (loop.isPrivate) this.#tell(key, detailOf(loop, { withheld: true }));
+      if (loop.isPrivate) this.#report(key, detailOf(loop, { withheld: true }));
       else this.#showOne(key, loop, loop.newestFrames(at + WANTED_MS), budget);
     }
     this.#turn = loops.length === 0 ? 0 : (this.#turn + shown) % loops.length;
@@ -234,7 +235,7 @@ export class LoopDetails {
           small === undefined ? [] : [create(LoopPictureSchema, { loopId: loop.id, camera, ...small })],
         );
         // Pictures of an organization that has just stopped retaining data are dropped.
-        if (!loop.isPrivate) this.#tell(key, detailOf(loop, { pictures }));
+        if (!loop.isPrivate) this.#report(key, detailOf(loop, { pictures }));
       })
       .finally(() => this.#scaling.delete(key));
     for (const { small } of made) if (typeof small === "object") budget.bytes -= small.data.length;
@@ -245,33 +246,34 @@ export class LoopDetails {
   }
 
   /** Shows a detail to the watchers here, and to those of other replicas. */
-  #tell(key: string, detail: LoopDetail): void {
+  #report(key: string, detail: LoopDetail): void {
     const view = this.#views.get(key);
     if (view) this.#put(view, detail);
     if (!this.#wanted.has(key)) return;
     // The database would spool them to disk.
     if (detail.pictures.length > 0 && this.#deps.sender.mostBytes < LEAST_BYTES) return;
-    const { workspaceId, action, pictures, withheld } = detail;
-    const told = create(DetailsToldSchema, {
+    const { workspaceId, robotId, action, pictures, withheld } = detail;
+    const report = create(DetailsReportSchema, {
       key,
       pictures: [...pictures],
       withheld,
       ...(workspaceId !== undefined && { workspaceId }),
+      ...(robotId !== undefined && { robotId }),
       ...(action !== undefined && { action }),
     });
-    this.#say({ case: "told", value: told });
+    this.#send({ case: "report", value: report });
   }
 
   #want(keys: readonly string[]): void {
     for (let from = 0; from < keys.length; from += MOST_WANTED)
-      this.#say({
+      this.#send({
         case: "wanted",
         value: create(DetailsWantedSchema, { keys: keys.slice(from, from + MOST_WANTED) }),
       });
   }
 
   /** Sends what fits into a message. */
-  #say(message: DetailTalk["message"]): void {
+  #send(message: DetailTalk["message"]): void {
     const bytes = toBinary(DetailTalkSchema, create(DetailTalkSchema, { replica: this.#deps.replica, message }));
     if (!this.#closed && bytes.length <= this.#deps.sender.mostBytes - ENVELOPE) void this.#deps.sender.say(bytes);
   }
@@ -282,6 +284,7 @@ const MOST_WANTED = 32;
 
 const detailOf = (loop: Carried, more: Partial<LoopDetail>): LoopDetail => ({
   workspaceId: loop.mover.key.workspaceId,
+  robotId: loop.mover.robotIds.find((id) => id !== undefined),
   action: undefined,
   pictures: [],
   withheld: false,

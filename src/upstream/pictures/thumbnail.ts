@@ -14,8 +14,9 @@ interface Thumbnail {
   readonly data: Uint8Array;
 }
 
-/** Files of at most so many bytes are passed on unchanged. */
+/** Files of at most so many bytes and pixels are passed on unchanged: a few bytes may hold more pixels than a browser has memory for. */
 const SMALL_BYTES = 16_384;
+const SMALL_PIXELS = 1 << 20;
 /** The longer side of a scaled copy. */
 const SIDE = 320;
 const QUALITY = 60;
@@ -35,11 +36,11 @@ export function thumbnailOf(frame: Frame): Thumbnail | (() => Promise<Thumbnail 
   const bytes = bytesOf(frame);
   const header = bytes && readImageHeader(bytes);
   if (bytes === undefined || header === undefined) return undefined;
+  const size = header.width * header.height;
   // Of its own memory: the message that it came in is much larger.
-  if (bytes.length <= SMALL_BYTES) return { format: FORMATS[header.format], data: Uint8Array.from(bytes) };
-  return scaled(header.width * header.height, () =>
-    sharp(bytes, { limitInputPixels: MOST_PIXELS, failOn: "error" }).rotate(),
-  );
+  if (bytes.length <= SMALL_BYTES && size <= SMALL_PIXELS)
+    return { format: FORMATS[header.format], data: Uint8Array.from(bytes) };
+  return scaled(size, () => sharp(bytes, { limitInputPixels: MOST_PIXELS, failOn: "error" }).rotate());
 }
 
 const scaled = (pixels: number, open: () => Sharp) => (): Promise<Thumbnail | undefined> =>

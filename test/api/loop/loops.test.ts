@@ -210,17 +210,23 @@ describe("GET /v1/loops/actions/watch and /v1/loops/pictures/watch", () => {
       events.leave();
     }
     const events = await watch(one, "pictures", caller.key, [id]);
-    let step = 1;
-    const moves = setInterval(async () => loop.observe(++step, { observations: [{ frames: await frames(700) }] }), 100);
-    const { pictures } = await first(events, "pictures");
-    clearInterval(moves);
+    const observations = [{ frames: await frames(700) }];
+    let isShown = false;
+    const shown = first(events, "pictures").finally(() => {
+      isShown = true;
+    });
+    for (let step = 2; !isShown; step++) {
+      loop.observe(step, { observations });
+      await loop.expect("chunk");
+    }
+    const { pictures } = await shown;
     expect(pictures).toMatchObject([{ loop_id: id, camera: "front", format: expect.any(String) }]);
     const { width, height } = await sharp(Buffer.from(pictures[0].data, "base64")).metadata();
     expect(Math.max(width, height)).toBeLessThanOrEqual(700);
     events.leave();
   });
 
-  it("show nothing to other organizations and workspaces, no picture to viewers, and none of a workspace without retention", async () => {
+  it("show nothing to other organizations, workspaces and robots' keys, no picture to viewers, and none of a workspace without retention", async () => {
     const caller = await one.caller(10);
     const space = await one.call(`/v1/orgs/${caller.org}/workspaces`, { name: "lab" }, { key: caller.key });
     const inside = await one.key(caller.org, { role: "owner", workspace_id: space.body.id });
@@ -234,6 +240,12 @@ describe("GET /v1/loops/actions/watch and /v1/loops/pictures/watch", () => {
     // biome-ignore lint/suspicious/noExplicitAny: the test says what is inside
     expect(actions.map(({ loop_id }: any) => loop_id)).toEqual([inner.id]);
     events.leave();
+    const bound = await one.key(caller.org, { role: "owner", robot_id: "arm-7" });
+    const arm = await start(one, bound);
+    const ofArm = await watch(one, "actions", bound, [outer.id, arm.id]);
+    // biome-ignore lint/suspicious/noExplicitAny: the test says what is inside
+    expect((await first(ofArm, "actions")).actions.map(({ loop_id }: any) => loop_id)).toEqual([arm.id]);
+    ofArm.leave();
     const stranger = await one.caller(1);
     const other = await watch(one, "actions", stranger.key, [outer.id]);
     // The keep-alive is all that comes.

@@ -90,7 +90,7 @@ function untilHidden(ended: AbortSignal): AbortSignal {
 }
 
 /**
- * Follows a stream while the page is seen: nobody looks at a hidden tab, which may stay open for days. A lost stream is opened again, after
+ * Follows a stream while the page is visible; a hidden tab can stay open for days. A lost stream is opened again, after
  * longer and longer waits. Returns what ends it.
  */
 export function follow<T>(

@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/replica/v1/loop_details.proto.
  */
 export const file_limber_replica_v1_loop_details: GenFile = /*@__PURE__*/
-  fileDesc("CiRsaW1iZXIvcmVwbGljYS92MS9sb29wX2RldGFpbHMucHJvdG8SEWxpbWJlci5yZXBsaWNhLnYxIowBCgpEZXRhaWxUYWxrEg8KB3JlcGxpY2EYASABKAkSMgoGd2FudGVkGAIgASgLMiAubGltYmVyLnJlcGxpY2EudjEuRGV0YWlsc1dhbnRlZEgAEi4KBHRvbGQYAyABKAsyHi5saW1iZXIucmVwbGljYS52MS5EZXRhaWxzVG9sZEgAQgkKB21lc3NhZ2UiHQoNRGV0YWlsc1dhbnRlZBIMCgRrZXlzGAEgAygJIrkBCgtEZXRhaWxzVG9sZBILCgNrZXkYASABKAkSGQoMd29ya3NwYWNlX2lkGAIgASgJSACIAQESKgoGYWN0aW9uGAMgASgLMhUubGltYmVyLnYxLkxvb3BBY3Rpb25IAYgBARIoCghwaWN0dXJlcxgEIAMoCzIWLmxpbWJlci52MS5Mb29wUGljdHVyZRIQCgh3aXRoaGVsZBgFIAEoCEIPCg1fd29ya3NwYWNlX2lkQgkKB19hY3Rpb25iBnByb3RvMw", [file_limber_v1_loop]);
+  fileDesc("CiRsaW1iZXIvcmVwbGljYS92MS9sb29wX2RldGFpbHMucHJvdG8SEWxpbWJlci5yZXBsaWNhLnYxIpABCgpEZXRhaWxUYWxrEg8KB3JlcGxpY2EYASABKAkSMgoGd2FudGVkGAIgASgLMiAubGltYmVyLnJlcGxpY2EudjEuRGV0YWlsc1dhbnRlZEgAEjIKBnJlcG9ydBgDIAEoCzIgLmxpbWJlci5yZXBsaWNhLnYxLkRldGFpbHNSZXBvcnRIAEIJCgdtZXNzYWdlIh0KDURldGFpbHNXYW50ZWQSDAoEa2V5cxgBIAMoCSLfAQoNRGV0YWlsc1JlcG9ydBILCgNrZXkYASABKAkSGQoMd29ya3NwYWNlX2lkGAIgASgJSACIAQESKgoGYWN0aW9uGAMgASgLMhUubGltYmVyLnYxLkxvb3BBY3Rpb25IAYgBARIoCghwaWN0dXJlcxgEIAMoCzIWLmxpbWJlci52MS5Mb29wUGljdHVyZRIQCgh3aXRoaGVsZBgFIAEoCBIVCghyb2JvdF9pZBgGIAEoCUgCiAEBQg8KDV93b3Jrc3BhY2VfaWRCCQoHX2FjdGlvbkILCglfcm9ib3RfaWRiBnByb3RvMw", [file_limber_v1_loop]);
 
 /**
  * Messages between replicas about watched control loops: their last chunks and pictures. Any message may be lost, because all are repeated.
@@ -44,10 +44,10 @@ export type DetailTalk = Message<"limber.replica.v1.DetailTalk"> & {
     /**
      * A loop of this replica.
      *
-     * @generated from field: limber.replica.v1.DetailsTold told = 3;
+     * @generated from field: limber.replica.v1.DetailsReport report = 3;
      */
-    value: DetailsTold;
-    case: "told";
+    value: DetailsReport;
+    case: "report";
   } | { case: undefined; value?: undefined };
 };
 
@@ -82,9 +82,9 @@ export const DetailsWantedSchema: GenMessage<DetailsWanted> = /*@__PURE__*/
 /**
  * The details of one loop.
  *
- * @generated from message limber.replica.v1.DetailsTold
+ * @generated from message limber.replica.v1.DetailsReport
  */
-export type DetailsTold = Message<"limber.replica.v1.DetailsTold"> & {
+export type DetailsReport = Message<"limber.replica.v1.DetailsReport"> & {
   /**
    * The key under which it was requested.
    *
@@ -119,12 +119,19 @@ export type DetailsTold = Message<"limber.replica.v1.DetailsTold"> & {
    * @generated from field: bool withheld = 5;
    */
   withheld: boolean;
+
+  /**
+   * Robot id of the loop; absent for none.
+   *
+   * @generated from field: optional string robot_id = 6;
+   */
+  robotId?: string | undefined;
 };
 
 /**
- * Describes the message limber.replica.v1.DetailsTold.
- * Use `create(DetailsToldSchema)` to create a new message.
+ * Describes the message limber.replica.v1.DetailsReport.
+ * Use `create(DetailsReportSchema)` to create a new message.
  */
-export const DetailsToldSchema: GenMessage<DetailsTold> = /*@__PURE__*/
+export const DetailsReportSchema: GenMessage<DetailsReport> = /*@__PURE__*/
   messageDesc(file_limber_replica_v1_loop_details, 2);
 

@@ -1,11 +1,13 @@
 /** Chunks and pictures of watched loops: only while a client watches, only as much as the budget allows, and never through the database. */
 import { create } from "@bufbuild/protobuf";
+import sharp from "sharp";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { LoopActionSchema } from "../../../../gen/limber/v1/loop_pb.ts";
 import { FrameSchema } from "../../../../gen/limber/v1/observation_pb.ts";
 import { LoopDetails } from "../../../../src/inference/control-loop/loop-details.ts";
 import type { Carried } from "../../../../src/inference/control-loop/loop-registry.ts";
 import { redSquare } from "../../../../src/upstream/pictures/test-picture.ts";
+import { thumbnailOf } from "../../../../src/upstream/pictures/thumbnail.ts";
 import { replaceAmbient } from "../../../support/ambient.ts";
 import { ManualClock, settle } from "../../../support/manual-clock.ts";
 
@@ -26,7 +28,7 @@ function pair(mostBytes: number, ids: readonly string[], isPrivate = false) {
   const state = { words: 0, looks: 0, acts: 0 };
   const loops = ids.map((id) => ({
     id,
-    mover: { key: { orgId: ORG, workspaceId: undefined } },
+    mover: { key: { orgId: ORG, workspaceId: undefined }, robotIds: [undefined, "arm"] },
     isPrivate,
     lastAction() {
       state.acts += 1;
@@ -68,7 +70,7 @@ describe("details of loops", () => {
     expect([state.words, state.looks, state.acts, here.isActive]).toEqual([0, 0, 0, false]);
     const watch = there.watch(ORG, "action", ["a", "unknown"]);
     await ticks(3);
-    expect(watch.of("a")?.detail.action?.loopId).toBe("a");
+    expect(watch.of("a")?.detail).toMatchObject({ robotId: "arm", action: { loopId: "a" } });
     expect(watch.of("unknown")).toBeUndefined();
     watch.close();
     await ticks(8);
@@ -102,6 +104,24 @@ describe("details of loops", () => {
     expect(state.looks).toBe(0);
     for (const watch of watches) watch.close();
     await ticks(8);
+  });
+
+  it("pass a small file on unchanged, but scale one whose few bytes hold many pixels, and show no cut or invented one", async () => {
+    const bomb = await sharp({ create: { width: 4_000, height: 4_000, channels: 3, background: "red" } })
+      .png({ palette: true, compressionLevel: 9 })
+      .toBuffer();
+    const small = await redSquare(9, 9, 32);
+    const shown = async (data: Buffer) => {
+      const thumbnail = thumbnailOf(create(FrameSchema, { camera: "front", data }));
+      return typeof thumbnail === "function" ? await thumbnail() : thumbnail;
+    };
+    expect((await shown(small))?.data).toEqual(Uint8Array.from(small));
+    expect(bomb.length).toBeLessThanOrEqual(16_384);
+    const { width, height } = await sharp((await shown(bomb))!.data).metadata();
+    expect([width, height]).toEqual([320, 320]);
+    const large = Buffer.concat([bomb.subarray(0, 200), Buffer.alloc(20_000)]);
+    for (const broken of [Buffer.alloc(0), Buffer.from("no picture"), large])
+      expect(await shown(broken)).toBeUndefined();
   });
 
   it("show many watchers one computation, and many loops in turns", async () => {
