@@ -62,7 +62,7 @@ export function loopService({ sql, live, details, caughtUp }: LoopDeps): Impleme
     return { isWanted: filterOf(wanted, call), watch: live.watch(orgId) };
   };
 
-  /** The details of some loops that changed since the last ones; none every 10 s. A slow reader skips ticks. */
+  /** The details of some loops that changed since the last ones; possibly none at first and every 10 s. A slow reader skips ticks. */
   async function* changes(
     { loopIds, ...wanted }: Wanted & { readonly loopIds: readonly string[] },
     kind: DetailKind,
@@ -76,8 +76,8 @@ export function loopService({ sql, live, details, caughtUp }: LoopDeps): Impleme
     const watch = details.watch(orgId, kind, ids);
     const shown = new Map<string, number>();
     try {
-      for (let sentAt = steadyNow(); ; ) {
-        await watch.next(call.signal);
+      // The first message is sent at once, so that a stream over HTTP has its headers.
+      for (let sentAt = Number.NEGATIVE_INFINITY; ; await watch.next(call.signal)) {
         const news = ids.flatMap((id): [string, LoopDetail][] => {
           const known = watch.of(id);
           if (known === undefined || known.version === shown.get(id)) return [];

@@ -432,7 +432,7 @@ export const WatchLoopActionsResponseSchema: GenMessage<WatchLoopActionsResponse
  */
 export type LoopActions = Message<"limber.v1.LoopActions"> & {
   /**
-   * Last chunks that changed since the previous message; an empty list every 10 s as keep-alive.
+   * Last chunks that changed since the previous message; the first list may be empty, and so is the keep-alive every 10 s.
    *
    * @generated from field: repeated limber.v1.LoopAction actions = 1;
    */
@@ -502,7 +502,7 @@ export const WatchLoopPicturesResponseSchema: GenMessage<WatchLoopPicturesRespon
  */
 export type LoopPictures = Message<"limber.v1.LoopPictures"> & {
   /**
-   * Newest pictures of loops with new ones, all cameras of a loop together; an empty list every 10 s as keep-alive.
+   * Newest pictures of loops with new ones, all cameras of a loop together; the first list may be empty, and so is the keep-alive every 10 s.
    *
    * @generated from field: repeated limber.v1.LoopPicture pictures = 1;
    */
