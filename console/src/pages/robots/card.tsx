@@ -56,7 +56,7 @@ export const RobotCard = memo(function RobotCard({
           )}
         </div>
       )}
-      <dl className="grid grid-cols-2 gap-x-4 gap-y-2">
+      <dl className="grid grid-cols-[5fr_6fr] gap-x-3 gap-y-2">
         <Figure
           name="Rate"
           bar={
@@ -95,7 +95,7 @@ export const RobotCard = memo(function RobotCard({
 const Figure = ({ name, children, bar }: { name: string; children: ReactNode; bar?: ReactNode }) => (
   <div className="grid gap-1">
     <div className="flex justify-between gap-2">
-      <dt className="text-muted">{name}</dt>
+      <dt className="whitespace-nowrap text-muted">{name}</dt>
       <dd className="min-w-0 truncate">{children}</dd>
     </div>
     {bar}
