@@ -139,6 +139,8 @@ export interface Call {
   signal: Signal;
   /** When it arrived, on the monotonic clock in milliseconds; time in queues counts against its timeout. */
   arrivedAt?: number | undefined;
+  /** When its observation arrived, if that was before the call: its age counts from then. */
+  observedAt?: number | undefined;
   /** The caller's deadline (`grpc-timeout`, `connect-timeout-ms`), on the monotonic clock in milliseconds. */
   deadline: number | undefined;
   /** The caller's `traceparent` header, not parsed. */

@@ -116,7 +116,7 @@ async function answer(
       browser,
       requestId,
     });
-    const context = { requestId, signal: call, deadline: undefined, idempotencyKey: undefined };
+    const context = { requestId, signal: call, arrivedAt: startedAt, deadline: undefined, idempotencyKey: undefined };
     const answered = await gate.unary(method, admission, asked, context).finally(() => admission.leave());
     for (const cookie of browser.cookies) reply.header("set-cookie", cookie);
     log({ ...line, status: 303, latencyMs: steadyNow() - startedAt });

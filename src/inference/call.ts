@@ -122,6 +122,8 @@ export class InferenceCall {
   plan: Plan;
   /** Arrival time on the steady clock, in milliseconds. */
   readonly arrivedAt: number;
+  /** Arrival time of its observation on the steady clock, in milliseconds. */
+  readonly observedAt: number;
   /** The outcome for the session's pin, set once an offering has served the call. */
   pin: PinOutcome | undefined;
   readonly #deps: InferenceDeps;
@@ -137,6 +139,7 @@ export class InferenceCall {
     this.#deps = deps;
     this.call = call;
     this.arrivedAt = call.arrivedAt ?? steadyNow();
+    this.observedAt = call.observedAt ?? this.arrivedAt;
     deps.failing.assertMayCall(keyOf(call), steadyNow());
     this.#ownKeys = wanted.ownKeys;
     this.#session = wanted.session;

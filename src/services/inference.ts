@@ -169,7 +169,7 @@ function actResponse(
     },
     chunkId: inferenceCall.named("chunk"),
     validUntilMs: dtMs * units,
-    observationAgeMs: Math.round((steadyNow() - inferenceCall.arrivedAt) * 1000) / 1000,
+    observationAgeMs: Math.round((steadyNow() - inferenceCall.observedAt) * 1000) / 1000,
     prediction: request.returnPrediction ? answer.prediction : [],
   };
 }

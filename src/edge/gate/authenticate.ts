@@ -577,8 +577,10 @@ export interface Admission {
 export interface CallContext {
   requestId: string;
   signal: Signal;
-  /** When the call arrived, on the monotonic clock in milliseconds; when the gate gets its message if unknown. */
-  arrivedAt?: number | undefined;
+  /** When the call arrived, before it was queued or decoded, on the monotonic clock in milliseconds. */
+  arrivedAt: number;
+  /** When its observation arrived, if that was before the call. */
+  observedAt?: number | undefined;
   /** The caller's deadline on the monotonic clock, in milliseconds. */
   deadline: number | undefined;
   /** The `Idempotency-Key` header. */

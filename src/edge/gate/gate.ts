@@ -14,7 +14,7 @@ import { EvaluationService } from "../../../gen/limber/v1/evaluation_service_pb.
 import { JobService } from "../../../gen/limber/v1/job_service_pb.ts";
 import type { BrowserHead, Call, CallTrail, KeyPrincipal, StreamHandler, StreamWriter } from "../../call.ts";
 import { Cancel, type Signal } from "../../cancellation.ts";
-import { everyTogether, steadyNow } from "../../clock.ts";
+import { everyTogether } from "../../clock.ts";
 import { Refusal } from "../../errors.ts";
 import type { KeyRecord } from "../../store/account/keys.ts";
 import { refusalOfOutage } from "../messages/errors.ts";
@@ -263,7 +263,8 @@ const callOf = (admission: Admission, context: CallContext, turn: KeyedTurn | un
     admission.replayed = true;
   },
   signal: context.signal,
-  arrivedAt: context.arrivedAt ?? steadyNow(),
+  arrivedAt: context.arrivedAt,
+  observedAt: context.observedAt,
   deadline: context.deadline,
   traceparent: context.traceparent,
   host: context.host,

@@ -1,7 +1,9 @@
 /** Control loops that agents' runs open on robots that wait: in the name of the agent's key, through the gate, within its limits. */
+
 import { ArmingService } from "../../../gen/limber/v1/arming_service_pb.ts";
 import { type ActStreamRequest, InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
 import type { StreamHandler, StreamWriter } from "../../call.ts";
+import { steadyNow } from "../../clock.ts";
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
 import type { LoopOpener } from "../../inference/armed.ts";
@@ -41,7 +43,13 @@ export const openArmedLoops = ({ gate, limits, find, isOpen }: ArmedLoopsDeps): 
         await again();
       },
     };
-    const context = { requestId: newId("req"), signal, deadline: undefined, idempotencyKey: undefined };
+    const context = {
+      requestId: newId("req"),
+      signal,
+      arrivedAt: steadyNow(),
+      deadline: undefined,
+      idempotencyKey: undefined,
+    };
     // The gate knows messages by their RPC, the compiler does not.
     return gate.conversation(
       LOOP,

@@ -173,7 +173,7 @@ async function answer(gate: Gate, { method, principal, trail }: JobCaller, call:
   const { requestId, idempotencyKey, signal } = call;
   const admission = { principal, headers: [], leave: () => {} };
   const encode = encodedOnce((answer) => encoderOf(method.output).encode(answer) as AnswerJson);
-  const context = { requestId, signal, deadline: undefined, idempotencyKey, trail, encode };
+  const context = { requestId, signal, arrivedAt: steadyNow(), deadline: undefined, idempotencyKey, trail, encode };
   const body = encode(await gate.unary(method, admission, message, context));
   const costMicro = Math.round((body.usage.cost_usd + (body.route.hedge_cost_usd ?? 0)) * MICRO_PER_USD);
   return { kind: "answer", statusCode: 200, body, costMicro };

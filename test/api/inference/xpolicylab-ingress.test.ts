@@ -4,12 +4,14 @@ import sharp from "sharp";
 import { beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { WebSocket } from "ws";
 import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
+import { setClock } from "../../support/clocks.ts";
 import { eventually } from "../../support/eventually.ts";
 import { honestSteps, type Model } from "../../support/model.ts";
 import { uniqueNames } from "../../support/names.ts";
 import { pack, unpack } from "../../support/plain-msgpack.ts";
 import { tree } from "../../support/servers/vla-eval.ts";
 import { nd } from "../../support/servers/xpolicylab.ts";
+import { SkippingClock } from "../../support/skipping-clock.ts";
 import { openModel, openWorld } from "../../support/world.ts";
 
 const named = uniqueNames("acme", "one");
@@ -114,6 +116,18 @@ describe("XPolicyLab's client", () => {
     expect(model.acts.at(-1)?.observations.at(-1)?.proprio.at(-1)).toBe(3);
     await call("update_obs_batch", [seen()]);
     expect(rowsOf((await call("get_action_batch", [0])).payload.get("result")![0]!)).toEqual(wanted());
+  });
+
+  it("is told how old the kept observation is", async () => {
+    const clock = setClock(new SkippingClock());
+    const { call } = await connect();
+    const ageMs = async () => Number((await call("get_action")).payload.get("gateway")?.get("observation_age_ms"));
+    await call("update_obs", seen());
+    expect(await ageMs()).toBeLessThan(60_000);
+    clock.skip(60_000);
+    expect(await ageMs()).toBeGreaterThan(60_000);
+    await call("update_obs", seen());
+    expect(await ageMs()).toBeLessThan(60_000);
   });
 
   it("starts an episode by a reset, which drops earlier observations", async () => {

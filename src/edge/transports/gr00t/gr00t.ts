@@ -207,6 +207,7 @@ class Gr00tPeer {
   }
 
   #receive(body: Buffer): void {
+    const arrivedAt = steadyNow();
     const socket = this.#socket;
     socket.pause();
     // One read may hold many messages.
@@ -217,7 +218,7 @@ class Gr00tPeer {
       );
     this.#turn = this.#turn.then(async () => {
       if (socket.destroyed) return;
-      const value = await this.#answer(body);
+      const value = await this.#answer(body, arrivedAt);
       const answer = encodeGr00t(value, this.#arrays);
       this.#ahead -= 1;
       const isTaken = socket.destroyed || socket.write(Buffer.concat([requestHead(answer.length), answer]));
@@ -240,7 +241,7 @@ class Gr00tPeer {
     else socket.once("drain", () => this.#listen(true));
   }
 
-  async #answer(body: Buffer): Promise<Packable<NdArray>> {
+  async #answer(body: Buffer, arrivedAt: number): Promise<Packable<NdArray>> {
     const requestId = newId("req");
     const startedAt = steadyNow();
     const trail: CallTrail = { inputBytes: body.length };
@@ -291,6 +292,7 @@ class Gr00tPeer {
         const context = {
           requestId,
           signal: this.#disconnected,
+          arrivedAt,
           deadline: undefined,
           idempotencyKey: undefined,
           trail,

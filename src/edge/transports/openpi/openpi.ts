@@ -155,7 +155,13 @@ async function spaceOf(gate: Gate, model: string): Promise<string | undefined> {
   const [owner = "", name = ""] = model.split(":")[0]!.split("/");
   const requestId = newId("req");
   const head = { authorization: undefined, adminToken: undefined, remoteAddress: "", requestId };
-  const context = { requestId, signal: new Cancel(), deadline: undefined, idempotencyKey: undefined };
+  const context = {
+    requestId,
+    signal: new Cancel(),
+    arrivedAt: steadyNow(),
+    deadline: undefined,
+    idempotencyKey: undefined,
+  };
   try {
     const request = create(GetModelRequestSchema, { owner, name });
     const admission = await gate.admit(getModel, head);
@@ -362,6 +368,7 @@ class OpenpiRobot {
 
   #receive(data: Buffer, isBinary: boolean): void {
     const ahead = this.#ahead;
+    const arrivedAt = steadyNow();
     this.#missed = 0;
     this.#coming = 0;
     // The protocol has no ids, so responses are in order; a client must not send far ahead.
@@ -376,7 +383,7 @@ class OpenpiRobot {
     ahead.messages += 1;
     ahead.bytes += data.length;
     this.#turn = this.#turn
-      .then(() => this.#answer(data, isBinary))
+      .then(() => this.#answer(data, isBinary, arrivedAt))
       .finally(() => {
         ahead.messages -= 1;
         ahead.bytes -= data.length;
@@ -411,7 +418,7 @@ class OpenpiRobot {
     this.#client.send(frame, unread > UNCOUNTED_BYTES ? this.#hold : undefined);
   }
 
-  async #answer(data: Buffer, isBinary: boolean): Promise<void> {
+  async #answer(data: Buffer, isBinary: boolean, arrivedAt: number): Promise<void> {
     if (this.#disconnected.aborted) return;
     const requestId = newId("req");
     const startedAt = steadyNow();
@@ -420,7 +427,7 @@ class OpenpiRobot {
     let own: OwnRequest | undefined;
     const trail: CallTrail = { inputBytes: data.length };
     try {
-      const said = this.#protocol.aside(data, isBinary);
+      const said = this.#protocol.aside(data, isBinary, arrivedAt);
       if (said !== undefined) {
         this.#sendAll(said);
         if (this.#protocol.isOver) this.#client.close(CLOSE.done);
@@ -441,6 +448,8 @@ class OpenpiRobot {
         const context = {
           requestId,
           signal: this.#disconnected,
+          arrivedAt,
+          observedAt: request.observedAt,
           deadline: undefined,
           idempotencyKey: undefined,
           trail,

@@ -15,15 +15,18 @@ type RobotFrame = Buffer | string;
 
 /** What a message comes to: an act, or frames that answer it without one. */
 export type Heard =
-  | ({ readonly kind: "act" } & OwnRequest)
+  | ({ readonly kind: "act" /** See CallContext. */; readonly observedAt?: number | undefined } & OwnRequest)
   | { readonly kind: "frames"; readonly frames: readonly RobotFrame[] };
 
 /** One connection's side of a protocol. Messages come one after the other, each after the one before was answered. */
 export interface RobotProtocol {
   /** The first frame, unasked; undefined where the client speaks first. */
   readonly greeting: Buffer | undefined;
-  /** The frames that answer a message which can be no act, and costs nothing; undefined for any other message. Throws nothing. */
-  aside(message: Buffer, isBinary: boolean): readonly RobotFrame[] | undefined;
+  /**
+   * The frames that answer a message which can be no act, and costs nothing; undefined for any other message. It arrived at `arrivedAt`, on the
+   * monotonic clock in milliseconds. Throws nothing.
+   */
+  aside(message: Buffer, isBinary: boolean, arrivedAt: number): readonly RobotFrame[] | undefined;
   /** What a message of an admitted caller comes to; `by` says whose pictures they are. Refuses what is no message. */
   read(message: Buffer, isBinary: boolean, by: EncodeOptions): Promise<Heard>;
   /** The frame of an act's answer, which took `tookMs`. */

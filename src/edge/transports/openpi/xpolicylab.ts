@@ -48,6 +48,12 @@ export function partsNamed(text: string): NamedPart[] | undefined {
   return parts;
 }
 
+/** The size of a message, and when it arrived on the monotonic clock in milliseconds. */
+interface Arrival {
+  readonly bytes: number;
+  readonly arrivedAt: number;
+}
+
 /** One connection of a client. */
 export class XPolicyProtocol implements RobotProtocol {
   readonly greeting = undefined;
@@ -56,8 +62,8 @@ export class XPolicyProtocol implements RobotProtocol {
   #isOver = false;
   /** The message that is answered. */
   #message: XPolicyMap | undefined;
-  /** The last observation of `update_obs`, and the bytes of its message. */
-  #seen: { readonly observations: readonly XPolicyValue[]; readonly bytes: number } | undefined;
+  /** The last observation of `update_obs` and the arrival of its message. */
+  #seen: ({ readonly observations: readonly XPolicyValue[] } & Arrival) | undefined;
   /** The parts of the requested action. */
   #parts: readonly (readonly [name: string, dim: number])[] = [];
 
@@ -74,7 +80,7 @@ export class XPolicyProtocol implements RobotProtocol {
     return this.#seen?.bytes ?? 0;
   }
 
-  aside(message: Buffer, isBinary: boolean): readonly Buffer[] | undefined {
+  aside(message: Buffer, isBinary: boolean, arrivedAt: number): readonly Buffer[] | undefined {
     this.#message = undefined;
     // XPolicyLab's server leaves texts unanswered.
     if (!isBinary) return [];
@@ -82,7 +88,10 @@ export class XPolicyProtocol implements RobotProtocol {
       const said = frameIn(message);
       this.#message = said;
       const payload = said.get("payload");
-      return this.#about(said.get("message_type"), payload instanceof Map ? payload : new Map(), message.length);
+      return this.#about(said.get("message_type"), payload instanceof Map ? payload : new Map(), {
+        bytes: message.length,
+        arrivedAt,
+      });
     } catch {
       // It is refused where its caller pays for it.
       return undefined;
@@ -93,12 +102,12 @@ export class XPolicyProtocol implements RobotProtocol {
     const said = this.#message ?? frameIn(message);
     const payload = said.get("payload");
     if (!(payload instanceof Map)) throw unfit("payload", "must be a map");
-    const observation = this.#observationIn(said.get("message_type"), payload);
+    const { observation, observedAt } = this.#observationIn(said.get("message_type"), payload);
     if (!(observation instanceof Map)) throw unfit("observation", "must be a map");
-    return { kind: "act", ...(await this.#requestOf(observation, by)) };
+    return { kind: "act", observedAt, ...(await this.#requestOf(observation, by)) };
   }
 
-  written({ id, model, action, route, usage }: ActResponse, tookMs: number): Buffer {
+  written({ id, model, action, route, usage, observationAgeMs }: ActResponse, tookMs: number): Buffer {
     const space = action?.space ?? "";
     const rows = (action?.steps ?? []).map(({ values }) => values);
     const sum = this.#parts.reduce((total, [, dim]) => total + dim, 0);
@@ -108,7 +117,13 @@ export class XPolicyProtocol implements RobotProtocol {
       const left = row.slice();
       return new Map(this.#parts.map(([name, dim]) => [name, NdArray.float32(left.splice(0, dim))] as const));
     });
-    const gateway = { id, model, provider: route?.provider ?? "", cost_usd: usage?.costUsd ?? 0 };
+    const gateway = {
+      id,
+      model,
+      provider: route?.provider ?? "",
+      cost_usd: usage?.costUsd ?? 0,
+      observation_age_ms: observationAgeMs ?? 0,
+    };
     const func = this.#func();
     if (func === undefined) return this.#reply("infer_result", { actions, latency_ms: tookMs, gateway });
     const result = func === "get_action_batch" ? [actions] : actions;
@@ -122,7 +137,7 @@ export class XPolicyProtocol implements RobotProtocol {
   }
 
   /** The frames that answer what is no act; undefined for an act. */
-  #about(type: XPolicyValue | undefined, payload: XPolicyMap, bytes: number): readonly Buffer[] | undefined {
+  #about(type: XPolicyValue | undefined, payload: XPolicyMap, arrival: Arrival): readonly Buffer[] | undefined {
     switch (type) {
       case "hello":
         return [this.#reply("hello_ack", { ok: true, server: BRAND })];
@@ -137,13 +152,13 @@ export class XPolicyProtocol implements RobotProtocol {
         this.#isOver = true;
         return [];
       case "call":
-        return this.#called(payload, bytes);
+        return this.#called(payload, arrival);
       default:
         return undefined;
     }
   }
 
-  #called(payload: XPolicyMap, bytes: number): readonly Buffer[] | undefined {
+  #called(payload: XPolicyMap, arrival: Arrival): readonly Buffer[] | undefined {
     const [func, seen] = [payload.get("func_name"), payload.get("obs")];
     switch (func) {
       case "reset":
@@ -159,7 +174,7 @@ export class XPolicyProtocol implements RobotProtocol {
               `${func} needs \`obs\`, ${func === "update_obs" ? "a map" : "a list of maps"}`,
             ),
           ];
-        this.#seen = { observations, bytes };
+        this.#seen = { observations, ...arrival };
         return [this.#reply("call_result", { ok: true, latency_ms: 0 })];
       }
       default:
@@ -180,16 +195,19 @@ export class XPolicyProtocol implements RobotProtocol {
     return typeof func === "string" ? func : undefined;
   }
 
-  /** What an act is to be made for. */
-  #observationIn(type: XPolicyValue | undefined, payload: XPolicyMap): XPolicyValue {
-    if (type === "infer") return payload.get("observation") ?? null;
+  /** The observation of an act, and its arrival if it came with an earlier message. */
+  #observationIn(
+    type: XPolicyValue | undefined,
+    payload: XPolicyMap,
+  ): { observation: XPolicyValue; observedAt?: number } {
+    if (type === "infer") return { observation: payload.get("observation") ?? null };
     if (type !== "call")
       throw unfit(
         "message_type",
         "must be one of hello, prepare_case, reset, infer, call, trial_end, heartbeat, close",
       );
     const func = payload.get("func_name");
-    if (func === "infer") return payload.get("obs") ?? null;
+    if (func === "infer") return { observation: payload.get("obs") ?? null };
     if (func !== "get_action" && func !== "get_action_batch")
       throw unfit(
         "func_name",
@@ -201,7 +219,7 @@ export class XPolicyProtocol implements RobotProtocol {
     if (observation === undefined) throw unfit("obs", `is missing for ${func}; call update_obs first`);
     if (observations.length > 1)
       throw unfit("obs", `must be of one robot, got ${observations.length}; open a connection for each environment`);
-    return observation;
+    return { observation, ...(given == null && this.#seen && { observedAt: this.#seen.arrivedAt }) };
   }
 
   async #requestOf(observation: XPolicyMap, by: EncodeOptions) {
