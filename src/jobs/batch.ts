@@ -5,7 +5,7 @@ import { type EventData, emit } from "../events/emit.ts";
 import { newId } from "../ids.ts";
 import type { JobSeal, JobSeals } from "../services/job.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
-import { clearParts, EXPORT_FILES, eachPart, putPart } from "../store/jobs/exports.ts";
+import { countLines, writePart } from "../store/jobs/exports.ts";
 import {
   advance,
   dropRest,
@@ -263,7 +263,9 @@ export const exportWork =
       lost.throwIfAborted();
       const [item] = await turn(sql, job, { take: 1, poison: EXPORT_POISON });
       if (item === undefined) break;
-      const records = await writeFile(sql, job, item.index, () => lost.throwIfAborted());
+      while (!stopped.aborted && (await writePart(sql, job, item.index))) lost.throwIfAborted();
+      if (stopped.aborted) break;
+      const records = await countLines(sql, job.id, item.index);
       await turn(sql, job, { ended: [{ index: item.index, state: "completed", response: { records }, costMicro: 0 }] });
     }
     await tx(sql, async (tx) => {
@@ -271,22 +273,3 @@ export const exportWork =
       await advance(tx, job, stopped.aborted ? "expired" : "completed");
     });
   };
-
-async function writeFile(
-  sql: Sql,
-  { id: jobId, orgId }: HeldJob,
-  item: number,
-  assertHeld: () => void,
-): Promise<number> {
-  const file = EXPORT_FILES[item];
-  await clearParts(sql, jobId, item);
-  if (file === undefined) return 0;
-  let [part, all] = [0, 0];
-  await eachPart(sql, orgId, file, async ({ records, lines }) => {
-    assertHeld();
-    await putPart(sql, { jobId, item, part, lines });
-    part += 1;
-    all += records;
-  });
-  return all;
-}

@@ -110,9 +110,9 @@ export function logService({ sql, caughtUp }: LogDeps): Implementation<typeof Lo
       return create(ListLogsResponseSchema, { ...page, data: records });
     },
 
-    async *exportLogs({ workspaceId, ...asked }, call) {
+    async *exportLogs({ workspaceId, cursor: after, ...asked }, call) {
       const filter = { ...filterOf(asked), workspaceId: workspaceFor(call, workspaceId, "the log") };
-      let cursor: string | undefined;
+      let cursor = after;
       await caughtUp();
       for (;;) {
         call.signal.throwIfAborted();

@@ -1,6 +1,6 @@
 /** The contents of an organization's export, and its storage. */
 import { type Queryable, type Sql, tx } from "../database/tx.ts";
-import type { JobsOf } from "./jobs.ts";
+import { type HeldJob, type JobHold, type JobsOf, renew } from "./jobs.ts";
 
 /** A file of an export: its rows and columns. It never includes secrets, their hashes or sealed data. */
 export interface ExportFile {
@@ -13,7 +13,8 @@ export interface ExportFile {
   readonly texts?: readonly string[];
   /** The row filter if it is not the column `org_id`: an SQL expression in which `$1` is the organization. */
   readonly where?: string;
-  readonly order: string;
+  /** The columns by which rows are ordered; unique within the organization. */
+  readonly key: readonly string[];
 }
 
 /** All files of an export, in order. */
@@ -24,7 +25,7 @@ export const EXPORT_FILES: readonly ExportFile[] = [
     columns: ["id", "name", "email", "status"],
     times: ["created"],
     where: "id = $1",
-    order: "id",
+    key: ["id"],
   },
   {
     file: "settings.jsonl",
@@ -43,69 +44,69 @@ export const EXPORT_FILES: readonly ExportFile[] = [
       "hardware_keys",
     ],
     times: ["updated"],
-    order: "org_id",
+    key: ["org_id"],
   },
   {
     file: "workspaces.jsonl",
     table: "workspace",
     columns: ["id", "name", "slug", "budget_micro", "budget_interval", "settings"],
     times: ["created", "deleted_at"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "members.jsonl",
     table: "member",
     columns: ["id", "user_name", "email", "external_id", "resource", "role", "given_role", "workspace_ids", "status"],
     times: ["created", "updated"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "mail_preferences.jsonl",
     table: "mail_preference",
     columns: ["member_id", "muted"],
     times: ["updated"],
-    order: "member_id",
+    key: ["member_id"],
   },
   {
     file: "groups.jsonl",
     table: "scim_group",
     columns: ["id", "display_name", "external_id", "role"],
     times: ["created", "updated"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "group_members.jsonl",
     table: "scim_membership",
     columns: ["group_id", "user_id"],
     where: "group_id in (select id from scim_group where org_id = $1)",
-    order: "group_id, user_id",
+    key: ["group_id", "user_id"],
   },
   {
     file: "issuers.jsonl",
     table: "issuer",
     columns: ["id", "name", "issuer", "client_id", "join_role"],
     times: ["created", "updated"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "email_domains.jsonl",
     table: "email_domain",
     columns: ["domain", "issuer_id"],
     times: ["verified"],
-    order: "domain",
+    key: ["domain"],
   },
   {
     file: "sign_in_identities.jsonl",
     table: "sign_in_identity",
     columns: ["issuer_id", "subject", "user_id"],
-    order: "issuer_id, subject",
+    key: ["issuer_id", "subject"],
   },
   {
     file: "oauth_clients.jsonl",
     table: "oauth_client",
     columns: ["id", "name", "redirect_uris", "scopes", "auth_method"],
     times: ["created"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "keys.jsonl",
@@ -137,42 +138,42 @@ export const EXPORT_FILES: readonly ExportFile[] = [
       ...["rate_burst", "rate_concurrency", "rate_streams"],
     ],
     times: ["created", "expires_at", "revoked_at"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "presets.jsonl",
     table: "preset",
     columns: ["name", "version", "config"],
     times: ["created"],
-    order: "name, version",
+    key: ["name", "version"],
   },
   {
     file: "credentials.jsonl",
     table: "credential",
     columns: ["id", "provider", "label", "fingerprint", "mode"],
     times: ["created", "updated", "verified_at"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "providers.jsonl",
     table: "provider",
     columns: ["id", "name", "display_name", "contact_email", "homepage", "regions", "retains_frames", "standing"],
     times: ["created"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "model_owners.jsonl",
     table: "model_owner",
     columns: ["owner"],
     times: ["created"],
-    order: "owner",
+    key: ["owner"],
   },
   {
     file: "maker_keys.jsonl",
     table: "maker_key",
     columns: ["id", "owner", "name", "public_key"],
     times: ["created"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "offerings.jsonl",
@@ -214,14 +215,14 @@ export const EXPORT_FILES: readonly ExportFile[] = [
       ...["timeout_s", "cold_timeout_s", "cost_nano_per_second", "scaledown_s", "parameters", "note", "report"],
     ],
     times: ["created", "verified_at", "withdrawn_at"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "webhooks.jsonl",
     table: "webhook",
     columns: ["id", "workspace_id", "url", "events", "description", "enabled"],
     times: ["created"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "broadcast_targets.jsonl",
@@ -242,21 +243,21 @@ export const EXPORT_FILES: readonly ExportFile[] = [
       ...["workspace_id", "resource_attributes", "events", "enabled"],
     ],
     times: ["created"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "robot_stops.jsonl",
     table: "robot_stop",
     columns: ["id", "workspace_id", "scope", "subject", "reason", "created_by", "released_by"],
     times: ["created", "released"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "robots.jsonl",
     table: "robot",
     columns: ["id", "workspace_id", "config"],
     times: ["created", "updated"],
-    order: "id, workspace_id",
+    key: ["id", "workspace_id"],
   },
   {
     file: "robot_armings.jsonl",
@@ -266,7 +267,7 @@ export const EXPORT_FILES: readonly ExportFile[] = [
       ...["max_seconds", "created_by", "ended_why"],
     ],
     times: ["created", "ends", "ended"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "robot_runs.jsonl",
@@ -287,21 +288,21 @@ export const EXPORT_FILES: readonly ExportFile[] = [
       ],
     ],
     times: ["created", "started", "seen", "ended"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "account.jsonl",
     table: "account",
     columns: ["granted_micro", "available_micro", "fee_micro", "owed_micro", "requests"],
     times: ["created"],
-    order: "org_id",
+    key: ["org_id"],
   },
   {
     file: "ledger.jsonl",
     table: "transfer",
     columns: ["cause", "kind", "debit", "credit", "amount_micro", "note", "grant_key"],
     times: ["created"],
-    order: "created, cause",
+    key: ["cause", "kind"],
   },
   {
     file: "payments.jsonl",
@@ -318,14 +319,14 @@ export const EXPORT_FILES: readonly ExportFile[] = [
       "intent_id",
     ],
     times: ["created", "completed_at", "expires_at"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "payment_reversals.jsonl",
     table: "payment_reversal",
     columns: ["id", "payment_id", "kind", "state", "claimed_micro", "amount_micro", "owed_micro"],
     times: ["created"],
-    order: "id",
+    key: ["id"],
   },
   {
     file: "automatic_topup.jsonl",
@@ -344,21 +345,21 @@ export const EXPORT_FILES: readonly ExportFile[] = [
       "declines",
     ],
     times: ["method_since", "next_try", "updated"],
-    order: "org_id",
+    key: ["org_id"],
   },
   {
     file: "commitment.jsonl",
     table: "commitment",
     columns: ["min_micro", "starts_on"],
     times: ["updated"],
-    order: "org_id",
+    key: ["org_id"],
   },
   {
     file: "commitment_months.jsonl",
     table: "commitment_month",
     columns: ["month", "min_micro", "used_micro", "fee_micro", "paid_micro"],
     times: ["closed_at"],
-    order: "month",
+    key: ["month"],
   },
   {
     file: "requests.jsonl",
@@ -381,7 +382,7 @@ export const EXPORT_FILES: readonly ExportFile[] = [
     ],
     times: ["created"],
     texts: ["log"],
-    order: "request_id",
+    key: ["request_id"],
   },
   {
     file: "jobs.jsonl",
@@ -389,75 +390,80 @@ export const EXPORT_FILES: readonly ExportFile[] = [
     columns: ["id", "kind", "workspace_id", "key_id", "status", "request", "result", "total"],
     times: ["created", "started", "finished", "expires"],
     where: "org_id = $1 and kind <> 'export' and not sealed",
-    order: "id",
+    key: ["id"],
   },
   {
     file: "job_items.jsonl",
     table: "job_item",
     columns: ["job_id", "index", "custom_id", "state", "request", "response", "error", "cost_micro"],
     where: "job_id in (select id from job where org_id = $1 and kind <> 'export' and not sealed)",
-    order: "job_id, index",
+    key: ["job_id", "index"],
   },
   {
     file: "audit.jsonl",
     table: "audit",
     columns: ["seq", "id", "actor", "action", "subject", "details", "request_id"],
     times: ["created"],
-    order: "seq",
+    key: ["seq"],
   },
 ];
 
-/** Rows per query, and the number of characters after which a part is written. */
-const AT_ONCE = 200;
-const PART_LETTERS = 1 << 20;
+/** The size after which a part ends, and the most rows in one. */
+const PART_BYTES = 1 << 20;
+const PART_ROWS = 5_000;
 
-/** The lines of a file in parts of about a million characters, as of one moment. */
-export async function eachPart(
+/**
+ * Writes the next part of a file of a held export, and records the position at which it ends, in one transaction; returns whether more may
+ * follow. Lines pass from table to table inside the database. Throws `Fenced` if this worker no longer holds the export.
+ */
+export async function writePart(
   sql: Sql,
-  orgId: string,
-  { table, columns, times = [], texts = [], where = "org_id = $1", order }: ExportFile,
-  write: (part: { records: number; lines: string }) => Promise<void>,
-): Promise<void> {
+  hold: JobHold & Pick<HeldJob, "orgId">,
+  item: number,
+  { bytes = PART_BYTES } = {},
+): Promise<boolean> {
+  const file = EXPORT_FILES[item];
+  if (file === undefined) return false;
+  return tx(sql, async (tx) => {
+    await renew(tx, hold);
+    const [last] = await tx<{ part: number }[]>`
+      select part from export_part where job_id = ${hold.id} and item = ${item} order by part desc limit 1`;
+    const part = last === undefined ? 0 : last.part + 1;
+    const [written] = await tx<{ isFull: boolean }[]>`
+      select export_write(${hold.id}, ${item}, ${part}, ${hold.orgId}, ${linesOf(file, part > 0)}, ${bytes}, ${PART_ROWS}) as is_full`;
+    // A worker that makes progress is not the one for which attempts are counted.
+    await tx`update job_item set tries = 1 where job_id = ${hold.id} and index = ${item} and tries > 1`;
+    return written?.isFull ?? false;
+  });
+}
+
+/** Selects the lines of a file, and the position of each: of the organization `$1`, after the position `$2` if it continues. */
+function linesOf(file: ExportFile, continues: boolean): string {
+  const { table, columns, times = [], texts = [], where = "org_id = $1", key } = file;
+  // Names come only from this file, never from a caller.
+  const quoted = key.map((name) => `"${name}"`);
   const picked = [
     ...columns.map((name) => `"${name}"`),
     ...times.map((name) => `extract(epoch from "${name}")::float8 as "${name}"`),
     ...texts.map((name) => `"${name}"::jsonb as "${name}"`),
   ];
-  // Names come only from this file, never from a caller.
-  const query = `select jsonb_strip_nulls(to_jsonb(picked))::text as line from (
-    select ${picked.join(", ")} from ${table} where ${where} order by ${order}) as picked`;
-  await tx(sql, async (tx) => {
-    await tx`set transaction isolation level repeatable read, read only`;
-    let lines: string[] = [];
-    let letters = 0;
-    const flush = async (): Promise<void> => {
-      if (lines.length > 0) await write({ records: lines.length, lines: `${lines.join("\n")}\n` });
-      [lines, letters] = [[], 0];
-    };
-    for await (const rows of tx.unsafe<{ line: string }[]>(query, [orgId]).cursor(AT_ONCE)) {
-      for (const { line } of rows) {
-        lines.push(line);
-        letters += line.length;
-        if (letters >= PART_LETTERS) await flush();
-      }
-    }
-    await flush();
-  });
+  const position = quoted.map((name) => `(jsonb_populate_record(null::${table}, $2)).${name}`);
+  const after = continues ? `and (${quoted.join(", ")}) > (${position.join(", ")})` : "";
+  const order = quoted.join(", ");
+  const mark = key.map((name) => `'${name}', "${name}"`).join(", ");
+  return `
+    select jsonb_strip_nulls(to_jsonb(picked))::text, page.export_position
+    from (
+      select *, jsonb_build_object(${mark}) as export_position from ${table} where ${where} ${after} order by ${order} limit ${PART_ROWS}
+    ) as page, lateral (select ${picked.join(", ")}) as picked
+    order by ${quoted.map((name) => `page.${name}`).join(", ")}`;
 }
 
-/** Starts a file over: deletes what a dead worker wrote of it. */
-export async function clearParts(sql: Queryable, jobId: string, item: number): Promise<void> {
-  await sql`delete from export_part where job_id = ${jobId} and item = ${item}`;
-}
-
-/** Writes a part of a file; does nothing if the job was deleted. */
-export async function putPart(
-  sql: Queryable,
-  { jobId, item, part, lines }: { jobId: string; item: number; part: number; lines: string },
-): Promise<void> {
-  await sql`
-    insert into export_part (job_id, item, part, lines)
-    select id, ${item}, ${part}, ${lines} from job where id = ${jobId}`;
+/** The number of lines of a file so far. */
+export async function countLines(sql: Queryable, jobId: string, item: number): Promise<number> {
+  const [row] = await sql<{ records: number }[]>`
+    select coalesce(sum(records), 0)::int8 as records from export_part where job_id = ${jobId} and item = ${item}`;
+  return row?.records ?? 0;
 }
 
 /** A part of a file; undefined after the last. */

@@ -95,14 +95,48 @@ create table job_item (
 
 create index job_item_by_state on job_item (job_id, state);
 
--- What an export has written so far: the lines of a file, an item of the job, in parts.
+-- What an export has written so far: the lines of a file, an item of the job, in parts. Whichever worker continues it begins after the position
+-- of the last part: the key of its last line.
 create table export_part (
   job_id text not null references job on delete cascade,
   item integer not null,
   part integer not null,
   lines text not null,
+  records integer not null,
+  position jsonb not null,
   primary key (job_id, item, part)
 );
+
+-- Writes a part: lines of `p_query`, one fetched at a time, until there are `p_bytes` or `p_rows` of them. The query has two columns, a line
+-- and its position, and two parameters, the organization and the position of the part before. Returns whether the part is full.
+create function export_write(
+  p_job text, p_item integer, p_part integer, p_org text, p_query text, p_bytes integer, p_rows integer
+) returns boolean language plpgsql as $$
+declare
+  page refcursor;
+  line text;
+  at jsonb;
+  last jsonb;
+  lines text[] := '{}';
+  bytes bigint := 0;
+begin
+  open page for execute p_query
+    using p_org, (select position from export_part where job_id = p_job and item = p_item and part = p_part - 1);
+  while bytes < p_bytes and cardinality(lines) < p_rows loop
+    fetch page into line, at;
+    exit when not found;
+    lines := array_append(lines, line);
+    bytes := bytes + octet_length(line);
+    last := at;
+  end loop;
+  close page;
+  if cardinality(lines) > 0 then
+    insert into export_part (job_id, item, part, lines, records, position)
+    values (p_job, p_item, p_part, array_to_string(lines, E'\n') || E'\n', cardinality(lines), last);
+  end if;
+  return bytes >= p_bytes or cardinality(lines) >= p_rows;
+end
+$$;
 
 -- The data key of a sealed job, wrapped by the master key. Without its row nothing of the sealed columns can be read.
 create table job_key (

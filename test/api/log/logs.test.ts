@@ -155,6 +155,10 @@ describe("GET /v1/logs/export", () => {
       .map((line) => JSON.parse(line).id);
     expect(new Set(ids).size).toBe(1201);
     expect([...ids].sort().reverse()).toEqual(ids);
+
+    // An export that broke off continues, on any replica, after the last line received.
+    const { text: rest } = await app.call(`/v1/logs/export?cursor=${ids[499]}`, undefined, { key: mine.key });
+    expect(rest).toBe(`${text.trimEnd().split("\n").slice(500).join("\n")}\n`);
   });
 
   it("requires the export permission", async () => {
