@@ -32,7 +32,6 @@ import { type Queryable, type Sql, tx } from "../store/database/tx.ts";
 import { listUsage, type MarginRow, readMargin, type UsageRow, usageTotals } from "../store/history/usage.ts";
 import { EXPORT_FILES, findPart, openExport } from "../store/jobs/exports.ts";
 import { createJob, findJob, type JobRecord, listItems } from "../store/jobs/jobs.ts";
-import { ASSUMED_SCALEDOWN_S } from "../supply/facts.ts";
 import { type Authority, attenuates, authorityOfStanding, refuseBeyond } from "./authority.ts";
 import { statusOf } from "./job.ts";
 import { appPolicyIn, byokWordOf, type KeyParts, keyCalls, keyMessage, makeKey, settingsMessage } from "./keys.ts";
@@ -241,7 +240,6 @@ function usageCalls({
         limit,
         since: new Date(since * 1000),
         until: until === undefined ? undefined : new Date(until * 1000),
-        assumedScaledownS: ASSUMED_SCALEDOWN_S,
         secondOf,
       });
       const sums = {

@@ -28,6 +28,7 @@ import { type EventData, emit } from "../events/emit.ts";
 import { audit } from "../store/account/audit.ts";
 import { findOrg } from "../store/account/orgs.ts";
 import { tx } from "../store/database/tx.ts";
+import { ASSUMED_SCALEDOWN_S } from "../store/history/series.ts";
 import { recordJob } from "../store/jobs/jobs.ts";
 import {
   addModel,
@@ -48,7 +49,7 @@ import {
   updateCostBasis,
   updateProvider,
 } from "../store/supply/supply.ts";
-import { ASSUMED_SCALEDOWN_S, isSignedBy, mostSteps } from "../supply/facts.ts";
+import { isSignedBy, mostSteps } from "../supply/facts.ts";
 import { PROBEABLE, verify } from "../supply/probe/probe.ts";
 import { type SupplyDeps, withdraw } from "../supply/withdraw.ts";
 import { cursorOfName, DEFAULT_PAGE, nameOfCursor, readPage } from "./pages.ts";

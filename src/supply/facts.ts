@@ -15,13 +15,11 @@ import { type DeclaredInput, declaredInput } from "../contracts/inputs.ts";
 import { isSigned, statementOf } from "../contracts/trust.ts";
 import { type CatalogModel, Names, naming, type Offering } from "../routing/index.ts";
 import type { Sliced } from "../slices.ts";
+import { ASSUMED_SCALEDOWN_S } from "../store/history/series.ts";
 import { type ModelRecord, type OfferingRecord, offeringContext, type SupplyRecord } from "../store/supply/supply.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { Vault } from "../vault.ts";
 import type { LiveOffering, SupplyFacts } from "./live-supply.ts";
-
-/** How long an offering is taken to stay warm, in seconds, where its provider does not say when it scales down. */
-export const ASSUMED_SCALEDOWN_S = 60;
 
 /** What one record is opened with. */
 interface OpeningMeans {

@@ -150,7 +150,7 @@ describe("metric sums", () => {
     }
   });
 
-  it("lose robots with the log, minutes after two days, and everything after 400", async () => {
+  it("lose robots with the log, minutes after two days, and hours after 400, but never the sums of days", async () => {
     const { sql } = database;
     const days = (count: number): number => BEGIN * 1000 + count * 86_400_000;
     const hours = () => read({ by: "robot", stepS: 3600 });
@@ -162,6 +162,10 @@ describe("metric sums", () => {
     expect(short(await hours())).toEqual([" 0 7 1 450"]);
     await pruneSeries(sql, days(402));
     expect(await hours()).toEqual([]);
+    const kept =
+      await sql`select robot, requests, cost_micro from series_line where org_id = ${ORG} order by key_id, model`;
+    expect(kept.map(({ robot }) => robot)).toEqual(kept.map(() => ""));
+    expect(kept.reduce((sum, { costMicro }) => sum + costMicro, 0)).toBe(550);
   });
 });
 

@@ -109,6 +109,7 @@ describe("the lists of tables", () => {
       workspace_day: "sums of requests.jsonl",
       key_descendants_day: "sums of requests.jsonl",
       series_line: "sums of requests.jsonl",
+      margin_hour: "sums of requests.jsonl and the operator's costs",
       request_outcome: "is in the view `request`",
       request_log: "is in the view `request`",
       audit_head: "the last of audit.jsonl",

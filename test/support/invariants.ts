@@ -1,6 +1,27 @@
 /** Invariants of the ledger, as queries. */
 import type { Sql } from "../../src/store/database/tx.ts";
 
+/** Compares the rollups of a unit with the calls before their watermark. Deleted organizations have no rollups. */
+const rolledUp = (at: string, sums: string, span: string): string => `
+  with kept as (select org_id, ${at} as at, key_id, contract, model, provider, ${sums}),
+    rolled as (
+      select org_id, at, key_id, contract, model, provider, array[sum(requests), sum(cost_micro), sum(own_micro)] as sums from kept
+      where at >= ${span} group by 1, 2, 3, 4, 5, 6
+    ), call as (
+      select o.org_id, floor(extract(epoch from o.created) / 60)::integer as minute, k.*, o.cost_micro
+      from series_until, request_outcome as o join request_kind as k on k.id = o.kind join org on org.id = o.org_id
+      where o.created < at and contract <> 'preview' and org.status <> 'deleted'
+    ), counted as (
+      select org_id, ${at} as at, key_id, contract, model, provider, array[
+        count(*) filter (where status in ('settled', 'unmetered')), sum(cost_micro), coalesce(sum(cost_micro) filter (where byok), 0)
+      ] as sums
+      from (select *, minute / 60 as hour, (to_timestamp(minute * 60.0) at time zone 'UTC')::date as day from call) as call
+      where ${at} >= ${span} group by 1, 2, 3, 4, 5, 6
+    )
+  select format('%s %s %s %s: %s <> %s', org_id, at, key_id, model, rolled.sums, counted.sums) as broken
+  from rolled full join counted using (org_id, at, key_id, contract, model, provider)
+  where rolled.sums is distinct from counted.sums`;
+
 /** Each query returns the violations of its rule as text. All rules hold at any time, also under load. */
 const RULES: Readonly<Record<string, string>> = {
   "granted = spent + held + available": `
@@ -48,6 +69,33 @@ const RULES: Readonly<Record<string, string>> = {
           and (provider, org_id) not in (select provider, org_id from own)
       )
     select format('%s <> %s', credited.micro, charged.micro) as broken from credited, charged where credited.micro <> charged.micro`,
+
+  "days add up the calls before their watermark": rolledUp(
+    "day",
+    "requests, cost_micro, own_micro from series_line",
+    "'-infinity'",
+  ),
+
+  "hours add up the calls before their watermark": rolledUp(
+    "hour",
+    "r.requests, r.cost_micro, r.own_micro from series_hour as r join series_line on id = line",
+    "extract(epoch from now() - interval '399 days')::integer / 3600",
+  ),
+
+  "minutes add up the calls before their watermark": rolledUp(
+    "minute",
+    "r.requests, r.cost_micro, r.own_micro from series_minute as r join series_line on id = line",
+    "extract(epoch from now() - interval '1 day')::integer / 60",
+  ),
+
+  "margins add up the calls before their watermark": `
+    with rolled as (select (m.*)::margin_hour as row from margin_hour as m),
+      counted as (select (m.*)::margin_hour as row from margin_until, margin_between('-infinity', at, 60) as m),
+      each as (select 'rolled' as side, row from rolled union all select 'counted', row from counted)
+    select format('%s %s %s', min((row).hour), (row).org_id, (row).offering_id) as broken from each
+    group by (row).hour, (row).org_id, (row).model, (row).offering_id, (row).free, (row).settled, (row).unmetered, (row).cost_micro,
+      (row).ledger_micro, (row).busy_us
+    having count(*) <> 2`,
 
   "a request is charged once, under one organisation": `
     select request_id as broken from request_outcome group by request_id having count(*) > 1`,

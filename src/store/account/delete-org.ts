@@ -72,6 +72,7 @@ export const KEPT = [
   "transfer",
   "request_outcome",
   "hedge_loser",
+  "margin_hour",
   "lease",
   "recall",
   "key_day",

@@ -4,7 +4,7 @@ import { type Queryable, type Sql, tx } from "../database/tx.ts";
 
 /** The retention of steps shorter than an hour, and of others, in seconds. */
 export const MINUTES_KEPT_S = 2 * 86_400;
-const HOURS_KEPT_S = 400 * 86_400;
+export const HOURS_KEPT_S = 400 * 86_400;
 
 /** The grouping of series; undefined is one series for everything. */
 export type SeriesBy = "model" | "provider" | "key" | "workspace" | "robot" | "contract" | undefined;
@@ -40,12 +40,16 @@ export interface SeriesRow {
   parts: Readonly<Record<string, number>>;
 }
 
-/** Rolls up new calls. Counts each call once, however often it runs. */
+/** The time for which an offering that declares none stays warm, in seconds. */
+export const ASSUMED_SCALEDOWN_S = 60;
+
+/** Rolls up new calls, for series, totals and margins. Counts each call once, however often it runs. */
 export async function addUpSeries(sql: Sql): Promise<void> {
-  for (let isMore = true; isMore; ) {
-    const [row] = await sql<{ more: boolean }[]>`select series_add_up() as more`;
-    isMore = row?.more ?? false;
-  }
+  const all = async (step: () => Promise<{ more: boolean }[]>): Promise<void> => {
+    while ((await step())[0]?.more) {}
+  };
+  await all(() => sql`select margin_add_up(${ASSUMED_SCALEDOWN_S}) as more`);
+  await all(() => sql`select series_add_up() as more`);
 }
 
 /** The non-empty steps of an organization's series, earliest first, including calls that are not rolled up yet. */
@@ -68,11 +72,12 @@ export async function readSeries(sql: Sql, orgId: string, query: SeriesQuery): P
     ${workspaceId === undefined ? sql`` : sql`and key_id in (select id from key where org_id = ${orgId} and workspace_id = ${workspaceId})`}`;
   const [from, to] = [new Date(since * 1000), new Date(until * 1000)];
   const day = (date: Date) => sql`(${date}::timestamptz at time zone 'UTC')::date`;
+  const line = sql`l.key_id, l.contract, l.model, l.provider, l.robot`;
   const rolled = isByHour
-    ? sql`select hour * 3600::bigint as at, l.*, r.calls, r.failed, r.cost_micro, r.parts
+    ? sql`select hour * 3600::bigint as at, ${line}, r.calls, r.failed, r.cost_micro, r.parts
         from series_line as l join series_hour as r on r.line = l.id and r.hour >= ${since / 3600} and r.hour < ${until / 3600}
         where l.org_id = ${orgId} and l.day between ${day(from)} and ${day(to)}`
-    : sql`select minute * 60::bigint as at, l.*, r.calls, r.failed, r.cost_micro, r.parts
+    : sql`select minute * 60::bigint as at, ${line}, r.calls, r.failed, r.cost_micro, r.parts
         from series_line as l join series_minute as r on r.line = l.id and r.minute >= ${since / 60} and r.minute < ${until / 60}
         where l.org_id = ${orgId} and l.day between ${day(from)} and ${day(to)}`;
   return sql<SeriesRow[]>`
@@ -146,18 +151,22 @@ export async function readRobotMinutes(
     order by 1, 2, 3`;
 }
 
-/** Deletes expired steps at `now` (unix milliseconds), and robot names along with their logs; returns the number of rows. */
+/** The most lines of robots that are forgotten in one transaction. */
+const FORGOTTEN = 5_000;
+
+/**
+ * Deletes expired minutes and hours at `now` (unix milliseconds), robot names along with their logs, and sums that were added up while their
+ * organization was deleted. The sums of days stay. Returns the number of rows.
+ */
 export async function pruneSeries(sql: Queryable, now: number): Promise<number> {
-  const minute = Math.floor(now / 60_000 - MINUTES_KEPT_S / 60);
-  const minutes = await sql`delete from series_minute where minute < ${minute}`;
-  const day = new Date(now - HOURS_KEPT_S * 1000);
-  const lines = await sql`delete from series_line where day < (${day}::timestamptz at time zone 'UTC')::date`;
-  const robots = await sql`
-    update series_line set robot = null where id in (
-      select id from series_line left join org_settings using (org_id)
-      where robot <> '' and day < ((${new Date(now)}::timestamptz at time zone 'UTC')::date - coalesce(retention_days, 30))
-    )`;
-  return minutes.count + lines.count + robots.count;
+  const minutes = await sql`delete from series_minute where minute < ${Math.floor((now / 1000 - MINUTES_KEPT_S) / 60)}`;
+  const hours = await sql`delete from series_hour where hour < ${Math.floor((now / 1000 - HOURS_KEPT_S) / 3600)}`;
+  const lines = await sql`delete from series_line where org_id in (select id from org where status = 'deleted')`;
+  for (let all = minutes.count + hours.count + lines.count; ; ) {
+    const [row] = await sql<{ count: number }[]>`select series_forget_robots(${new Date(now)}, ${FORGOTTEN}) as count`;
+    all += row!.count; // a function call has one row
+    if (row!.count < FORGOTTEN) return all;
+  }
 }
 
 // Offering statistics over time: minutes of each replica, hours and uptimes of all together.

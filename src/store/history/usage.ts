@@ -1,6 +1,7 @@
 /** The usage list: ended requests and their costs, newest first. Amounts are micro-dollars. */
 import { type Sql, unixSeconds } from "../database/tx.ts";
 import { type Bounded, boundedPage, newest, within } from "./bounded.ts";
+import { ASSUMED_SCALEDOWN_S, HOURS_KEPT_S, MINUTES_KEPT_S } from "./series.ts";
 
 /** One line of the usage list. */
 export interface UsageRow {
@@ -80,33 +81,119 @@ function recorded(sql: Sql, { since, until }: UsageFilter) {
 
 const usageOf = (row: UsageDatabaseRow): UsageRow => ({ ...row, created: unixSeconds(row.created) });
 
-/** The number of an organization's charged requests and their total; without a filter, it reads no single request. */
+/**
+ * The number of an organization's charged requests and their total. Reads balances without a filter, the request with its id, and otherwise
+ * rollups.
+ */
 export async function usageTotals(
   sql: Sql,
   orgId: string,
   filter: UsageFilter = {},
 ): Promise<{ requests: number; costMicro: number }> {
   const filtered = Object.values(filter).some((value) => value !== undefined);
-  const [row] = filtered
-    ? await sql<{ requests: number; cost: number }[]>`
-        select count(*) as requests, coalesce(sum(cost_micro), 0) as cost
-        from request_outcome as e join request_kind as k on k.id = e.kind
-        where e.org_id = ${orgId} and status in ('settled', 'unmetered') ${selected(sql, filter)} ${recorded(sql, filter)}
-          ${filter.requestId === undefined ? sql`` : sql`and e.request_id = ${filter.requestId}`}`
-    : await sql<{ requests: number; cost: number }[]>`
-        select account.requests + coalesce(sum(lease.requests), 0) as requests,
-          granted_micro - available_micro - fee_micro - coalesce(sum(amount_micro - spent_micro), 0) as cost
-        from account left join lease using (org_id) where org_id = ${orgId} group by account.org_id`;
-  return { requests: row?.requests ?? 0, costMicro: row?.cost ?? 0 };
+  if (!filtered) {
+    const [row] = await sql<{ requests: number; costMicro: number }[]>`
+      select account.requests + coalesce(sum(lease.requests), 0) as requests,
+        granted_micro - available_micro - fee_micro - coalesce(sum(amount_micro - spent_micro), 0) as cost_micro
+      from account left join lease using (org_id) where org_id = ${orgId} group by account.org_id`;
+    return row ?? { requests: 0, costMicro: 0 };
+  }
+  if (filter.requestId !== undefined) {
+    const { rows } = await listUsage(sql, orgId, { ...filter, limit: 1 });
+    return { requests: rows.length, costMicro: rows[0]?.costMicro ?? 0 };
+  }
+  const { requests, costMicro } = await rolledTotals(sql, orgId, filter);
+  return { requests, costMicro };
 }
 
 /** Charges for calls with an organization's own provider keys, in total or of one key. Reads nothing if there never was such a key. */
 export async function ownKeySpending(sql: Sql, orgId: string, keyId?: string): Promise<number> {
-  const [row] = await sql<{ micro: number }[]>`
-    select coalesce(sum(cost_micro), 0) as micro from request
-    where org_id = ${orgId} and byok and exists (select from credential where org_id = ${orgId})
-      ${keyId === undefined ? sql`` : sql`and key_id = ${keyId}`}`;
-  return row?.micro ?? 0;
+  const { count } = await sql`select from credential where org_id = ${orgId} limit 1`;
+  return count === 0 ? 0 : (await rolledTotals(sql, orgId, { keyId })).ownMicro;
+}
+
+/** Sums of an organization's charged and unmetered requests. */
+interface Totals {
+  requests: number;
+  costMicro: number;
+  /** The part with the organization's own provider keys. */
+  ownMicro: number;
+}
+
+/** The units of the rollups, longest first: their length and for how long all of them are there, in seconds. */
+const UNITS = {
+  day: { length: 86_400, kept: Number.POSITIVE_INFINITY },
+  hour: { length: 3_600, kept: HOURS_KEPT_S - 86_400 },
+  minute: { length: 60, kept: MINUTES_KEPT_S - 3_600 },
+} as const;
+
+/** A span of time in unix seconds, and what its sums are read from. */
+interface Stretch {
+  unit: keyof typeof UNITS | "row";
+  from: number;
+  to: number;
+}
+
+/** When the database was read, and the moment before which all calls are rolled up, in unix seconds. */
+interface Rolled {
+  now: number;
+  at: number;
+}
+
+/**
+ * Divides a span of time into stretches of the longest units. Ends that fill no unit, and calls that are not rolled up, are read from rows:
+ * within two days about a minute at most, within a year up to an hour, before that up to a day.
+ */
+function stretchesOf(
+  from: number,
+  to: number,
+  rolled: Rolled,
+  units = Object.keys(UNITS) as (keyof typeof UNITS)[],
+): Stretch[] {
+  if (from >= to) return [];
+  const [unit, ...shorter] = units;
+  if (unit === undefined) return [{ unit: "row", from, to }];
+  const { length, kept } = UNITS[unit];
+  const low = Math.ceil(from / length) * length;
+  const high = Math.floor(Math.min(to, rolled.at) / length) * length;
+  const rest = (a: number, b: number) => stretchesOf(a, b, rolled, shorter);
+  if (low >= high || low < rolled.now - kept) return rest(from, to);
+  return [...rest(from, low), { unit, from: low, to: high }, ...rest(high, to)];
+}
+
+/** Reads totals from rollups, and from rows where those end. */
+async function rolledTotals(sql: Sql, orgId: string, filter: UsageFilter): Promise<Totals> {
+  const [rolled] = await sql<Rolled[]>`
+    select extract(epoch from now())::float8 as now, extract(epoch from at)::float8 as at from series_until`;
+  const { since = 0, until = Number.POSITIVE_INFINITY } = filter;
+  const parts = stretchesOf(since, until, rolled!).map((stretch) => sumsOf(sql, orgId, stretch));
+  const sums: Totals = { requests: 0, costMicro: 0, ownMicro: 0 };
+  for (const part of parts) {
+    const [row] = await sql<Totals[]>`
+      select coalesce(sum(requests), 0) as requests, coalesce(sum(cost_micro), 0) as cost_micro, coalesce(sum(own_micro), 0) as own_micro
+      from (${part}) as part where true ${selected(sql, filter)}`;
+    for (const name of Object.keys(sums) as (keyof Totals)[]) sums[name] += row![name];
+  }
+  return sums;
+}
+
+function sumsOf(sql: Sql, orgId: string, { unit, from, to }: Stretch) {
+  const day = (seconds: number) => sql`(to_timestamp(${seconds}::float8) at time zone 'UTC')::date`;
+  const days = sql`l.org_id = ${orgId} and l.day >= ${day(from)} and l.day <= ${day(to)}`;
+  if (unit === "row")
+    return sql`
+      select key_id, contract, model, provider, (status in ('settled', 'unmetered'))::int as requests, cost_micro,
+        case when byok then cost_micro else 0 end as own_micro
+      from request_outcome as e join request_kind as k on k.id = e.kind
+      where e.org_id = ${orgId} and e.created >= to_timestamp(${from}::float8)
+        ${to === Number.POSITIVE_INFINITY ? sql`` : sql`and e.created < to_timestamp(${to}::float8)`}`;
+  if (unit === "day") return sql`select l.* from series_line as l where ${days} and l.day < ${day(to)}`;
+  const at = sql(unit);
+  return sql`
+    select l.key_id, l.contract, l.model, l.provider, r.requests, r.cost_micro, r.own_micro
+    from series_line as l join ${sql(`series_${unit}`)} as r on r.line = l.id
+      and r.${at} >= ${from / UNITS[unit].length} and r.${at} < ${to / UNITS[unit].length}
+    where ${days}`;
 }
 
 // Gross margin: charges for calls, minus their modeled infrastructure costs. Amounts are micro-dollars.
@@ -132,8 +219,6 @@ interface MarginQuery {
   limit: number;
   since: Date;
   until: Date | undefined;
-  /** The default time for which an offering stays warm. */
-  assumedScaledownS: number;
   /** Costs of hardware per second in nano-dollars, for offerings that declare none. */
   secondOf(hardware: string): number;
 }
@@ -158,40 +243,46 @@ const NOTHING: MarginRow = {
 };
 
 /**
- * Computes the report. A request keeps its offering busy for its duration, and warm until the next request of any caller or until it scales
- * down. Placeholders and calls with the caller's own provider key have no infrastructure costs.
+ * Computes the report from complete hours, and from rows where those end. A request keeps its offering busy for its duration, and warm until the
+ * next request of any caller or until it scales down. Placeholders and calls with the caller's own provider key have no infrastructure costs.
  */
 export async function readMargin(sql: Sql, query: MarginQuery): Promise<MarginReport> {
-  const { orgId, limit, since, until, assumedScaledownS } = query;
+  const { orgId, limit, since, until } = query;
   const hardware = await sql<
     { name: string }[]
   >`select distinct hardware as name from offering where cost_nano_per_second is null`;
   const seconds = JSON.stringify(Object.fromEntries(hardware.map(({ name }) => [name, query.secondOf(name)])));
+  const end = until ?? sql`'infinity'::timestamptz`;
   const rows = await sql<(MarginRow & { byOrg: number; byModel: number })[]>`
-    with served as (
-      select r.org_id, r.model, r.status, r.cost_micro, r.lease,
-        coalesce(r.latency_ms, 0) / 1000 as busy_s,
-        coalesce(o.scaledown_s, ${assumedScaledownS}) as warm_s,
-        o.scaledown_s is null as assumed,
-        case when r.simulated or r.byok then 0
-          else coalesce(o.cost_nano_per_second, (${seconds}::text::json ->> o.hardware)::bigint, 0) / 1000.0 end as micro_per_s,
-        extract(epoch from lead(r.created - coalesce(r.latency_ms, 0) * interval '1 millisecond') over w - r.created) as gap_s
-      from request as r left join offering as o on o.id = r.offering_id
-      where r.status in ('settled', 'unmetered') and r.created >= ${since} ${until ? sql`and r.created < ${until}` : sql``}
-      window w as (partition by r.offering_id order by r.created)
+    with span as materialized (
+      -- The complete hours, as far as they are added up.
+      select low, greatest(low, high) as high from (
+        select date_bin('1 hour', ${since}::timestamptz + interval '3599.999999 seconds', 'epoch') as low,
+          date_bin('1 hour', least(${end}, greatest(at, 'epoch')), 'epoch') as high from margin_until
+      ) as each
+    ), part as (
+      select h.* from margin_hour as h, span
+      where hour >= extract(epoch from low) / 3600 and hour < extract(epoch from high) / 3600
+      union all
+      select m.* from span, margin_between(${since}, least(low, ${end}), ${ASSUMED_SCALEDOWN_S}) as m
+      union all
+      select m.* from span, margin_between(high, ${end}, ${ASSUMED_SCALEDOWN_S}) as m where high < ${end}
+    ), priced as (
+      select p.*, p.settled + p.unmetered as calls, o.scaledown_s is null as assumed,
+        case when p.free then 0
+          else coalesce(o.cost_nano_per_second, (${seconds}::text::json ->> o.hardware)::bigint, 0) / 1000.0 end as micro_per_s
+      from part as p left join offering as o on o.id = p.offering_id
+      ${orgId === undefined ? sql`` : sql`where p.org_id = ${orgId}`}
     ), cost as (
-      select s.*, s.busy_s * s.micro_per_s as busy_micro,
-        least(greatest(coalesce(s.gap_s, s.warm_s), 0), s.warm_s) * s.micro_per_s as idle_micro,
-        case when s.lease is null then 0 else s.cost_micro end as ledger_micro
-      from served as s ${orgId === undefined ? sql`` : sql`where org_id = ${orgId}`}
+      select *, busy_us * micro_per_s / 1000000 as busy_micro, idle_us * micro_per_s / 1000000 as idle_micro from priced
     ), summed as (
       select org_id, model, grouping(org_id) = 0 as of_org, grouping(model) = 0 as of_model,
-        count(*) filter (where status = 'settled') as requests,
+        coalesce(sum(settled), 0)::bigint as requests,
         coalesce(sum(cost_micro), 0)::bigint as revenue_micro,
         coalesce(round(sum(busy_micro + idle_micro)), 0)::bigint as infra_micro,
         coalesce(round(sum(idle_micro)), 0)::bigint as idle_micro,
-        count(*) filter (where assumed and micro_per_s > 0) as assumed_scaledown,
-        count(*) filter (where status = 'unmetered') as unmetered,
+        coalesce(sum(calls) filter (where assumed and micro_per_s > 0), 0)::bigint as assumed_scaledown,
+        coalesce(sum(unmetered), 0)::bigint as unmetered,
         coalesce(sum(ledger_micro), 0)::bigint as ledger_micro
       from cost group by grouping sets ((org_id), (model), ())
     ), ranked as (

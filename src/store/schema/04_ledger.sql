@@ -112,6 +112,13 @@ create table request_outcome (
 -- For rollups of a span of time: blocks of rows by when they were written, which costs a write next to nothing.
 create index request_outcome_by_time on request_outcome using brin (created) with (pages_per_range = 32, autosummarize = on);
 
+-- The moment before which everything is committed: the beginning of the oldest transaction that is still open, since a row carries the moment at
+-- which its transaction began. `p_slack` covers transactions that have begun and are not listed yet.
+create function committed_before(p_slack interval default '10 seconds') returns timestamptz language sql as $$
+  select least(now() - p_slack, min(xact_start))
+  from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
+$$;
+
 -- What the log needs beyond that, until the organization's retention ends. Rows that have none of it are absent.
 create table request_log (
   -- How long its one attempt took, where that and its success is all there is to say of attempts.

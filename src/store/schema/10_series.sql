@@ -1,7 +1,9 @@
--- What calls came to over time, for charts: by minute and by hour, for each combination of key, contract, model, provider and robot. Added up
--- apart from calls, from what they put on record; sums are exact. A stretch of a control loop, of about a second, is one call here as in the log.
+-- What calls came to over time, for charts and totals: by minute, hour and day, for each combination of key, contract, model, provider and robot.
+-- Added up apart from calls, from what they put on record; sums are exact. Minutes are kept for 2 days, hours for 400, days as long as accounting
+-- rows. A stretch of a control loop, of about a second, is one call here as in the log.
 
--- One combination on one day (UTC).
+-- One combination on one day (UTC), and its totals. `requests` are settled or unmetered calls, `own_micro` is the cost of those with the
+-- organization's own key at the provider.
 create table series_line (
   id bigint generated always as identity primary key,
   org_id text not null,
@@ -10,10 +12,15 @@ create table series_line (
   contract text not null,
   model text not null,
   provider text not null,
-  -- Empty where none was named; null where it was forgotten with the log.
-  robot text,
+  -- Empty where none was named, or where its name was forgotten with the log.
+  robot text not null,
+  requests bigint not null default 0,
+  cost_micro bigint not null default 0,
+  own_micro bigint not null default 0,
   unique (org_id, day, key_id, contract, model, provider, robot)
-);
+) with (fillfactor = 70);
+
+create index series_line_named on series_line (day) where robot <> '';
 
 create table series_minute (
   line bigint not null references series_line on delete cascade,
@@ -22,6 +29,8 @@ create table series_minute (
   calls bigint not null,
   failed bigint not null,
   cost_micro bigint not null,
+  requests bigint not null,
+  own_micro bigint not null,
   -- Counts by name: `f:` and the word of a refusal, `h:` and the word of a hold, `l:` and a bucket of latencies as routing's sketch has them,
   -- `a:` and a bucket of the ages of observations when their chunks were sent.
   parts jsonb not null,
@@ -37,9 +46,13 @@ create table series_hour (
   calls bigint not null,
   failed bigint not null,
   cost_micro bigint not null,
+  requests bigint not null,
+  own_micro bigint not null,
   parts jsonb not null,
   primary key (line, hour)
 );
+
+create index series_hour_by_time on series_hour using brin (hour);
 
 -- All calls before this moment are added up.
 create table series_until (
@@ -47,7 +60,7 @@ create table series_until (
   at timestamptz not null
 );
 
-insert into series_until (at) values (now());
+insert into series_until (at) values ('-infinity');
 
 -- Two counts by name as one.
 create function series_sum(a jsonb, b jsonb) returns jsonb language sql immutable as $$
@@ -74,12 +87,12 @@ $$;
 -- What the calls of a span of time came to, of one organization or of all.
 create function series_between(p_from timestamptz, p_to timestamptz, p_org text) returns table (
   org_id text, minute integer, key_id text, contract text, model text, provider text, robot text,
-  calls bigint, failed bigint, cost_micro bigint, parts jsonb
+  calls bigint, failed bigint, cost_micro bigint, requests bigint, own_micro bigint, parts jsonb
 ) language sql stable as $$
   with call as materialized (
     select o.org_id, floor(extract(epoch from o.created) / 60)::integer as minute, k.key_id, k.contract, k.model, k.provider,
       coalesce(l.robot_id, '') as robot,
-      k.status, k.error_code, o.cost_micro, o.latency_ms, l.log, coalesce(l.log like '%"stream_id":%', false) as is_stretch
+      k.status, k.byok, k.error_code, o.cost_micro, o.latency_ms, l.log, coalesce(l.log like '%"stream_id":%', false) as is_stretch
     from request_outcome as o join request_kind as k on k.id = o.kind
       -- The limit keeps the planner from reading the whole log to join it.
       left join lateral (
@@ -88,7 +101,8 @@ create function series_between(p_from timestamptz, p_to timestamptz, p_org text)
     where o.created >= p_from and o.created < p_to and (p_org is null or o.org_id = p_org) and k.contract <> 'preview'
   ), counted as (
     select org_id, minute, key_id, contract, model, provider, robot, count(*) as calls, count(*) filter (where status = 'failed') as failed,
-      sum(cost_micro)::bigint as cost_micro
+      sum(cost_micro)::bigint as cost_micro, count(*) filter (where status in ('settled', 'unmetered')) as requests,
+      coalesce(sum(cost_micro) filter (where byok), 0)::bigint as own_micro
     from call group by 1, 2, 3, 4, 5, 6, 7
   ), one as (
     select org_id, minute, key_id, contract, model, provider, robot, 'f:' || coalesce(error_code, '') as name, 1::bigint as amount
@@ -115,7 +129,7 @@ create function series_between(p_from timestamptz, p_to timestamptz, p_org text)
     select org_id, minute, key_id, contract, model, provider, robot, jsonb_object_agg(name, amount) as parts
     from named group by 1, 2, 3, 4, 5, 6, 7
   )
-  select org_id, minute, key_id, contract, model, provider, robot, calls, failed, cost_micro, coalesce(parts, '{}')
+  select org_id, minute, key_id, contract, model, provider, robot, calls, failed, cost_micro, requests, own_micro, coalesce(parts, '{}')
   from counted left join gathered using (org_id, minute, key_id, contract, model, provider, robot)
 $$;
 
@@ -123,52 +137,170 @@ $$;
 create function series_put(p_from timestamptz, p_to timestamptz) returns void language sql as $$
   with delta as materialized (
     select *, (to_timestamp(minute * 60.0) at time zone 'UTC')::date as day from series_between(p_from, p_to, null)
-  ), wanted as (
-    select distinct org_id, day, key_id, contract, model, provider, robot from delta
-  ), made as (
-    insert into series_line (org_id, day, key_id, contract, model, provider, robot)
-    select * from wanted on conflict do nothing returning *
-  ), line as materialized (
-    select id, org_id, day, key_id, contract, model, provider, robot from made
-    union all
-    select l.id, l.org_id, l.day, l.key_id, l.contract, l.model, l.provider, l.robot
-    from series_line as l join wanted using (org_id, day, key_id, contract, model, provider, robot)
+  ), line as (
+    insert into series_line as l (org_id, day, key_id, contract, model, provider, robot, requests, cost_micro, own_micro)
+    select org_id, day, key_id, contract, model, provider, robot, sum(requests)::bigint, sum(cost_micro)::bigint, sum(own_micro)::bigint
+    from delta group by 1, 2, 3, 4, 5, 6, 7
+    on conflict (org_id, day, key_id, contract, model, provider, robot) do update set requests = l.requests + excluded.requests,
+      cost_micro = l.cost_micro + excluded.cost_micro, own_micro = l.own_micro + excluded.own_micro
+    returning id, org_id, day, key_id, contract, model, provider, robot
   ), told as materialized (
-    select id, minute, calls, failed, cost_micro, parts
+    select id, minute, calls, failed, cost_micro, requests, own_micro, parts
     from delta join line using (org_id, day, key_id, contract, model, provider, robot)
   ), minutes as (
-    insert into series_minute as m (line, minute, calls, failed, cost_micro, parts)
+    insert into series_minute as m (line, minute, calls, failed, cost_micro, requests, own_micro, parts)
     select * from told
     on conflict (line, minute) do update set calls = m.calls + excluded.calls, failed = m.failed + excluded.failed,
-      cost_micro = m.cost_micro + excluded.cost_micro, parts = series_sum(m.parts, excluded.parts)
+      cost_micro = m.cost_micro + excluded.cost_micro, requests = m.requests + excluded.requests,
+      own_micro = m.own_micro + excluded.own_micro, parts = series_sum(m.parts, excluded.parts)
   )
-  insert into series_hour as h (line, hour, calls, failed, cost_micro, parts)
-  select id, minute / 60, sum(calls)::bigint, sum(failed)::bigint, sum(cost_micro)::bigint, series_sum_of(parts) from told group by 1, 2
+  insert into series_hour as h (line, hour, calls, failed, cost_micro, requests, own_micro, parts)
+  select id, minute / 60, sum(calls)::bigint, sum(failed)::bigint, sum(cost_micro)::bigint, sum(requests)::bigint, sum(own_micro)::bigint,
+    series_sum_of(parts)
+  from told group by 1, 2
   on conflict (line, hour) do update set calls = h.calls + excluded.calls, failed = h.failed + excluded.failed,
-    cost_micro = h.cost_micro + excluded.cost_micro, parts = series_sum(h.parts, excluded.parts);
+    cost_micro = h.cost_micro + excluded.cost_micro, requests = h.requests + excluded.requests,
+      own_micro = h.own_micro + excluded.own_micro, parts = series_sum(h.parts, excluded.parts);
 $$;
 
--- Adds up what is over: until the beginning of the oldest transaction that is still open, since what that writes is of the moment at which it
--- began, and no more than ten minutes at one time. Nothing is added twice, and nothing is missed. Reports whether there may be more; nothing is
--- done while another replica is at it.
-create function series_add_up() returns boolean language plpgsql as $$
+-- Adds up committed calls, at most ten minutes of them and none after `p_before`. The sums and the moment until which they reach change in one
+-- transaction, so that nothing is added twice and nothing is missed. Reports whether there may be more; does nothing while another replica adds up.
+create function series_add_up(p_before timestamptz default 'infinity') returns boolean language plpgsql as $$
 declare
   before timestamptz;
   until timestamptz;
-  known timestamptz;
+  known timestamptz := least(committed_before(), p_before);
 begin
   select at into before from series_until for update skip locked;
   if not found then
     return false;
   end if;
-  select least(now() - interval '10 seconds', min(xact_start)) into known
-  from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid();
+  if before = '-infinity' then
+    select coalesce(min(created), known) into before from request_outcome;
+  end if;
   until := least(known, before + interval '10 minutes');
   if until <= before then
     return false;
   end if;
   perform series_put(before, until);
   update series_until set at = until;
+  return until < known;
+end
+$$;
+
+-- Adds the sums of robots whose names are past the retention of their organization's logs to those of unnamed ones, at most `p_most` lines at once.
+create function series_forget_robots(p_now timestamptz, p_most integer) returns bigint language plpgsql as $$
+declare
+  forgotten bigint;
+begin
+  -- No sum is added while lines move.
+  perform from series_until for update;
+  with gone as (
+    delete from series_line where id in (
+      select id from series_line left join org_settings using (org_id)
+      where robot <> '' and day < (p_now at time zone 'UTC')::date - coalesce(retention_days, 30) limit p_most
+    ) returning *
+  ), line as (
+    insert into series_line as l (org_id, day, key_id, contract, model, provider, robot, requests, cost_micro, own_micro)
+    select org_id, day, key_id, contract, model, provider, '', sum(requests)::bigint, sum(cost_micro)::bigint, sum(own_micro)::bigint
+    from gone group by 1, 2, 3, 4, 5, 6
+    on conflict (org_id, day, key_id, contract, model, provider, robot) do update set requests = l.requests + excluded.requests,
+      cost_micro = l.cost_micro + excluded.cost_micro, own_micro = l.own_micro + excluded.own_micro
+    returning id, org_id, day, key_id, contract, model, provider
+  ), hours as (
+    insert into series_hour as h (line, hour, calls, failed, cost_micro, requests, own_micro, parts)
+    select line.id, hour, sum(calls)::bigint, sum(failed)::bigint, sum(each.cost_micro)::bigint, sum(each.requests)::bigint,
+      sum(each.own_micro)::bigint, series_sum_of(parts)
+    from series_hour as each join gone on gone.id = each.line join line using (org_id, day, key_id, contract, model, provider) group by 1, 2
+    on conflict (line, hour) do update set calls = h.calls + excluded.calls, failed = h.failed + excluded.failed,
+      cost_micro = h.cost_micro + excluded.cost_micro, requests = h.requests + excluded.requests,
+      own_micro = h.own_micro + excluded.own_micro, parts = series_sum(h.parts, excluded.parts)
+  ), minutes as (
+    insert into series_minute as m (line, minute, calls, failed, cost_micro, requests, own_micro, parts)
+    select line.id, minute, sum(calls)::bigint, sum(failed)::bigint, sum(each.cost_micro)::bigint, sum(each.requests)::bigint,
+      sum(each.own_micro)::bigint, series_sum_of(parts)
+    from series_minute as each join gone on gone.id = each.line join line using (org_id, day, key_id, contract, model, provider) group by 1, 2
+    on conflict (line, minute) do update set calls = m.calls + excluded.calls, failed = m.failed + excluded.failed,
+      cost_micro = m.cost_micro + excluded.cost_micro, requests = m.requests + excluded.requests,
+      own_micro = m.own_micro + excluded.own_micro, parts = series_sum(m.parts, excluded.parts)
+  )
+  select count(*) into forgotten from gone;
+  return forgotten;
+end
+$$;
+
+-- MARGIN
+
+-- Charges and work of offerings by hour: busy time, and idle time in which they stay warm after a call until the next one of any caller. `free`: a
+-- placeholder, or a call with the caller's own key, which costs the operator nothing.
+create table margin_hour (
+  -- Hours since 1970.
+  hour integer not null,
+  org_id text not null,
+  model text not null,
+  offering_id text not null,
+  free boolean not null,
+  settled bigint not null,
+  unmetered bigint not null,
+  cost_micro bigint not null,
+  ledger_micro bigint not null,
+  busy_us bigint not null,
+  idle_us bigint not null,
+  primary key (hour, org_id, model, offering_id, free)
+);
+
+-- All hours before this moment are added up.
+create table margin_until (
+  only_one boolean primary key default true check (only_one),
+  at timestamptz not null
+);
+
+insert into margin_until (at) values ('-infinity');
+
+-- How long a call can keep an offering warm, at most.
+create function margin_ahead(p_assumed_s double precision) returns interval language sql stable as $$
+  select make_interval(secs => greatest(p_assumed_s, coalesce(max(scaledown_s), 0))) from offering
+$$;
+
+-- The same for any span of time. It also reads later calls that could find an offering warm.
+create function margin_between(p_from timestamptz, p_to timestamptz, p_assumed_s double precision) returns setof margin_hour
+language sql stable as $$
+  with served as (
+    select o.created, o.org_id, k.model, k.offering_id, k.simulated or k.byok as free, k.status, o.cost_micro, o.lease,
+      coalesce(o.latency_ms, 0)::double precision as busy_ms, coalesce(f.scaledown_s, p_assumed_s) as warm_s,
+      extract(epoch from lead(o.created - coalesce(o.latency_ms, 0) * interval '1 millisecond') over (
+        partition by k.offering_id order by o.created
+      ) - o.created) as gap_s
+    from request_outcome as o join request_kind as k on k.id = o.kind left join offering as f on f.id = k.offering_id
+    where k.status in ('settled', 'unmetered') and o.created >= p_from and o.created < p_to + margin_ahead(p_assumed_s)
+  )
+  select floor(extract(epoch from created) / 3600)::integer, org_id, model, offering_id, free,
+    count(*) filter (where status = 'settled'), count(*) filter (where status = 'unmetered'), sum(cost_micro)::bigint,
+    coalesce(sum(cost_micro) filter (where lease is not null), 0)::bigint, round(sum(busy_ms) * 1000)::bigint,
+    round(sum(least(greatest(coalesce(gap_s, warm_s), 0), warm_s)) * 1000000)::bigint
+  from served where created < p_to group by 1, 2, 3, 4, 5
+$$;
+
+-- Adds up the hours after which nothing can change the idle time, at most a day of them and none after `p_before`, as `series_add_up` does.
+create function margin_add_up(p_assumed_s double precision, p_before timestamptz default 'infinity') returns boolean language plpgsql as $$
+declare
+  before timestamptz;
+  until timestamptz;
+  known timestamptz := date_trunc('hour', least(committed_before() - margin_ahead(p_assumed_s), p_before), 'UTC');
+begin
+  select at into before from margin_until for update skip locked;
+  if not found then
+    return false;
+  end if;
+  if before = '-infinity' then
+    select date_trunc('hour', coalesce(min(created), known), 'UTC') into before from request_outcome;
+  end if;
+  until := least(known, before + interval '1 day');
+  if until <= before then
+    return false;
+  end if;
+  insert into margin_hour select * from margin_between(before, until, p_assumed_s);
+  update margin_until set at = until;
   return until < known;
 end
 $$;

@@ -1,6 +1,7 @@
 /** What the callers were told, held against what the ledger holds. */
 
 import type { Sql } from "../../../../src/store/database/tx.ts";
+import { addUpSeries } from "../../../../src/store/history/series.ts";
 import { brokenInvariants } from "../../../support/invariants.ts";
 import type { Log, Told } from "./callers.ts";
 
@@ -20,6 +21,7 @@ export async function verdict(sql: Sql, org: string, callers: Log, grantedMicro:
     select granted_micro as granted, available_micro as available,
       (select coalesce(sum(amount_micro - spent_micro), 0) from lease where org_id = ${org}) as held
     from account where org_id = ${org}`;
+  await addUpSeries(sql);
   const wrong = [...callers.faults, ...(await brokenInvariants(sql))];
   const settled = rows.filter(({ status }) => status === "settled");
   const spent = settled.reduce((sum, { cost }) => sum + cost, 0);
