@@ -1,189 +1,296 @@
 /**
- * Lists and reports over a long history, beside an empty database. Arguments: millions of rows (3), weeks (52). Prints the median of nine warm
- * runs in milliseconds, and the ratio.
+ * Lists, reports, acts and settlements over a long history, against a database with a thousand calls: a gateway on each, requests in turns. Prints the
+ * median of nine warm rounds in milliseconds, and the ratio.
+ *
+ * `node test/bench/history.ts [millions of calls] [weeks] [part of a name]`
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startPostgres } from "../../src/embedded/postgres.ts";
+import { type EmbeddedPostgres, startPostgres } from "../../src/embedded/postgres.ts";
 import { newId } from "../../src/ids.ts";
-import { balanceOf } from "../../src/store/account/orgs.ts";
-import { addUpServed, listEarnings } from "../../src/store/billing/earnings.ts";
-import { invoiceMonth } from "../../src/store/billing/statements.ts";
-import { migrate } from "../../src/store/database/migrate.ts";
-import { connect, type Sql } from "../../src/store/database/tx.ts";
-import { listCalls } from "../../src/store/history/logs.ts";
+import { connect, type Sql, type Tx, tx } from "../../src/store/database/tx.ts";
 import { forgetLogs } from "../../src/store/history/partitions.ts";
-import { readSeries } from "../../src/store/history/series.ts";
-import { listUsage, ownKeySpending, readMargin, usageTotals } from "../../src/store/history/usage.ts";
+import { ASSUMED_SCALEDOWN_S } from "../../src/store/history/series.ts";
 import { databaseUrl } from "../support/database.ts";
-import { endOf, intentOf, makePayer, openReplica } from "../support/money.ts";
+import { endOf, intentOf, openReplica } from "../support/money.ts";
+import { actFrame, GRPC_PATH } from "./support/act-call.ts";
+import { ADMIN_TOKEN, type Bench, openGateway } from "./support/gateway.ts";
+import { grpcLoad } from "./support/load.ts";
+import { median, startModelServer } from "./support/processes.ts";
 
 const MILLIONS = Number(process.argv[2] ?? 3);
 const WEEKS = Number(process.argv[3] ?? 52);
+const WANTED = process.argv[4] ?? "";
 const ROUNDS = 9;
 const ROBOTS = 10;
+const DAY = 86_400;
+/** Days of logs. */
+const LOG_DAYS = 30;
+/** The calls of the empty database: its pages are full, so that both answer the same number of lines. */
+const PAGES = 1_000;
 
-const dataDir = mkdtempSync(join(tmpdir(), "limber-history-"));
-const postgres = await startPostgres({
-  dataDir,
-  settings: { shared_buffers: "1GB", max_wal_size: "8GB", synchronous_commit: "off" },
-});
+const folder = mkdtempSync(join(tmpdir(), "limber-history-"));
+const settings = { shared_buffers: "1GB", max_wal_size: "8GB", maintenance_work_mem: "512MB" };
+const postgres: EmbeddedPostgres = await startPostgres({ dataDir: join(folder, "postgres"), settings });
 const server = connect(postgres.url, { max: 1 });
+const upstream = await startModelServer(["0"]);
+const { grpc: modelPort }: { grpc: number } = JSON.parse(upstream.line);
 
-/** A database with one organization, a key and an offering. */
-async function made(name: string): Promise<{ sql: Sql; url: string; orgId: string; keyId: string }> {
-  await server.unsafe(`create database ${name}`);
-  const url = databaseUrl(postgres.url, name);
-  const sql = connect(url, { max: 4, unbounded: true });
-  await migrate(sql);
-  const { orgId, keyId } = await makePayer(sql, 1_000_000_000);
-  return { sql, url, orgId, keyId };
+/** A gateway with a database of its own, and the organization of its key. */
+interface Place {
+  gateway: Bench;
+  url: string;
+  sql: Sql;
+  orgId: string;
+  keyId: string;
+  offeringId: string;
 }
 
-/** Ten robots that call evenly over the weeks; logs of the last 30 days. */
-async function fill({ sql, orgId, keyId }: { sql: Sql; orgId: string; keyId: string }): Promise<void> {
+async function open(name: string): Promise<Place> {
+  await server.unsafe(`create database "${name}"`);
+  const url = databaseUrl(postgres.url, name);
+  const gateway = await openGateway(join(folder, name), `grpc://127.0.0.1:${modelPort}`, {
+    DATABASE_URL: url,
+    LIMBER_MASTER_KEY: Buffer.alloc(32).toString("base64"),
+    LIMBER_ALLOW_PRIVATE_ADDRESSES: "true",
+  });
+  const sql = connect(url, { max: 4, unbounded: true });
+  const [ids] = await sql<{ orgId: string; keyId: string; offeringId: string }[]>`
+    select offering.org_id, key.id as key_id, offering.id as offering_id from offering join key on key.org_id = offering.org_id`;
+  return { gateway, url, sql, ...ids! };
+}
+
+/** Robots that call evenly over the weeks; logs of the last days; and what else grows with use. */
+async function fill(place: Place, calls: number, weeks: number): Promise<void> {
+  // The gateway of this database adds up nothing meanwhile.
+  await tx(place.sql, async (tx) => {
+    await tx`select from series_until, margin_until, served_until for update`;
+    await record(place, calls, weeks);
+    await addUp(tx, weeks);
+  });
+  await place.sql.unsafe("vacuum analyze");
+}
+
+async function record({ sql, orgId, keyId, offeringId }: Place, calls: number, weeks: number): Promise<void> {
   await sql`select history_partition(t, history_week(now()) - 7 * n)
-    from unnest(array['request_outcome', 'request_log', 'hedge_loser']) as t, generate_series(1, ${WEEKS}) as n`;
+    from unnest(array['request_outcome', 'request_log', 'hedge_loser']) as t, generate_series(1, ${weeks}) as n`;
   const kind = (
     status: string,
-  ) => sql`request_kinds(array[${keyId}, ${status}, 'act', 'acme/arm', 'acme', 'off_1', 'action_step', '0', null,
-    'false', 'false', ${status === "failed" ? "502" : "200"}, null, null])`;
-  const [kinds] = await sql<
-    { ok: number[]; bad: number[] }[]
-  >`select ${kind("settled")} as ok, ${kind("failed")} as bad`;
-  const perWeek = Math.round((MILLIONS * 1e6) / WEEKS);
-  const gapS = (7 * 86_400) / perWeek;
-  for (let week = WEEKS; week > 0; week--) {
+  ) => sql`request_kinds(array[${keyId}, ${status}, 'act', 'bench/instant', 'bench', ${offeringId},
+    'action_step', '0', null, 'false', 'false', ${status === "failed" ? "502" : "200"}, null, null])`;
+  const [kinds] = await sql<{ ok: number[]; bad: number[] }[]>`
+    select ${kind("settled")} as ok, ${kind("failed")} as bad`;
+  const perWeek = Math.round(calls / weeks);
+  const gapS = (7 * DAY) / perWeek;
+  for (let week = weeks; week > 0; week--) {
     await sql`
       insert into request_outcome (org_id, request_id, kind, units, cost_micro, latency_ms, lease, created)
-      select ${orgId}, request_mark(at) || lpad(n::text, 16, '0'), case when n % 1000 = 0 then ${kinds!.bad[0]!}::int8 else ${kinds!.ok[0]!}::int8 end, 50,
+      select ${orgId}, request_mark(at) || lpad(n::text, 16, '0'),
+        case when n % 1000 = 0 then ${kinds!.bad[0]!}::int8 else ${kinds!.ok[0]!}::int8 end, 50,
         case when n % 1000 = 0 then 0 else 20 end, 900, 'lease_01JQ2V8Z5XK3M7N9P1R4T6W8YB', at
       from (
-        select n, now() - make_interval(secs => ${week * 7 * 86_400}) + n * make_interval(secs => ${gapS}) as at
+        select n, now() - make_interval(secs => ${week * 7 * DAY}) + n * make_interval(secs => ${gapS}) as at
         from generate_series(1, ${perWeek}::int8) as n
       ) as each`;
-    if (week * 7 > 30 + 7) continue;
+    if ((week - 1) * 7 >= LOG_DAYS) continue;
     await sql`
       insert into request_log (org_id, request_id, attempt_ms, queue_ms, input_bytes, robot_id, session_id, log)
-      select org_id, request_id, 850, 1, 40000, 'robot-' || right(request_id, 5)::int % ${ROBOTS}, 'session-' || right(request_id, 5)::int % ${ROBOTS},
-        '{"model_requested":"acme/arm","stream_id":"req_x","region":"eu","plan":"p_0123456789abcdef","ranks":"0 1 2","attempts":[{"offering_id":"off_1","status":"ok","latency_ms":850,"count":12}]}'
-      from request_outcome
-      where created >= now() - make_interval(days => ${week * 7}) and created < now() - make_interval(days => ${week * 7 - 7})`;
+      select org_id, request_id, 850, 1, 40000, 'robot-' || n, 'session-' || n,
+        '{"model_requested":"bench/instant","stream_id":"req_x","region":"eu","plan":"p_0123456789abcdef","ranks":"0 1 2","attempts":[{"offering_id":"off_1","status":"ok","latency_ms":850,"count":12}]}'
+      from (select *, right(request_id, 5)::int % ${ROBOTS} as n from request_outcome) as o
+      where created >= greatest(now() - make_interval(days => ${week * 7}), now() - make_interval(days => ${LOG_DAYS}))
+        and created < now() - make_interval(days => ${week * 7 - 7})`;
   }
-  await sql.unsafe("vacuum analyze");
-  for (let day = WEEKS * 7; day > 0; day--)
-    await sql`select series_put(now() - make_interval(days => ${day}), now() - make_interval(days => ${day - 1}))`;
-  await sql`update series_until set at = now()`;
-  await sql`select margin_add_up(60)`;
-  await addUpServed(sql);
+  await sql`
+    insert into job (id, kind, org_id, key_id, status, rank, request, total, created, expires)
+    select 'batch_' || lpad(n::text, 26, '0'), 'batch', ${orgId}, ${keyId}, 'completed', 9, '{}', 1, now() - make_interval(secs => n * 60), now()
+    from generate_series(1, ${calls / 200}::int) as n`;
+  await sql`
+    insert into outbox (event_id, name, org_id, payload, sent_at, created)
+    select 'evt_' || n, 'job.completed', ${orgId}, 'x', now(), now() - make_interval(secs => n) from generate_series(1, ${calls / 100}::int) as n`;
+  await sql`
+    select audit_append(${orgId}, 'aud_' || lpad(n::text, 26, '0'), ${keyId}, 'key.update', ${keyId}, '{}', null, now())
+    from generate_series(1, ${calls / 1_000}::int) as n`;
+  await sql`
+    insert into transfer (cause, kind, org_id, debit, credit, amount_micro, created)
+    select 'lease_' || n || '/' || kind, kind::transfer_kind, ${orgId}, 'available', 'lease_' || n, 100, now() - make_interval(secs => n)
+    from generate_series(1, ${calls / 50}::int) as n, unnest(array['lease', 'return']) as kind`;
   await sql.unsafe("vacuum analyze");
 }
 
-const empty = await made("empty");
-const full = await made("full");
+async function addUp(tx: Tx, weeks: number): Promise<void> {
+  await tx`delete from series_line`;
+  await tx`delete from margin_hour`;
+  await tx`delete from served_day`;
+  // The time of this transaction is when it began: later calls are not added up.
+  for (let day = weeks * 7; day > 0; day--)
+    await tx`select series_put(now() - make_interval(days => ${day}), now() - make_interval(days => ${day - 1}))`;
+  await tx`update series_until set at = now()`;
+  await tx`insert into margin_hour select * from margin_between('-infinity', date_trunc('hour', now()), ${ASSUMED_SCALEDOWN_S})`;
+  await tx`update margin_until set at = date_trunc('hour', now())`;
+  await tx`insert into served_day select * from served_between('-infinity', now())`;
+  await tx`update served_until set at = now()`;
+}
+
+const [empty, full] = [await open("empty"), await open("full")];
 const startedAt = performance.now();
-await fill(full);
-const [size] = await full.sql<{ rows: number; outcome: number; log: number; logs: number }[]>`
-  select (select count(*) from request_outcome) as rows, (select count(*) from request_log) as logs,
-    (select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'request_outcome'::regclass) as outcome,
-    (select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'request_log'::regclass) as log`;
-console.log(`generated ${size!.rows} rows in ${Math.round((performance.now() - startedAt) / 1000)} s`);
+await fill(empty, PAGES, 1);
+await fill(full, MILLIONS * 1e6, WEEKS);
+interface Size {
+  name: string;
+  rows: number;
+  bytes: number;
+}
+const sizes = await full.sql<Size[]>`
+  select name, (xpath('/row/n/text()', query_to_xml('select count(*) as n from ' || name, false, true, '')))[1]::text::int8 as rows,
+    (select sum(pg_total_relation_size(relid)) from pg_partition_tree(name::regclass))::int8 as bytes
+  from unnest(array['request_outcome', 'request_log', 'series_line', 'series_hour', 'series_minute', 'margin_hour', 'served_day']) as name`;
 console.log(
-  `bytes per row: accounting ${Math.round(size!.outcome / size!.rows)}, log ${Math.round(size!.log / size!.logs)}`,
+  `${MILLIONS} million calls over ${WEEKS} weeks, generated in ${Math.round((performance.now() - startedAt) / 1000)} s`,
 );
+console.log("\n| table | rows | bytes per row | MB |\n|---|---|---|---|");
+for (const { name, rows, bytes } of sizes)
+  console.log(`| \`${name}\` | ${rows} | ${Math.round(bytes / Math.max(1, rows))} | ${(bytes / 1e6).toFixed(1)} |`);
 
 const nowS = Math.floor(Date.now() / 1000);
-const month = new Date().toISOString().slice(0, 7);
 const hour = Math.floor(nowS / 3600) * 3600;
-type Place = Awaited<ReturnType<typeof made>>;
-const QUERIES: Record<string, (place: Place) => Promise<unknown>> = {
-  logs: ({ sql, orgId }) => listCalls(sql, orgId, { limit: 101 }),
-  "logs of the last hour": ({ sql, orgId }) => listCalls(sql, orgId, { limit: 101, since: nowS - 3600 }),
-  "logs of a robot": ({ sql, orgId }) => listCalls(sql, orgId, { limit: 101, robotId: "robot-3" }),
-  "logs that failed": ({ sql, orgId }) => listCalls(sql, orgId, { limit: 101, status: "failed" }),
-  "logs of a model without calls": ({ sql, orgId }) => listCalls(sql, orgId, { limit: 101, model: "acme/none" }),
-  usage: ({ sql, orgId }) => listUsage(sql, orgId, { limit: 51 }),
-  "usage of a key in 30 days": ({ sql, orgId, keyId }) =>
-    listUsage(sql, orgId, { limit: 51, keyId, since: nowS - 30 * 86_400 }),
-  "usage totals": ({ sql, orgId }) => usageTotals(sql, orgId),
-  "usage totals of a key": ({ sql, orgId, keyId }) => usageTotals(sql, orgId, { keyId }),
-  "usage totals of a key in 30 days": ({ sql, orgId, keyId }) =>
-    usageTotals(sql, orgId, { keyId, since: nowS - 30 * 86_400 }),
-  "spending with own keys": ({ sql, orgId }) => ownKeySpending(sql, orgId),
-  "margin of 30 days": ({ sql }) =>
-    readMargin(sql, {
-      orgId: undefined,
-      limit: 100,
-      since: new Date((nowS - 30 * 86_400) * 1000),
-      until: undefined,
+const day = Math.floor(nowS / DAY) * DAY;
+const [some] = await full.sql<{ id: string }[]>`
+  select request_id as id from request_outcome where org_id = ${full.orgId} and request_id > (select request_mark(now() - interval '6 days')) order by request_id limit 1`;
+const PATHS: ((place: Place) => string)[] = [
+  "/v1/logs?limit=100",
+  "/v1/logs?since_minutes=60&limit=100",
+  "/v1/logs?robot_id=robot-3&limit=100",
+  "/v1/logs?session_id=session-3&limit=100",
+  "/v1/logs?robot_id=nobody&limit=100",
+  "/v1/logs?status=failed&limit=100",
+  "/v1/logs?http_status=502&limit=100",
+  "/v1/logs?model=bench/instant&limit=100",
+  "/v1/logs?model=acme/none&limit=100",
+  "/v1/logs?provider=nobody&limit=100",
+  `/v1/logs?request_id=${some!.id}`,
+  `/v1/logs?limit=100&cursor=${some!.id}`,
+  "/v1/usage?limit=50",
+  ({ keyId }: Place) => `/v1/usage?limit=50&key_id=${keyId}`,
+  ({ keyId }: Place) => `/v1/usage?limit=50&key_id=${keyId}&since=${nowS - 30 * DAY}`,
+  `/v1/usage?limit=50&since=${nowS - 200 * DAY - 1234}&until=${nowS - 90 * DAY - 1234}`,
+  "/v1/usage?limit=50&model=acme/none",
+  "/v1/usage?limit=50&provider=bench&contract=act",
+  `/v1/usage?limit=50&since=${nowS - 3600}`,
+  `/v1/usage?request_id=${some!.id}`,
+  `admin /v1/usage/margin?since=${nowS - 30 * DAY}`,
+  `admin /v1/usage/margin?since=${nowS - 365 * DAY}`,
+  ({ orgId }: Place) => `admin /v1/usage/margin?since=${nowS - DAY}&org_id=${orgId}`,
+  `/v1/series?since=${hour - 3600}&until=${hour + 3600}&step_s=60&by=robot`,
+  `/v1/series?since=${day - 30 * DAY}&until=${day + DAY}&step_s=${DAY}&by=robot`,
+  `/v1/series?since=${day - 350 * DAY}&until=${day + DAY}&step_s=${DAY}&by=model`,
+  "/v1/loops/history",
+  "/v1/key",
+  ({ orgId }: Place) => `/v1/orgs/${orgId}/keys`,
+  ({ orgId }: Place) => `/v1/orgs/${orgId}/workspaces`,
+  ({ orgId }: Place) => `/v1/orgs/${orgId}/members`,
+  "/v1/billing",
+  "/v1/billing/balance",
+  "/v1/billing/payments",
+  `/v1/billing/invoice?month=${new Date().toISOString().slice(0, 7)}`,
+  "/v1/supply/earnings",
+  `/v1/supply/earnings?since=${nowS - 30 * DAY}`,
+  "/v1/supply/statements",
+  "/v1/supply/providers/bench/balance",
+  "/v1/supply/offerings?mine=true",
+  ({ offeringId }: Place) => `/v1/supply/offerings/${offeringId}/stats?days=30`,
+  "/v1/jobs?limit=100",
+  "/v1/jobs?kind=evaluation&limit=100",
+  "/v1/audit?limit=100",
+  "/v1/audit?action=key.create&limit=100",
+  "/v1/audit?actor=nobody&limit=100",
+  "/v1/robots?limit=100",
+  "/v1/robots/stops",
+  "/v1/loops",
+  "/v1/webhooks",
+  "/v1/models?limit=100",
+  "/v1/status",
+].map((path) => (typeof path === "string" ? () => path : path));
 
-      secondOf: () => 1,
-    }),
-  "series of 30 days by robot": ({ sql, orgId }) =>
-    readSeries(sql, orgId, { since: hour - 30 * 86_400, until: hour, stepS: 86_400, by: "robot", limit: 10 }),
-  earnings: ({ sql }) => listEarnings(sql, { providers: ["acme"], limit: 50, cursor: undefined }),
-  balance: ({ sql, orgId }) => balanceOf(sql, orgId),
-  invoice: ({ sql, orgId }) => invoiceMonth(sql, orgId, `${month}-01`, 20),
-};
-const wanted = process.argv[4];
-console.log("\n| list or report | empty, ms | full, ms | ratio |\n|---|---|---|---|");
-for (const [name, run] of Object.entries(QUERIES)) {
-  if (wanted !== undefined && !name.includes(wanted)) continue;
-  const [a, b] = await compared(
-    () => run(empty),
-    () => run(full),
-  );
-  console.log(`| ${name} | ${a.toFixed(1)} | ${b.toFixed(1)} | ${(b / a).toFixed(1)} |`);
+async function get(place: Place, named: string): Promise<void> {
+  const [path, isAdmin] = named.startsWith("admin ") ? [named.slice("admin ".length), true] : [named, false];
+  const response = await fetch(`http://127.0.0.1:${place.gateway.port}${path}`, {
+    headers: isAdmin ? { "x-service-admin-token": ADMIN_TOKEN } : { authorization: `Bearer ${place.gateway.key}` },
+  });
+  const text = await response.text();
+  if (!response.ok) throw new Error(`${path} answered ${response.status}: ${text}`);
 }
 
-// The settlement transaction: batches of 64 calls.
-const settle = async ({ url, orgId, keyId }: Place) => {
-  const replica = await openReplica(url, newId("replica"));
-  const lease = { leaser: await replica.ledger.open(), number: 1 };
-  const records = () =>
-    Array.from({ length: 64 }, () => ({ lease: null, record: endOf(intentOf({ orgId, keyId }), 0) }));
-  const run = () =>
-    replica.ledger.commit(lease.leaser, {
-      number: lease.number++,
-      intents: [],
-      settlements: records(),
-      over: [],
-      moves: [],
-    });
-  for (let i = 0; i < 10; i++) await run();
-  return {
-    run: async () => {
-      for (let i = 0; i < 20; i++) await run();
-    },
-    close: () => replica.kill(),
-  };
-};
-const [small, large] = [await settle(empty), await settle(full)];
-const [a, b] = await compared(small.run, large.run);
-console.log(`| 20 settlements of 64 calls | ${a.toFixed(1)} | ${b.toFixed(1)} | ${(b / a).toFixed(2)} |`);
-await Promise.all([small.close(), large.close()]);
+console.log("\n| request | 1,000 calls, ms | all calls, ms | ratio |\n|---|---|---|---|");
+for (const path of PATHS) {
+  const name = path(full)
+    .replaceAll(/(org|key|off)_\w+/g, "$1")
+    .replaceAll(/\d{10}/g, "t");
+  if (!name.includes(WANTED)) continue;
+  await compared(name, (place) => get(place, path(place))).catch((error) => console.log(`| ${name} | ${error} |`));
+}
+// An act through the gateway, and the settlement transaction alone: batches of 64 calls.
+await compared("400 acts by 8 callers", async ({ gateway }) => {
+  const { failed } = await grpcLoad(`http://127.0.0.1:${gateway.port}`, GRPC_PATH, actFrame, gateway.key, 4, 2, 400);
+  if (failed > 0) throw new Error(`${failed} acts failed`);
+});
+const settling = new Map(
+  await Promise.all([empty, full].map(async (place) => [place, await settlements(place)] as const)),
+);
+await compared("20 settlements of 64 calls", (place) => settling.get(place)!.run());
+for (const { close } of settling.values()) await close();
 
 const began = performance.now();
-await full.sql`update org_settings set retention_days = 30`;
+await full.sql`update org_settings set retention_days = 14`;
+await full.sql`insert into org_settings (org_id, retention_days) values (${full.orgId}, 14) on conflict (org_id) do update set retention_days = 14`;
 await forgetLogs(full.sql);
-console.log(`\ndropping logs past 30 days: ${Math.round(performance.now() - began)} ms`);
+console.log(`\nforgetting logs of 16 days: ${Math.round(performance.now() - began)} ms`);
 
-await Promise.all([empty.sql.end(), full.sql.end(), server.end()]);
+for (const { gateway, sql } of [empty, full]) {
+  await gateway.stop();
+  await sql.end();
+}
+await Promise.all([server.end(), upstream.stop()]);
 await postgres.stop();
-rmSync(dataDir, { recursive: true, force: true });
+rmSync(folder, { recursive: true, force: true });
 
-/** The medians of two functions in turns, after one warm-up each. */
-async function compared(one: () => Promise<unknown>, other: () => Promise<unknown>): Promise<[number, number]> {
-  await one();
-  await other();
-  const times: [number[], number[]] = [[], []];
-  for (let round = 0; round < ROUNDS; round++)
-    for (const [i, run] of [one, other].entries()) {
+/** The settlement transaction of a replica of its own. */
+async function settlements({
+  url,
+  orgId,
+  keyId,
+}: Place): Promise<{ run: () => Promise<void>; close: () => Promise<void> }> {
+  const replica = await openReplica(url, newId("replica"));
+  const leaser = await replica.ledger.open();
+  let number = 1;
+  const settlementsOf = () =>
+    Array.from({ length: 64 }, () => ({ lease: null, record: endOf(intentOf({ orgId, keyId }), 0) }));
+  const run = async (): Promise<void> => {
+    for (let i = 0; i < 20; i++)
+      await replica.ledger.commit(leaser, {
+        number: number++,
+        intents: [],
+        settlements: settlementsOf(),
+        over: [],
+        moves: [],
+      });
+  };
+  return { run, close: () => replica.kill() };
+}
+
+/** Prints the medians of both places, which take turns after two warm-ups each. */
+async function compared(name: string, run: (place: Place) => Promise<unknown>): Promise<void> {
+  const times = { empty: [] as number[], full: [] as number[] };
+  for (let round = -2; round < ROUNDS; round++)
+    for (const [which, place] of [
+      ["empty", empty],
+      ["full", full],
+    ] as const) {
       const at = performance.now();
-      await run();
-      times[i]!.push(performance.now() - at);
+      await run(place);
+      if (round >= 0) times[which].push(performance.now() - at);
     }
-  const median = (values: number[]): number => values.sort((x, y) => x - y)[ROUNDS >> 1]!;
-  return [median(times[0]), median(times[1])];
+  const [a, b] = [median(times.empty), median(times.full)];
+  console.log(`| \`${name}\` | ${a.toFixed(1)} | ${b.toFixed(1)} | ${(b / a).toFixed(2)} |`);
 }

@@ -113,6 +113,10 @@ describe("metric sums", () => {
     await addUpSeries(sql);
     await addUpSeries(sql);
     expect(await read()).toEqual(views[0]);
+    const midnight = Math.floor(BEGIN / 86_400) * 86_400;
+    const byDay = await read({ stepS: 86_400, since: midnight, until: midnight + 2 * 86_400 });
+    expect(byDay.reduce((sum, { calls, costMicro }) => sum + calls + costMicro, 0)).toBe(8 + 550);
+    expect(byDay[0]?.parts).toMatchObject({ "h:late": 3, "f:no_route_available": 1 });
     const byHour = await read({ stepS: 3600, until: BEGIN + 7200 });
     expect(short(byHour)).toEqual([" 0 7 1 450", " 3600 1 0 100"]);
     expect(byHour[0]?.parts).toMatchObject({ "h:late": 3, "f:no_route_available": 1 });

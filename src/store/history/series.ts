@@ -55,7 +55,7 @@ export async function addUpSeries(sql: Sql): Promise<void> {
 /** The non-empty steps of an organization's series, earliest first, including calls that are not rolled up yet. */
 export async function readSeries(sql: Sql, orgId: string, query: SeriesQuery): Promise<SeriesRow[]> {
   const { since, until, stepS, by, limit, model, provider, keyId, workspaceId, robotId, contract } = query;
-  const isByHour = stepS % 3600 === 0;
+  const unit = stepS % 86_400 === 0 ? "day" : stepS % 3600 === 0 ? "hour" : "minute";
   const name = {
     model: sql`model`,
     provider: sql`provider`,
@@ -73,13 +73,18 @@ export async function readSeries(sql: Sql, orgId: string, query: SeriesQuery): P
   const [from, to] = [new Date(since * 1000), new Date(until * 1000)];
   const day = (date: Date) => sql`(${date}::timestamptz at time zone 'UTC')::date`;
   const line = sql`l.key_id, l.contract, l.model, l.provider, l.robot`;
-  const rolled = isByHour
-    ? sql`select hour * 3600::bigint as at, ${line}, r.calls, r.failed, r.cost_micro, r.parts
+  const figures = sql`r.calls, r.failed, r.cost_micro, r.parts`;
+  const ofDays = sql`l.org_id = ${orgId} and l.day between ${day(from)} and ${day(to)}`;
+  const rolled = {
+    day: sql`select extract(epoch from r.day)::bigint as at, r.key_id, r.contract, r.model, r.provider, r.robot, ${figures}
+        from series_line as r where r.org_id = ${orgId} and r.day >= ${day(from)} and r.day < ${day(to)}`,
+    hour: sql`select hour * 3600::bigint as at, ${line}, ${figures}
         from series_line as l join series_hour as r on r.line = l.id and r.hour >= ${since / 3600} and r.hour < ${until / 3600}
-        where l.org_id = ${orgId} and l.day between ${day(from)} and ${day(to)}`
-    : sql`select minute * 60::bigint as at, ${line}, r.calls, r.failed, r.cost_micro, r.parts
+        where ${ofDays}`,
+    minute: sql`select minute * 60::bigint as at, ${line}, ${figures}
         from series_line as l join series_minute as r on r.line = l.id and r.minute >= ${since / 60} and r.minute < ${until / 60}
-        where l.org_id = ${orgId} and l.day between ${day(from)} and ${day(to)}`;
+        where ${ofDays}`,
+  }[unit];
   return sql<SeriesRow[]>`
     with figure as materialized (
       select ${name} as name, at / ${stepS}::bigint * ${stepS}::bigint as at, calls, failed, cost_micro, parts

@@ -14,9 +14,14 @@ create table series_line (
   provider text not null,
   -- Empty where none was named, or where its name was forgotten with the log.
   robot text not null,
-  requests bigint not null default 0,
-  cost_micro bigint not null default 0,
-  own_micro bigint not null default 0,
+  calls bigint not null,
+  failed bigint not null,
+  cost_micro bigint not null,
+  requests bigint not null,
+  own_micro bigint not null,
+  -- Counts by name: `f:` and the word of a refusal, `h:` and the word of a hold, `l:` and a bucket of latencies as routing's sketch has them,
+  -- `a:` and a bucket of the ages of observations when their chunks were sent.
+  parts jsonb not null,
   unique (org_id, day, key_id, contract, model, provider, robot)
 ) with (fillfactor = 70);
 
@@ -31,8 +36,6 @@ create table series_minute (
   cost_micro bigint not null,
   requests bigint not null,
   own_micro bigint not null,
-  -- Counts by name: `f:` and the word of a refusal, `h:` and the word of a hold, `l:` and a bucket of latencies as routing's sketch has them,
-  -- `a:` and a bucket of the ages of observations when their chunks were sent.
   parts jsonb not null,
   primary key (line, minute)
 );
@@ -62,22 +65,24 @@ create table series_until (
 
 insert into series_until (at) values ('-infinity');
 
--- Two counts by name as one.
-create function series_sum(a jsonb, b jsonb) returns jsonb language sql immutable as $$
+-- The sum of counts by name.
+create function series_merged(p_parts jsonb[]) returns jsonb language sql immutable as $$
   select case
-    when a = '{}' then b
-    when b = '{}' then a
+    when cardinality(p_parts) = 1 then p_parts[1]
     else (
-      select jsonb_object_agg(key, amount)
-      from (
-        select key, sum(value::bigint) as amount
-        from (select * from jsonb_each_text(a) union all select * from jsonb_each_text(b)) as each group by key
-      ) as summed
+      select coalesce(jsonb_object_agg(key, amount), '{}')
+      from (select key, sum(value::bigint) as amount from unnest(p_parts) as part, jsonb_each_text(part) group by key) as summed
     )
   end
 $$;
 
-create aggregate series_sum_of(jsonb) (sfunc = series_sum, stype = jsonb, initcond = '{}');
+-- The same for two.
+create function series_sum(a jsonb, b jsonb) returns jsonb language sql immutable as $$
+  select case when a = '{}' then b when b = '{}' then a else series_merged(array[a, b]) end
+$$;
+
+-- Collects, and sums at the end: a sum for each row would read and write all counts again.
+create aggregate series_sum_of(jsonb) (sfunc = array_append, stype = jsonb[], finalfunc = series_merged, initcond = '{}');
 
 -- The bucket of a duration, as `bucketOf` in `routing/health/sketch.ts` has it.
 create function series_bucket(ms double precision) returns integer language sql immutable as $$
@@ -138,11 +143,13 @@ create function series_put(p_from timestamptz, p_to timestamptz) returns void la
   with delta as materialized (
     select *, (to_timestamp(minute * 60.0) at time zone 'UTC')::date as day from series_between(p_from, p_to, null)
   ), line as (
-    insert into series_line as l (org_id, day, key_id, contract, model, provider, robot, requests, cost_micro, own_micro)
-    select org_id, day, key_id, contract, model, provider, robot, sum(requests)::bigint, sum(cost_micro)::bigint, sum(own_micro)::bigint
+    insert into series_line as l (org_id, day, key_id, contract, model, provider, robot, calls, failed, cost_micro, requests, own_micro, parts)
+    select org_id, day, key_id, contract, model, provider, robot, sum(calls)::bigint, sum(failed)::bigint, sum(cost_micro)::bigint,
+      sum(requests)::bigint, sum(own_micro)::bigint, series_sum_of(parts)
     from delta group by 1, 2, 3, 4, 5, 6, 7
-    on conflict (org_id, day, key_id, contract, model, provider, robot) do update set requests = l.requests + excluded.requests,
-      cost_micro = l.cost_micro + excluded.cost_micro, own_micro = l.own_micro + excluded.own_micro
+    on conflict (org_id, day, key_id, contract, model, provider, robot) do update set calls = l.calls + excluded.calls,
+      failed = l.failed + excluded.failed, cost_micro = l.cost_micro + excluded.cost_micro, requests = l.requests + excluded.requests,
+      own_micro = l.own_micro + excluded.own_micro, parts = series_sum(l.parts, excluded.parts)
     returning id, org_id, day, key_id, contract, model, provider, robot
   ), told as materialized (
     select id, minute, calls, failed, cost_micro, requests, own_micro, parts
@@ -201,24 +208,26 @@ begin
       where robot <> '' and day < (p_now at time zone 'UTC')::date - coalesce(retention_days, 30) limit p_most
     ) returning *
   ), line as (
-    insert into series_line as l (org_id, day, key_id, contract, model, provider, robot, requests, cost_micro, own_micro)
-    select org_id, day, key_id, contract, model, provider, '', sum(requests)::bigint, sum(cost_micro)::bigint, sum(own_micro)::bigint
+    insert into series_line as l (org_id, day, key_id, contract, model, provider, robot, calls, failed, cost_micro, requests, own_micro, parts)
+    select org_id, day, key_id, contract, model, provider, '', sum(calls)::bigint, sum(failed)::bigint, sum(cost_micro)::bigint,
+      sum(requests)::bigint, sum(own_micro)::bigint, series_sum_of(parts)
     from gone group by 1, 2, 3, 4, 5, 6
-    on conflict (org_id, day, key_id, contract, model, provider, robot) do update set requests = l.requests + excluded.requests,
-      cost_micro = l.cost_micro + excluded.cost_micro, own_micro = l.own_micro + excluded.own_micro
+    on conflict (org_id, day, key_id, contract, model, provider, robot) do update set calls = l.calls + excluded.calls,
+      failed = l.failed + excluded.failed, cost_micro = l.cost_micro + excluded.cost_micro, requests = l.requests + excluded.requests,
+      own_micro = l.own_micro + excluded.own_micro, parts = series_sum(l.parts, excluded.parts)
     returning id, org_id, day, key_id, contract, model, provider
   ), hours as (
     insert into series_hour as h (line, hour, calls, failed, cost_micro, requests, own_micro, parts)
-    select line.id, hour, sum(calls)::bigint, sum(failed)::bigint, sum(each.cost_micro)::bigint, sum(each.requests)::bigint,
-      sum(each.own_micro)::bigint, series_sum_of(parts)
+    select line.id, hour, sum(each.calls)::bigint, sum(each.failed)::bigint, sum(each.cost_micro)::bigint, sum(each.requests)::bigint,
+      sum(each.own_micro)::bigint, series_sum_of(each.parts)
     from series_hour as each join gone on gone.id = each.line join line using (org_id, day, key_id, contract, model, provider) group by 1, 2
     on conflict (line, hour) do update set calls = h.calls + excluded.calls, failed = h.failed + excluded.failed,
       cost_micro = h.cost_micro + excluded.cost_micro, requests = h.requests + excluded.requests,
       own_micro = h.own_micro + excluded.own_micro, parts = series_sum(h.parts, excluded.parts)
   ), minutes as (
     insert into series_minute as m (line, minute, calls, failed, cost_micro, requests, own_micro, parts)
-    select line.id, minute, sum(calls)::bigint, sum(failed)::bigint, sum(each.cost_micro)::bigint, sum(each.requests)::bigint,
-      sum(each.own_micro)::bigint, series_sum_of(parts)
+    select line.id, minute, sum(each.calls)::bigint, sum(each.failed)::bigint, sum(each.cost_micro)::bigint, sum(each.requests)::bigint,
+      sum(each.own_micro)::bigint, series_sum_of(each.parts)
     from series_minute as each join gone on gone.id = each.line join line using (org_id, day, key_id, contract, model, provider) group by 1, 2
     on conflict (line, minute) do update set calls = m.calls + excluded.calls, failed = m.failed + excluded.failed,
       cost_micro = m.cost_micro + excluded.cost_micro, requests = m.requests + excluded.requests,
