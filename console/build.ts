@@ -17,7 +17,7 @@ const DIST = join(HERE, "dist");
 /** The schema's messages, which the console shares with the TypeScript client. */
 const MESSAGES = "../clients/typescript/src/gen";
 /** What the build is made of, beside the packages. */
-const SOURCES = ["src", "public", "index.html", "build.ts", "package.json", MESSAGES];
+const SOURCES = ["src", "public", "index.html", "build.ts", "docs.ts", "package.json", "../docs", MESSAGES];
 /** What is worth compressing. */
 const TEXT = /\.(?:js|css|html|svg|json)$/;
 
@@ -32,16 +32,17 @@ export function isStale(): boolean {
 function newestIn(path: string): number {
   const stat = statSync(path, { throwIfNoEntry: false });
   if (stat === undefined) return 0;
-  if (!stat.isDirectory()) return stat.mtimeMs;
+  if (!stat.isDirectory()) return path.endsWith(".png") ? 0 : stat.mtimeMs;
   return Math.max(stat.mtimeMs, ...readdirSync(path).map((name) => newestIn(join(path, name))));
 }
 
 /** Builds. The folder appears whole: processes that build at the same time leave the build of one of them. */
 export async function buildConsole({ watch = false } = {}): Promise<void> {
-  const [{ build }, { default: react }, { default: tailwind }] = await Promise.all([
+  const [{ build }, { default: react }, { default: tailwind }, { docsPlugin }] = await Promise.all([
     import("vite"),
     import("@vitejs/plugin-react"),
     import("@tailwindcss/vite"),
+    import("./docs.ts"),
   ]);
   // Vite leaves what the environment says as it is, and a test's would make a build for development of it.
   const { NODE_ENV } = process.env;
@@ -52,7 +53,7 @@ export async function buildConsole({ watch = false } = {}): Promise<void> {
     base: "/console/",
     configFile: false,
     logLevel: "warn",
-    plugins: [react(), tailwind()],
+    plugins: [react(), tailwind(), docsPlugin()],
     resolve: { alias: { "#messages": join(HERE, MESSAGES) } },
     build: {
       outDir,

@@ -89,6 +89,9 @@ const pages = [
   inFrame("/webhooks", ["hook", "new"], () => import("./pages/webhooks.tsx"), "WebhooksPage"),
   inFrame("/audit", ["action", "actor", "record"], () => import("./pages/audit.tsx"), "AuditPage"),
   inFrame("/settings", [], () => import("./pages/settings.tsx"), "SettingsPage"),
+  inFrame("/alerts", [], () => import("./pages/alerts.tsx"), "AlertsPage"),
+  inFrame("/docs", [], () => import("./pages/docs.tsx"), "DocsPage"),
+  inFrame("/docs/$", [], () => import("./pages/docs.tsx"), "DocsPage"),
   inFrame("/status", [], () => import("./pages/status.tsx"), "StatusPage"),
 ] as const;
 

@@ -20,6 +20,7 @@ export const PAGES = [
   { path: "/console/evaluations", title: "Evaluations", key: "e", place: "bar", permission: "jobs.read" },
   { path: "/console/supply", title: "Supply", key: "u", place: "bar", permission: "supply.read" },
   { path: "/console/spend", title: "Spend", key: "s", place: "bar", permission: "usage.read" },
+  { path: "/console/alerts", title: "Alerts", key: "l", place: "bar", permission: "events.read" },
   { path: "/console/routing", title: "Routing", key: "o", place: "more", permission: "presets.read" },
   { path: "/console/jobs", title: "Batches and jobs", key: "j", place: "more", permission: "jobs.read" },
   { path: "/console/fleet", title: "Fleet", key: "f", place: "more", permission: "robots.read" },
@@ -31,6 +32,7 @@ export const PAGES = [
   { path: "/console/audit", title: "Audit", key: "a", place: "more", permission: "audit.read" },
   { path: "/console/settings", title: "Settings", place: "more", permission: "settings.read" },
   { path: "/console/status", title: "Status", place: "more" },
+  { path: "/console/docs", title: "Documentation", key: "d", place: "more" },
 ] as const satisfies readonly Page[];
 
 /** The address of a page. */

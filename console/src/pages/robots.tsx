@@ -16,6 +16,7 @@ import { Code, Empty, Facts, Head, None, Part, Refused, Status, Sure, Time } fro
 import { Filters, Find, Pick } from "../parts/filters.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { RobotCard } from "./robots/card.tsx";
+import { Checklist } from "./robots/checklist.tsx";
 import { usePictures } from "./robots/details.ts";
 import { Age, Cost, Hour, Rate } from "./robots/figures.tsx";
 import { type History, robotKey, useHistories } from "./robots/history.ts";
@@ -168,6 +169,7 @@ export function RobotsPage() {
           )
         }
       />
+      {watched.known && <Checklist hasLoops={loops.length + histories.size > 0} />}
       {(loops.length > 0 || robot !== "") && (
         <Filters>
           <Find label="Search robots" value={search.robot} onChange={find} />

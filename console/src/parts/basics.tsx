@@ -157,15 +157,15 @@ export function Json({ of, title = "Raw JSON" }: { of: unknown; title?: string }
   );
 }
 
-/** A text in letters of one width, and a way to copy it. */
-export function Block({ text }: { text: string }) {
+/** A text in letters of one width, and a way to copy it. Long lines are broken, or scroll without `wrap`. */
+export function Block({ text, wrap = true }: { text: string; wrap?: boolean }) {
   return (
     <div className="relative mt-2">
       <pre
         tabIndex={0}
         aria-label="text to copy"
-        role="region"
-        className="max-h-96 overflow-auto rounded bg-panel p-3 pr-20 whitespace-pre-wrap break-all"
+        role={wrap ? "region" : "group"}
+        className={`max-h-96 overflow-auto rounded bg-panel p-3 pr-20 ${wrap ? "break-all whitespace-pre-wrap" : ""}`}
       >
         {text}
       </pre>

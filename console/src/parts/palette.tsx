@@ -1,5 +1,6 @@
-/** Search: pages, models, calls by id. */
+/** Search: pages, models, calls by id, titles and sections of the documentation. */
 import { useQuery } from "@connectrpc/connect-query";
+import { useQuery as useLoaded } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useDeferredValue, useEffect, useRef, useState } from "react";
 import { RegistryService } from "#messages/limber/v1/registry_service_pb.ts";
@@ -24,6 +25,35 @@ const ID: readonly (readonly [RegExp, string, string])[] = [
   [/^off_\w+$/, "offering", "/console/supply?offering="],
 ];
 
+/** How many titles and sections of the documentation are shown. */
+const MOST_DOCS = 8;
+
+/** Titles and sections of the documentation that contain a text; titles first. The index is loaded with the palette. */
+function useDocs(wanted: string): readonly Found[] {
+  const { data } = useLoaded({
+    queryKey: ["docs"],
+    queryFn: async () => {
+      const [{ index }, { anchorOf }] = await Promise.all([
+        import("virtual:docs"),
+        import("../pages/docs/markdown.tsx"),
+      ]);
+      const found = (title: string, path: string, kind: string, hash = ""): Found => {
+        const href = `/console/docs/${path}${hash}`;
+        return { id: href, title, kind, href };
+      };
+      return [
+        ...index.map(({ path, title }) => found(title, path, "documentation")),
+        ...index.flatMap(({ path, title, headings }) =>
+          headings.map((heading) => found(heading, path, title, `#${anchorOf(heading)}`)),
+        ),
+      ];
+    },
+    staleTime: Number.POSITIVE_INFINITY,
+  });
+  if (wanted.length < 3) return [];
+  return (data ?? []).filter(({ title }) => title.toLowerCase().includes(wanted)).slice(0, MOST_DOCS);
+}
+
 /** The palette. */
 export function Palette({ open, onClose, pages }: { open: boolean; onClose: () => void; pages: readonly Page[] }) {
   return (
@@ -42,6 +72,7 @@ function Search({ onClose, pages }: { onClose: () => void; pages: readonly Page[
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => input.current?.focus(), []);
   const wanted = text.trim().toLowerCase();
+  const docs = useDocs(wanted);
   const found: Found[] = [
     ...ID.filter(([pattern]) => pattern.test(text.trim())).map(([, kind, href]) => ({
       id: kind,
@@ -58,6 +89,7 @@ function Search({ onClose, pages }: { onClose: () => void; pages: readonly Page[
       kind: "model",
       href: `/console/models/${id}`,
     })),
+    ...docs,
   ];
   const go = (to: Found | undefined): void => {
     if (to === undefined) return;
@@ -74,7 +106,7 @@ function Search({ onClose, pages }: { onClose: () => void; pages: readonly Page[
         aria-controls="found"
         aria-activedescendant={found[chosen] === undefined ? undefined : `found-${chosen}`}
         aria-label="Name or id"
-        placeholder="Page, model or id"
+        placeholder="Page, model, id or topic"
         value={text}
         onChange={(event) => {
           setText(event.target.value);
@@ -89,7 +121,12 @@ function Search({ onClose, pages }: { onClose: () => void; pages: readonly Page[
           if (event.key === "Enter") go(found[chosen]);
         }}
       />
-      <div id="found" role="listbox" aria-label="Found" className="grid max-h-80 overflow-auto">
+      <div
+        id="found"
+        role="listbox"
+        aria-label="Found"
+        className="grid max-h-80 grid-cols-[minmax(0,1fr)] overflow-auto"
+      >
         {found.map((one, i) => (
           <div
             key={`${one.kind} ${one.id}`}
@@ -101,7 +138,7 @@ function Search({ onClose, pages }: { onClose: () => void; pages: readonly Page[
             onClick={() => go(one)}
           >
             <span className="truncate">{one.title}</span>
-            <span className="text-sm text-muted">{one.kind}</span>
+            <span className="shrink-0 text-sm text-muted max-sm:max-w-32 max-sm:truncate">{one.kind}</span>
           </div>
         ))}
       </div>

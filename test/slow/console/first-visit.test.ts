@@ -44,7 +44,7 @@ describe.skipIf(!canBrowse)("a first visit", () => {
     await page.getByRole("heading", { name: "Robots", level: 1 }).waitFor();
 
     // A first call, and why it went where it went.
-    await page.getByRole("link", { name: "Playground" }).click();
+    await page.getByRole("link", { name: "Playground", exact: true }).click();
     await page.getByText("in the plan").waitFor();
     await page.getByRole("button", { name: "Run", exact: true }).click();
     await page.getByText(/answered$/).waitFor();

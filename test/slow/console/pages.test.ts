@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { canBrowse } from "../../support/chromium.ts";
 import { type ConsoleApp, openConsole } from "../../support/console.ts";
 import { eventually } from "../../support/eventually.ts";
-import { fill } from "./fill.ts";
+import { ACT, fill } from "./fill.ts";
 import { PLACES } from "./places.ts";
 
 let console: ConsoleApp;
@@ -222,6 +222,50 @@ describe.skipIf(!canBrowse)("what a page shows", () => {
     await page.getByRole("table", { name: "audit records" }).getByRole("row").nth(1).waitFor();
     expect(await page.locator("[role=cell]").getByText(/^usr_/).count()).toBe(0);
     expect(await page.locator('[role=cell] [title^="key_"]').count()).toBeGreaterThan(0);
+  });
+
+  it("lists an active stop as an alert with its reason and remedy, and settles the alert once it is released", async () => {
+    const { key } = console.caller;
+    const { body: stop } = await console.app.call(
+      "/v1/robots/stop",
+      { robot_id: "arm-5", reason: "a loose cable" },
+      { key },
+    );
+    await go("/console/alerts", "Alerts");
+    const now = page.getByRole("list", { name: "alerts now" }).getByRole("listitem").filter({ hasText: "arm-5" });
+    await now.getByText(/a loose cable/).waitFor();
+    await now.getByRole("link", { name: "Open Robots" }).waitFor();
+    await console.app.call("/v1/robots/release", { stop_id: stop.id }, { key });
+    await go("/console/alerts", "Alerts");
+    const week = page.getByRole("list", { name: "alerts of the last week" }).getByRole("listitem");
+    await week.filter({ hasText: "arm-5" }).getByText("settled").waitFor();
+    expect(await now.count()).toBe(0);
+  });
+
+  it("finds sections of the documentation in the palette, and opens them in the console", async () => {
+    await go("/console/status", "Status");
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: "Name or id" }).fill("messages from the robot");
+    await page.getByRole("option", { name: /Messages from the robot/ }).click();
+    await page.getByRole("heading", { name: "Close a loop", level: 1 }).waitFor();
+    await page.getByRole("heading", { name: "Messages from the robot" }).waitFor();
+    expect(new URL(page.url()).pathname).toBe("/console/docs/guides/close-a-loop");
+  });
+
+  it("shows a new organization its first steps, ticks those that are done, and leaves when dismissed", async () => {
+    const { key } = await console.app.caller(1);
+    const visit = await console.open("/console", { key });
+    const steps = visit.page.getByRole("region", { name: /^First steps/ });
+    await steps.getByText("0 of 5 done").waitFor();
+    const { status, text } = await console.app.call("/v1/act", ACT, { key });
+    expect(status, text).toBe(200);
+    await visit.page.reload();
+    await steps.getByText("Make a first call, done").waitFor();
+    await steps.getByRole("button", { name: "Dismiss" }).click();
+    await visit.page.reload();
+    await visit.page.getByText("No robot is running.").waitFor();
+    expect(await steps.count()).toBe(0);
+    await visit.context.close();
   });
 
   it("keeps every filter of the calls within a phone's width", async () => {

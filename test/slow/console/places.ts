@@ -17,6 +17,7 @@ export const PLACES: readonly Place[] = [
   { path: "/console/evaluations", heading: "Evaluations", name: "evaluations" },
   { path: "/console/supply", heading: "Supply", name: "supply" },
   { path: "/console/spend", heading: "Spend", name: "spend" },
+  { path: "/console/alerts", heading: "Alerts", name: "alerts" },
   { path: "/console/routing", heading: "Routing", name: "routing" },
   { path: "/console/jobs", heading: "Batches and jobs", name: "jobs" },
   { path: "/console/fleet", heading: "Fleet", name: "fleet" },
@@ -28,4 +29,6 @@ export const PLACES: readonly Place[] = [
   { path: "/console/audit", heading: "Audit", name: "audit" },
   { path: "/console/settings", heading: "Settings", name: "settings" },
   { path: "/console/status", heading: "Status", name: "status" },
+  { path: "/console/docs", heading: "Documentation", name: "docs" },
+  { path: "/console/docs/guides/close-a-loop", heading: "Close a loop", name: "doc" },
 ];
