@@ -164,7 +164,7 @@ export function Block({ text, wrap = true }: { text: string; wrap?: boolean }) {
       <pre
         tabIndex={0}
         aria-label="text to copy"
-        role={wrap ? "region" : "group"}
+        role="group"
         className={`max-h-96 overflow-auto rounded bg-panel p-3 pr-20 ${wrap ? "break-all whitespace-pre-wrap" : ""}`}
       >
         {text}

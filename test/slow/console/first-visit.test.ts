@@ -57,7 +57,7 @@ describe.skipIf(!canBrowse)("a first visit", () => {
     await page.getByRole("link", { name: "Robots" }).click();
     await page.getByRole("button", { name: /^Create a key for it/ }).click();
     await page.getByText(/LIMBER_KEY=lmb_sk_[^…]/).waitFor();
-    const command = (await page.getByRole("region", { name: "text to copy" }).textContent()) ?? "";
+    const command = (await page.getByRole("group", { name: "text to copy" }).textContent()) ?? "";
     const [, key = "", program = "", ...args] =
       /LIMBER_KEY=(\S+) (\S+) (\S+) (\S+) (\S+)/.exec(command)?.slice(0, 6) ?? [];
     expect(program).toBe("node_modules/.bin/node");
