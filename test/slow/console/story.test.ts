@@ -276,20 +276,29 @@ describe.skipIf(!canBrowse)("the supply wizard", () => {
   });
   afterAll(() => model.close());
 
-  it("registers a server and shows the probe, check by check", async () => {
+  it("registers a server in steps, shows the probe check by check, and ends with a first call that works", async () => {
     const { page, faults } = await console.open("/console/supply");
     await page.getByRole("button", { name: "Register a server" }).click();
     const sheet = page.getByRole("dialog", { name: "Register a server" });
     await sheet.getByLabel("Address").fill(model.endpoint);
     expect(await sheet.getByLabel("Protocol").inputValue()).toBe("limber-policy");
+    await sheet.getByRole("button", { name: "Next: model" }).click();
     await sheet.getByLabel("Provider").fill("acme");
     await sheet.getByLabel("Model").fill("acme/base");
     await sheet.getByLabel("Action space").selectOption("base_twist_2d");
     await sheet.getByLabel("Step duration, ms").fill("50");
+    await sheet.getByRole("button", { name: "Next: cameras" }).click();
+    await sheet.getByRole("button", { name: "Next: price" }).click();
     await sheet.getByLabel("Price of a step, $").fill("0.0001");
     await sheet.getByRole("button", { name: "Register and probe" }).click();
     await sheet.getByText("Live: the router can now send calls to it").waitFor();
-    expect(await sheet.getByRole("listitem").count()).toBeGreaterThan(5);
+    expect(await sheet.getByRole("listitem").count()).toBeGreaterThan(10);
+    const [curl = ""] = await sheet.getByRole("group", { name: "text to copy" }).allTextContents();
+    const [, path = "", body = "{}"] = /'http[^']*(\/v1\/\w+)'[^{]*-d '(.*)'$/s.exec(curl) ?? [];
+    await eventually(async () => {
+      const { status, text } = await console.app.call(path, JSON.parse(body), { key: console.caller.key });
+      expect(status, text).toBe(200);
+    });
     await sheet.getByRole("button", { name: "Done" }).click();
     await page.getByRole("table", { name: "offerings" }).getByText("acme/base").waitFor();
     // There is no report before the probe's first check has ended, which is no fault of the page.
