@@ -136,7 +136,7 @@ describe.skipIf(!canBrowse)("the calls page", () => {
     await sheet.getByText("model not found").waitFor();
     await sheet.getByText("Rejected before any provider was called").waitFor();
     await sheet.getByText("Raw JSON").click();
-    expect(JSON.parse((await sheet.getByRole("region").textContent()) ?? "")).toMatchObject({
+    expect(JSON.parse((await sheet.getByRole("group", { name: "text to copy" }).textContent()) ?? "")).toMatchObject({
       request_id: id,
       kind: "act",
       http_status: 404,
