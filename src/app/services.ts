@@ -127,6 +127,11 @@ const TABLE: readonly ServiceRow[] = [
       scenarios,
       catalogued: () => supply.registry.catalog.scenarios.map(({ slug }) => slug),
       preview: inference.service.previewRoutes,
+      inputOf: (id) => {
+        const { offerings, rowOf } = supply.supply.snapshot;
+        const offering = offerings[rowOf(id)];
+        return offering && supply.supply.inputOf(offering);
+      },
       maxHorizonOf: (id) => supply.supply.snapshot.offerings[supply.supply.snapshot.rowOf(id)]?.maxHorizon,
     }),
   ),

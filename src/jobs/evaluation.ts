@@ -7,7 +7,7 @@ import type { Leaser } from "../inference/call-billing.ts";
 import type { Chunk } from "../scenarios/episode.ts";
 import { PolicyFailure, ScenarioError } from "../scenarios/failure.ts";
 import { builtIn, digestOf, variantFor } from "../scenarios/index.ts";
-import type { Scenario, ScenarioVariant } from "../scenarios/scenario.ts";
+import { offersOf, type Scenario, type ScenarioVariant } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
 import { type FinishedEpisode, runTrial, type Shown, type TrialEnd } from "../scenarios/trial.ts";
 import { isDecided } from "../services/evaluation-compare.ts";
@@ -125,9 +125,10 @@ class EvaluationRun {
     }
   }
 
-  #policy({ instruction, fields, dtMs }: ScenarioVariant): EvaluatedPolicy {
+  #policy(variant: ScenarioVariant): EvaluatedPolicy {
+    const { instruction, fields, dtMs } = variant;
     const { id: jobId, epoch } = this.#job;
-    const about = { jobId, epoch, instruction, actionDim: fields.length, dtMs };
+    const about = { jobId, epoch, instruction, offers: offersOf(variant), actionDim: fields.length, dtMs };
     if (this.#request.protocol !== "gateway") {
       const { id, secret } = this.#job;
       const opened = secret ? this.#deps.vault.open(secret, jobSecretContext(id)) : "";

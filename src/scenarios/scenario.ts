@@ -91,6 +91,16 @@ export interface ScenarioVariant {
   play(world: World): Task;
 }
 
+const MOST_NAMES = 16;
+
+/** What a variant offers a policy to read and to command, in words. */
+export function offersOf({ cameras, proprioNames, actionSpace, fields }: ScenarioVariant): string {
+  const shown = cameras.map(({ name, width, height }) => `${name} (${width} × ${height})`).join(", ");
+  const more = proprioNames.length > MOST_NAMES ? ", …" : "";
+  const state = `${proprioNames.length} numbers of proprioception (${proprioNames.slice(0, MOST_NAMES).join(", ")}${more})`;
+  return `the scenario offers ${shown === "" ? "no cameras" : `the cameras ${shown}`}, ${state}, and ${actionSpace} with ${fields.length} numbers; map them with \`camera_map\` and \`state_map\``;
+}
+
 /** A scenario with all its variants; the first is the default. */
 export interface Scenario {
   readonly id: string;

@@ -160,9 +160,10 @@ function labelsOf(count: number, blind: boolean): string[] {
 function evaluationOf(asked: CompareEvaluationsRequest, policy: PolicyToCompare) {
   const { scenario, episodes, seed, actionSpace, mode, policyTimeoutMs, media, pictures } = asked;
   const { wallBudgetS, stopAfterFaults, maxCallsUsd, metadata } = asked;
-  const { policyEndpoint, horizon, replanSteps, runtime, profile, auth } = policy;
+  const { policyEndpoint, horizon, replanSteps, runtime, profile, auth, cameraMap, stateMap } = policy;
   return create(EvaluateRequestSchema, {
-    ...{ policyEndpoint, scenario, episodes, mode, media, pictures },
+    ...{ policyEndpoint, scenario, episodes, mode, media, cameraMap, stateMap },
+    ...(pictures !== undefined && { pictures }),
     ...(seed !== undefined && { seed }),
     ...(actionSpace !== undefined && { actionSpace }),
     ...(policyTimeoutMs !== undefined && { policyTimeoutMs }),
@@ -179,7 +180,17 @@ function evaluationOf(asked: CompareEvaluationsRequest, policy: PolicyToCompare)
 }
 
 /** Fields of a request that each policy has of its own; the router calls the endpoint of a model `model`. */
-const OWN = new Set(["policy_endpoint", "model", "horizon", "replan_steps", "runtime", "profile", "auth"]);
+const OWN = new Set([
+  "policy_endpoint",
+  "model",
+  "horizon",
+  "replan_steps",
+  "runtime",
+  "profile",
+  "auth",
+  "camera_map",
+  "state_map",
+]);
 const inComparison = (index: number, path: string): string =>
   `policies.${index}.${path.replace(/^model$/, "policy_endpoint")}`;
 

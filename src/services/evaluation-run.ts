@@ -50,6 +50,10 @@ export interface EvaluationRequest {
   policyTimeoutMs: number;
   media: "none" | "gif" | "strip";
   pictures: boolean;
+  /** The scenario's camera for each camera that the policy reads; undefined: all, under their own names. */
+  cameraMap?: Readonly<Record<string, string>> | undefined;
+  /** The numbers that the policy reads, in its order; undefined: all, under their own names. */
+  stateMap?: readonly { readonly from: string; readonly name: string }[] | undefined;
   /** Time limit of all episodes in seconds, without waits for other evaluations. */
   wallBudgetS: number;
   /** How many consecutive episodes with the same fault end the evaluation. */
@@ -206,6 +210,8 @@ interface About {
   /** How many workers have claimed the evaluation, from 1. */
   readonly epoch: number;
   readonly instruction: string;
+  /** The scenario's observation in words. */
+  readonly offers: string;
   readonly actionDim: number;
   readonly dtMs: number;
 }
@@ -245,6 +251,36 @@ function waiting(act: Act): Act {
   };
 }
 
+/** An observation as the policy reads it: its cameras and its state, by the request's mapping. */
+export function mapped<S extends MappedParts>(
+  { cameraMap, stateMap }: Pick<EvaluationRequest, "cameraMap" | "stateMap">,
+  shown: S,
+): S {
+  const { pictures, proprio, proprioNames } = shown;
+  const byCamera = new Map(pictures.map((picture) => [picture.camera, picture]));
+  const numbers = new Map(proprioNames.map((name, index) => [name, proprio[index]!]));
+  return {
+    ...shown,
+    ...(cameraMap && {
+      pictures: Object.entries(cameraMap).flatMap(([camera, from]) => {
+        const picture = byCamera.get(from);
+        return picture ? [{ ...picture, camera }] : [];
+      }),
+    }),
+    ...(stateMap && {
+      proprio: stateMap.map(({ from }) => numbers.get(from)!),
+      proprioNames: stateMap.map(({ name }) => name),
+    }),
+  };
+}
+
+/** What a mapping changes of an observation. */
+interface MappedParts {
+  readonly proprio: readonly number[];
+  readonly proprioNames: readonly string[];
+  readonly pictures: readonly { readonly camera: string }[];
+}
+
 const dataUrl = (png: Uint8Array): string => `data:image/png;base64,${Buffer.from(png).toString("base64")}`;
 
 /** A model or an alias of the gateway. Each call is planned, attempted and charged separately; the evaluation is one session, for servers that serve one at a time. */
@@ -272,7 +308,8 @@ export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, abo
     get simulated() {
       return known.simulated;
     },
-    act: waiting(async ({ proprio, proprioNames, pictures, timeMs, episode }, signal) => {
+    act: waiting(async (shown, signal) => {
+      const { proprio, proprioNames, pictures, timeMs, episode } = mapped(request, shown);
       const startedAt = steadyNow();
       const asked = {
         model,
@@ -316,7 +353,6 @@ interface RefusalJson {
 const POLICY_FAULTS: Readonly<Record<string, PolicyFailure["termination"]>> = {
   deadline_exceeded: "policy_timeout",
   all_attempts_failed: "policy_error",
-  input_contract: "policy_error",
   capacity_exhausted: "policy_disconnected",
 };
 
@@ -371,7 +407,8 @@ export function serverPolicy(
     simulated: false,
     owedMicro: 0,
     spentMicro: () => 0,
-    act: waiting(async ({ proprio, proprioNames, pictures, timeMs, episode }, signal) => {
+    act: waiting(async (shown, signal) => {
+      const { proprio, proprioNames, pictures, timeMs, episode } = mapped(request, shown);
       const startedAt = steadyNow();
       const frames = pictures.map(({ camera, png }) => ({ camera, url: dataUrl(png), format: ImageFormat.PNG }));
       const observation = create(ObservationSchema, {
@@ -414,6 +451,9 @@ export function serverPolicy(
       } catch (thrown) {
         if (cancel.aborted && cancel.reason instanceof PolicyFailure) throw cancel.reason;
         if (!(thrown instanceof UpstreamFailure)) throw thrown;
+        // Found before the call: no episode can be played, and the policy is not to blame.
+        if (thrown.lack !== undefined)
+          throw new PolicyUnusable("input_contract", `the policy was not called: ${thrown.lack}; ${about.offers}`);
         if (thrown.failure === AttemptFailure.WRONG_STEP_COUNT) throw new PolicyFailure("policy_error", TOO_SHORT);
         if (thrown.failure === AttemptFailure.UPSTREAM_BUSY) throw new PolicyBusy("policy_disconnected", BUSY);
         const termination = BY_ATTEMPT[thrown.failure] ?? "policy_error";

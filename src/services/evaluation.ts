@@ -27,6 +27,7 @@ import {
   type PreviewRoutesResponse,
   PreviewRoutesResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
+import type { InputContract } from "../../gen/limber/v1/input_contract_pb.ts";
 import { ImageFormat } from "../../gen/limber/v1/observation_pb.ts";
 import { type DroppedOffering, DropReason, type PlanStep } from "../../gen/limber/v1/plan_pb.ts";
 import { ProviderAuthType, WireProfileSchema } from "../../gen/limber/v1/supply_pb.ts";
@@ -34,12 +35,13 @@ import { toUsd } from "../billing/price.ts";
 import { byCall, type Call, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
 import { nowSeconds, sleep } from "../clock.ts";
 import { DEFAULT_HORIZON, EPISODE_MICRO, violation } from "../contracts/contract.ts";
+import { readsOf } from "../contracts/inputs.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import type { Leaser } from "../inference/call-billing.ts";
 import { nearNames } from "../routing/index.ts";
 import { builtIn, digestOf, variantFor } from "../scenarios/index.ts";
-import { ENGINE_FACTS, quarterOf, type Scenario, type ScenarioVariant } from "../scenarios/scenario.ts";
+import { ENGINE_FACTS, offersOf, quarterOf, type Scenario, type ScenarioVariant } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, type Scores, scoresOf } from "../scenarios/scores.ts";
 import { audit } from "../store/account/audit.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
@@ -55,6 +57,7 @@ import {
   type EvaluationResult,
   EXTERNAL,
   isExternal,
+  mapped,
   mostMicro,
   type PolicyCalls,
 } from "./evaluation-run.ts";
@@ -76,6 +79,8 @@ export interface EvaluationServiceDeps {
   catalogued(): Iterable<string>;
   /** The most steps that an offering returns per call. */
   maxHorizonOf(offeringId: string): number | undefined;
+  /** An offering's declared inputs. */
+  inputOf(offeringId: string): InputContract | undefined;
   /** Previews the route of the policy's calls. The evaluation is refused if the route would be. */
   preview: ReturnType<typeof inferenceService>["previewRoutes"];
 }
@@ -269,8 +274,10 @@ function variantOf(
 async function insideOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, call: Call) {
   const { scenario, variant } = variantOf(deps, asked);
   const { actionSpace, fields, dtMs, maxSteps } = variant;
+  const mapping = mappingOf(asked, variant);
   return {
-    ...(await reachedBy(deps, asked, variant, call)),
+    ...(await reachedBy(deps, asked, { variant, mapping }, call)),
+    ...mapping,
     actionSpace,
     world: {
       version: scenario.version,
@@ -295,11 +302,13 @@ function outsideOf({ scenarios, catalogued }: EvaluationServiceDeps, asked: Eval
   }
   const limited = wallBudgetS !== undefined || stopAfterFaults !== undefined;
   refuseWire(asked, "a policy of an external runner");
+  for (const field of ["camera_map", "state_map"] as const)
+    if (mappingFields(asked)[field]) throw violation(field, "must be absent for an external runner", "value_error");
   if (mode === EvaluationMode.REALTIME || pictures || media > EvaluationMedia.NONE || limited) {
     const text = "must not be external with a mode, pictures, media or limits, which the external harness sets";
     throw violation("runner", text, "runner");
   }
-  return { protocol: EXTERNAL, actionSpace, ...stepsOf(asked, DEFAULT_HORIZON), callMicro: 0 };
+  return { protocol: EXTERNAL, actionSpace, pictures: false, ...stepsOf(asked, DEFAULT_HORIZON), callMicro: 0 };
 }
 
 /** The steps per chunk, and how many of them run. Refuses more than the policy returns. */
@@ -331,7 +340,6 @@ export async function requestOf(
     mode: asked.mode === EvaluationMode.REALTIME ? ("realtime" as const) : ("sync" as const),
     policyTimeoutMs: asked.policyTimeoutMs ?? DEFAULT_TIMEOUT_MS,
     media: MEDIA[asked.media] ?? "none",
-    pictures: asked.pictures,
     wallBudgetS: asked.wallBudgetS ?? wallBudgetOf(episodes),
     stopAfterFaults: asked.stopAfterFaults ?? DEFAULT_FAULTS,
     metadata: asked.metadata && (toJson(EvaluateRequestSchema, asked) as { metadata: object }).metadata,
@@ -344,7 +352,17 @@ export async function requestOf(
 /** How the policy is called, and the most that one call can cost, in micro-dollars. */
 type Reached = Pick<
   EvaluationRequest,
-  "protocol" | "profile" | "authType" | "actionSpace" | "world" | "horizon" | "replanSteps" | "offering"
+  | "protocol"
+  | "profile"
+  | "authType"
+  | "actionSpace"
+  | "world"
+  | "pictures"
+  | "cameraMap"
+  | "stateMap"
+  | "horizon"
+  | "replanSteps"
+  | "offering"
 > & { readonly callMicro: number };
 
 /** The last episode's seed must also fit into records. */
@@ -396,27 +414,69 @@ const reasonOf = (code: string): Reason =>
 
 const isUnpaid = (code: string): boolean => factsOf(reasonOf(code)).status === 402;
 
-/** The refusal that every call of the policy would get. */
-function asPreviewed(code: string, { actionSpace }: ScenarioVariant, dropped: readonly DroppedOffering[]): Refusal {
-  const reason = reasonOf(code);
-  const unread = dropped.find(({ reason }) => reason === DropReason.INPUT);
-  const why = unread ? `: of the scenario's observation, ${unread.detail}` : "; POST /v1/routes/preview explains it";
-  const text = `calls of this policy for ${actionSpace} would be refused with ${code}${why}`;
-  return refuse(reason, text, {}, { param: "policy_endpoint" });
+/** The refusal that every call of the policy would get, with what the scenario offers and the policy reads side by side. */
+function asPreviewed(
+  deps: EvaluationServiceDeps,
+  code: string,
+  variant: ScenarioVariant,
+  dropped: readonly DroppedOffering[],
+): Refusal {
+  const { actionSpace } = variant;
+  const because = (reason: DropReason) => dropped.find((each) => each.reason === reason);
+  const unread = because(DropReason.INPUT);
+  const why = unread ?? because(DropReason.ACTION_SPACE) ?? dropped[0];
+  const input = unread && deps.inputOf(unread.offeringId);
+  const reads = input && readsOf(input, actionSpace);
+  const found = reads === undefined ? why?.detail : `the policy reads ${reads}`;
+  const text = [
+    `calls of this policy for ${actionSpace} would be refused with ${code}${found === undefined ? "" : `: ${found}`}`,
+    ...(unread ? [offersOf(variant)] : []),
+  ].join("; ");
+  return refuse(reasonOf(code), text, {}, { param: "policy_endpoint" });
+}
+
+/** How the scenario's cameras and state are mapped for the policy. */
+type Mapping = Pick<EvaluationRequest, "cameraMap" | "stateMap">;
+
+const mappingFields = ({ cameraMap, stateMap }: EvaluateRequest) => ({
+  camera_map: Object.keys(cameraMap).length > 0,
+  state_map: stateMap.length > 0,
+});
+
+/** The requested mapping. Refuses cameras and numbers that the scenario doesn't have, and names that occur twice. */
+function mappingOf(asked: EvaluateRequest, { cameras, proprioNames }: ScenarioVariant): Mapping {
+  const { cameraMap, pictures } = asked;
+  const has = mappingFields(asked);
+  const offered = cameras.map(({ name }) => name);
+  for (const [camera, from] of Object.entries(cameraMap))
+    if (!offered.includes(from))
+      throw violation(`camera_map.${camera}`, `must be one of the scenario's cameras: ${offered.join(", ")}`, "enum");
+  if (has.camera_map && pictures === false)
+    throw violation("camera_map", "must be absent if `pictures` is false", "value_error");
+  const stateMap = asked.stateMap.map(({ from, name = from }) => ({ from, name }));
+  const names = new Set<string>();
+  for (const [index, { from, name }] of stateMap.entries()) {
+    if (!proprioNames.includes(from))
+      throw violation(`state_map.${index}.from`, `must be one of the scenario's: ${proprioNames.join(", ")}`, "enum");
+    if (names.has(name)) throw violation(`state_map.${index}.name`, `must be unique, got ${name} twice`, "value_error");
+    names.add(name);
+  }
+  return { ...(has.camera_map && { cameraMap }), ...(has.state_map && { stateMap }) };
 }
 
 /** How the policy is called. Addresses pass the network guard, models the router, so a policy that cannot be called is refused now. */
 async function reachedBy(
   deps: EvaluationServiceDeps,
   asked: EvaluateRequest,
-  variant: ScenarioVariant,
+  shown: { readonly variant: ScenarioVariant; readonly mapping: Mapping },
   call: Call,
 ): Promise<Omit<Reached, "actionSpace" | "world">> {
   const scheme = /^[a-z][a-z0-9+.-]*:(?=\/\/)/i.exec(asked.policyEndpoint)?.[0].toLowerCase();
-  if (scheme === undefined) return modelOf(deps, asked, variant, call);
-  const protocol = addressOf(deps, asked, scheme, variant);
+  if (scheme === undefined) return modelOf(deps, asked, shown, call);
+  const protocol = addressOf(deps, asked, scheme, shown.variant);
   const { horizon, replanSteps, profile, auth } = asked;
   const about = {
+    pictures: asked.pictures ?? (shown.mapping.cameraMap !== undefined || (profile?.frames.length ?? 0) > 0),
     protocol,
     callMicro: 0,
     profile: profile && (toJson(WireProfileSchema, profile) as object),
@@ -426,22 +486,32 @@ async function reachedBy(
 }
 
 /** A model or an alias: the offering for all calls, and the price of one call. */
-async function modelOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, variant: ScenarioVariant, call: Call) {
+async function modelOf(
+  deps: EvaluationServiceDeps,
+  asked: EvaluateRequest,
+  { variant, mapping }: { readonly variant: ScenarioVariant; readonly mapping: Mapping },
+  call: Call,
+) {
   refuseWire(asked, "a model of the gateway");
   // The episodes call the model with the key's own authority.
   assertMayCall(keyOf(call), InferenceService.method.act);
   const { policyEndpoint: model, horizon } = asked;
+  // An episode's observation, without its values.
+  const observed = mapped(mapping, {
+    proprio: variant.proprioNames.map(() => 0),
+    proprioNames: variant.proprioNames,
+    pictures: variant.cameras.map(shownBy),
+  });
   const previewed = async (units: number, offerings: string[] = []): Promise<PreviewRoutesResponse> => {
     const request = create(PreviewedRequestSchema, {
       model,
       actionSpace: variant.actionSpace,
-      // An episode's observation, without its values.
       instruction: variant.instruction,
       observations: [
         {
-          proprio: variant.proprioNames.map(() => 0),
-          proprioNames: [...variant.proprioNames],
-          frames: asked.pictures ? variant.cameras.map(shownBy) : [],
+          proprio: [...observed.proprio],
+          proprioNames: [...observed.proprioNames],
+          frames: pictures ? [...observed.pictures] : [],
         },
       ],
       horizon: units,
@@ -451,7 +521,12 @@ async function modelOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, vari
     return create(PreviewRoutesResponseSchema, await deps.preview(wanted, call));
   };
   let units = horizon ?? DEFAULT_HORIZON;
+  let pictures = asked.pictures ?? mapping.cameraMap !== undefined;
   let found = await previewed(units);
+  if (asked.pictures === undefined && !pictures && variant.cameras.length > 0 && readsPictures(deps, found, model)) {
+    pictures = true;
+    found = await previewed(units);
+  }
   if (found.wouldRefuse && horizon === undefined) {
     // Offerings that return fewer steps per call.
     const [shorter] = (await previewed(1)).plan;
@@ -464,10 +539,17 @@ async function modelOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, vari
   const chosen = offeringOf(found.plan, model);
   // The hold of a new evaluation checks the credit.
   if (!chosen || (found.wouldRefuse && !isUnpaid(found.wouldRefuse.code)))
-    throw asPreviewed(found.wouldRefuse?.code ?? "no_route_available", variant, found.dropped);
+    throw asPreviewed(deps, found.wouldRefuse?.code ?? "no_route_available", variant, found.dropped);
   const { offeringId: id, provider, estimatedCostUsd } = chosen;
   const callMicro = Math.ceil(estimatedCostUsd * MICRO_PER_USD);
-  return { protocol: "gateway", offering: { id, provider }, callMicro, ...stepsOf(asked, units) };
+  return { protocol: "gateway", pictures, offering: { id, provider }, callMicro, ...stepsOf(asked, units) };
+}
+
+/** Whether the offering that a preview chose declares cameras; without one, whether one that it dropped for its inputs does. */
+function readsPictures(deps: EvaluationServiceDeps, { plan, dropped }: PreviewRoutesResponse, model: string): boolean {
+  const chosen = offeringOf(plan, model);
+  const read = chosen ? [chosen] : dropped.filter(({ reason }) => reason === DropReason.INPUT);
+  return read.some(({ offeringId }) => (deps.inputOf(offeringId)?.cameras?.cameras.length ?? 0) > 0);
 }
 
 /** A frame of a scenario's camera, without pixels. */
@@ -551,6 +633,9 @@ export function shownEvaluation(kept: JobRecord, parts: readonly ItemRecord[], s
       ...(request.offering && { offeringId: request.offering.id, provider: request.offering.provider }),
       ...(request.horizon !== undefined && { horizon: request.horizon }),
       ...(request.replanSteps !== undefined && { replanSteps: request.replanSteps }),
+      pictures: request.pictures,
+      ...(request.cameraMap && { cameraMap: { ...request.cameraMap } }),
+      ...(request.stateMap && { stateMap: [...request.stateMap] }),
     },
     scenario: shownScenario(request),
     progress: {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -179,6 +179,18 @@ def preview(
     return make(inference_service_pb2.PreviewRoutesRequest, contract=number, request=request)
 
 
+#: The numbers of a scenario's state that a policy reads, in its order: names, or the scenario's name by the policy's.
+StateMap = Union[Sequence[str], Mapping[str, str]]
+
+
+def _state_mappings(state_map: StateMap) -> list[evaluation_pb2.StateMapping]:
+    if isinstance(state_map, Mapping):
+        return [evaluation_pb2.StateMapping(name=name, **{"from": source}) for name, source in state_map.items()]
+    if isinstance(state_map, str):
+        raise BadInput("state_map must be a sequence or a mapping of names, got a string")
+    return [evaluation_pb2.StateMapping(**{"from": source}) for source in state_map]
+
+
 def evaluate(
     policy: str,
     scenario: str,
@@ -189,7 +201,9 @@ def evaluate(
     horizon: int | None,
     replan_steps: int | None,
     realtime: bool,
-    pictures: bool,
+    pictures: bool | None,
+    camera_map: Mapping[str, str] | None,
+    state_map: StateMap | None,
     external: bool,
     idempotency_key: str,
 ) -> evaluation_service_pb2.EvaluateRequest:
@@ -203,7 +217,9 @@ def evaluate(
         horizon=horizon,
         replan_steps=replan_steps,
         mode=evaluation_pb2.EVALUATION_MODE_REALTIME if realtime else None,
-        pictures=True if pictures else None,
+        pictures=pictures,
+        camera_map=None if camera_map is None else dict(camera_map),
+        state_map=None if state_map is None else _state_mappings(state_map),
         runner=evaluation_pb2.EVALUATION_RUNNER_EXTERNAL if external else None,
         idempotency_key=idempotency_key,
     )

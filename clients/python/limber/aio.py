@@ -28,7 +28,7 @@ from limber._answers import Chunk, Episode, Evaluation, Grounding, Model, Plan, 
 from limber._calls import Call, addresses, channel_options, check_key, credentials, wait_before
 from limber._frames import ImageLike
 from limber._gen.limber.v1 import account_service_pb2, evaluation_service_pb2, robot_service_pb2
-from limber._requests import Sensed
+from limber._requests import Sensed, StateMap
 from limber.client import RETRIES, TIMEOUT_S, Limber
 from limber.errors import BadInput, ConnectionFailed, EvaluationFailed, of_rpc
 from limber.loop import Loop, Outcome
@@ -259,7 +259,9 @@ class AsyncLimber:
         horizon: int | None = None,
         replan_steps: int | None = None,
         realtime: bool = False,
-        pictures: bool = False,
+        pictures: bool | None = None,
+        camera_map: Mapping[str, str] | None = None,
+        state_map: StateMap | None = None,
         external: bool = False,
         idempotency_key: str | None = None,
     ) -> AsyncEvaluation:
@@ -274,6 +276,8 @@ class AsyncLimber:
             replan_steps=replan_steps,
             realtime=realtime,
             pictures=pictures,
+            camera_map=camera_map,
+            state_map=state_map,
             external=external,
             idempotency_key=idempotency_key or uuid.uuid4().hex,
         )

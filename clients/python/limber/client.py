@@ -18,7 +18,7 @@ from limber._answers import Chunk, Episode, Evaluation, Grounding, Model, Plan, 
 from limber._calls import Address, Call, addresses, channel_options, check_key, credentials, wait_before
 from limber._frames import ImageLike
 from limber._gen.limber.v1 import account_service_pb2, evaluation_service_pb2, robot_service_pb2
-from limber._requests import Sensed
+from limber._requests import Sensed, StateMap
 from limber.errors import BadInput, ConnectionFailed, EvaluationFailed, LimberError, of_rpc
 
 if TYPE_CHECKING:
@@ -289,14 +289,18 @@ class Limber:
         horizon: int | None = None,
         replan_steps: int | None = None,
         realtime: bool = False,
-        pictures: bool = False,
+        pictures: bool | None = None,
+        camera_map: Mapping[str, str] | None = None,
+        state_map: StateMap | None = None,
         external: bool = False,
         idempotency_key: str | None = None,
     ) -> RunningEvaluation:
         """Evaluates a policy in a scenario. Iterate over the result to receive each episode when it ends.
 
         `policy` is a model of the gateway, or a server address such as `ws://…` or `grpc://…`. With `external`, a runner of the organization runs
-        the episodes (`limber.gym`).
+        the episodes (`limber.gym`). `camera_map` has the scenario's camera for each camera that the policy reads; `state_map` the names of the
+        numbers that it reads, in its order, or the scenario's name for each of the policy's. Images are sent if the policy declares cameras, unless
+        `pictures` says otherwise.
         """
         request = requests.evaluate(
             policy,
@@ -308,6 +312,8 @@ class Limber:
             replan_steps=replan_steps,
             realtime=realtime,
             pictures=pictures,
+            camera_map=camera_map,
+            state_map=state_map,
             external=external,
             idempotency_key=idempotency_key or uuid.uuid4().hex,
         )

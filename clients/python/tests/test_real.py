@@ -139,7 +139,8 @@ def test_episodes_continue_across_streams(real: limber.Limber, until: Until) -> 
 
 
 def test_an_evaluation_yields_its_episodes(real: limber.Limber) -> None:
-    running = real.evaluate(NAV, "base-nav", 2, seed=3)
+    names = ["x", "y", "yaw", "goal_x", "goal_y", "goal_yaw", *(f"obstacle_{i}_{part}" for i in range(1, 6) for part in "xyr")]
+    running = real.evaluate(NAV, "base-nav", 2, seed=3, state_map={name: name for name in names})
     episodes = list(running)
     assert sorted(each.index for each in episodes) == [0, 1]
     result = running.result()

@@ -246,7 +246,14 @@ class ComparisonVerdict(_message.Message):
     def __init__(self, best: _Optional[_Iterable[str]] = ..., known: _Optional[bool] = ..., text: _Optional[str] = ...) -> None: ...
 
 class EvaluatedPolicy(_message.Message):
-    __slots__ = ("endpoint", "protocol", "model", "action_space", "offering_id", "provider", "horizon", "replan_steps")
+    __slots__ = ("endpoint", "protocol", "model", "action_space", "offering_id", "provider", "horizon", "replan_steps", "pictures", "camera_map", "state_map")
+    class CameraMapEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -255,6 +262,9 @@ class EvaluatedPolicy(_message.Message):
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
     HORIZON_FIELD_NUMBER: _ClassVar[int]
     REPLAN_STEPS_FIELD_NUMBER: _ClassVar[int]
+    PICTURES_FIELD_NUMBER: _ClassVar[int]
+    CAMERA_MAP_FIELD_NUMBER: _ClassVar[int]
+    STATE_MAP_FIELD_NUMBER: _ClassVar[int]
     endpoint: str
     protocol: str
     model: str
@@ -263,7 +273,17 @@ class EvaluatedPolicy(_message.Message):
     provider: str
     horizon: int
     replan_steps: int
-    def __init__(self, endpoint: _Optional[str] = ..., protocol: _Optional[str] = ..., model: _Optional[str] = ..., action_space: _Optional[str] = ..., offering_id: _Optional[str] = ..., provider: _Optional[str] = ..., horizon: _Optional[int] = ..., replan_steps: _Optional[int] = ...) -> None: ...
+    pictures: bool
+    camera_map: _containers.ScalarMap[str, str]
+    state_map: _containers.RepeatedCompositeFieldContainer[StateMapping]
+    def __init__(self, endpoint: _Optional[str] = ..., protocol: _Optional[str] = ..., model: _Optional[str] = ..., action_space: _Optional[str] = ..., offering_id: _Optional[str] = ..., provider: _Optional[str] = ..., horizon: _Optional[int] = ..., replan_steps: _Optional[int] = ..., pictures: _Optional[bool] = ..., camera_map: _Optional[_Mapping[str, str]] = ..., state_map: _Optional[_Iterable[_Union[StateMapping, _Mapping]]] = ...) -> None: ...
+
+class StateMapping(_message.Message):
+    __slots__ = ("name",)
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ..., **kwargs) -> None: ...
 
 class EvaluatedScenario(_message.Message):
     __slots__ = ("id", "version", "digest", "engine", "engine_version", "action_space", "action_dim", "dt_ms", "max_steps", "mode")

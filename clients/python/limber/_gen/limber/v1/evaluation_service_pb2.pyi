@@ -10,7 +10,14 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class EvaluateRequest(_message.Message):
-    __slots__ = ("policy_endpoint", "scenario", "episodes", "seed", "action_space", "horizon", "replan_steps", "mode", "policy_timeout_ms", "media", "pictures", "metadata", "idempotency_key", "runner", "wall_budget_s", "stop_after_faults", "runtime", "profile", "auth", "dry_run", "max_calls_usd")
+    __slots__ = ("policy_endpoint", "scenario", "episodes", "seed", "action_space", "horizon", "replan_steps", "mode", "policy_timeout_ms", "media", "pictures", "metadata", "idempotency_key", "runner", "wall_budget_s", "stop_after_faults", "runtime", "profile", "auth", "dry_run", "max_calls_usd", "camera_map", "state_map")
+    class CameraMapEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     POLICY_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     SCENARIO_FIELD_NUMBER: _ClassVar[int]
     EPISODES_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +39,8 @@ class EvaluateRequest(_message.Message):
     AUTH_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     MAX_CALLS_USD_FIELD_NUMBER: _ClassVar[int]
+    CAMERA_MAP_FIELD_NUMBER: _ClassVar[int]
+    STATE_MAP_FIELD_NUMBER: _ClassVar[int]
     policy_endpoint: str
     scenario: str
     episodes: int
@@ -53,7 +62,9 @@ class EvaluateRequest(_message.Message):
     auth: _supply_pb2.ProviderAuth
     dry_run: bool
     max_calls_usd: float
-    def __init__(self, policy_endpoint: _Optional[str] = ..., scenario: _Optional[str] = ..., episodes: _Optional[int] = ..., seed: _Optional[int] = ..., action_space: _Optional[str] = ..., horizon: _Optional[int] = ..., replan_steps: _Optional[int] = ..., mode: _Optional[_Union[_evaluation_pb2.EvaluationMode, str]] = ..., policy_timeout_ms: _Optional[int] = ..., media: _Optional[_Union[_evaluation_pb2.EvaluationMedia, str]] = ..., pictures: _Optional[bool] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., runner: _Optional[_Union[_evaluation_pb2.EvaluationRunner, str]] = ..., wall_budget_s: _Optional[int] = ..., stop_after_faults: _Optional[int] = ..., runtime: _Optional[str] = ..., profile: _Optional[_Union[_supply_pb2.WireProfile, _Mapping]] = ..., auth: _Optional[_Union[_supply_pb2.ProviderAuth, _Mapping]] = ..., dry_run: _Optional[bool] = ..., max_calls_usd: _Optional[float] = ...) -> None: ...
+    camera_map: _containers.ScalarMap[str, str]
+    state_map: _containers.RepeatedCompositeFieldContainer[_evaluation_pb2.StateMapping]
+    def __init__(self, policy_endpoint: _Optional[str] = ..., scenario: _Optional[str] = ..., episodes: _Optional[int] = ..., seed: _Optional[int] = ..., action_space: _Optional[str] = ..., horizon: _Optional[int] = ..., replan_steps: _Optional[int] = ..., mode: _Optional[_Union[_evaluation_pb2.EvaluationMode, str]] = ..., policy_timeout_ms: _Optional[int] = ..., media: _Optional[_Union[_evaluation_pb2.EvaluationMedia, str]] = ..., pictures: _Optional[bool] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., runner: _Optional[_Union[_evaluation_pb2.EvaluationRunner, str]] = ..., wall_budget_s: _Optional[int] = ..., stop_after_faults: _Optional[int] = ..., runtime: _Optional[str] = ..., profile: _Optional[_Union[_supply_pb2.WireProfile, _Mapping]] = ..., auth: _Optional[_Union[_supply_pb2.ProviderAuth, _Mapping]] = ..., dry_run: _Optional[bool] = ..., max_calls_usd: _Optional[float] = ..., camera_map: _Optional[_Mapping[str, str]] = ..., state_map: _Optional[_Iterable[_Union[_evaluation_pb2.StateMapping, _Mapping]]] = ...) -> None: ...
 
 class CompareEvaluationsRequest(_message.Message):
     __slots__ = ("policies", "scenario", "episodes", "seed", "action_space", "mode", "policy_timeout_ms", "media", "pictures", "metric", "blind", "stop_when_known", "wall_budget_s", "stop_after_faults", "max_calls_usd", "metadata", "idempotency_key", "dry_run")
@@ -96,20 +107,31 @@ class CompareEvaluationsRequest(_message.Message):
     def __init__(self, policies: _Optional[_Iterable[_Union[PolicyToCompare, _Mapping]]] = ..., scenario: _Optional[str] = ..., episodes: _Optional[int] = ..., seed: _Optional[int] = ..., action_space: _Optional[str] = ..., mode: _Optional[_Union[_evaluation_pb2.EvaluationMode, str]] = ..., policy_timeout_ms: _Optional[int] = ..., media: _Optional[_Union[_evaluation_pb2.EvaluationMedia, str]] = ..., pictures: _Optional[bool] = ..., metric: _Optional[_Union[_evaluation_pb2.ComparisonMetric, str]] = ..., blind: _Optional[bool] = ..., stop_when_known: _Optional[bool] = ..., wall_budget_s: _Optional[int] = ..., stop_after_faults: _Optional[int] = ..., max_calls_usd: _Optional[float] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., dry_run: _Optional[bool] = ...) -> None: ...
 
 class PolicyToCompare(_message.Message):
-    __slots__ = ("policy_endpoint", "horizon", "replan_steps", "runtime", "profile", "auth")
+    __slots__ = ("policy_endpoint", "horizon", "replan_steps", "runtime", "profile", "auth", "camera_map", "state_map")
+    class CameraMapEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     POLICY_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     HORIZON_FIELD_NUMBER: _ClassVar[int]
     REPLAN_STEPS_FIELD_NUMBER: _ClassVar[int]
     RUNTIME_FIELD_NUMBER: _ClassVar[int]
     PROFILE_FIELD_NUMBER: _ClassVar[int]
     AUTH_FIELD_NUMBER: _ClassVar[int]
+    CAMERA_MAP_FIELD_NUMBER: _ClassVar[int]
+    STATE_MAP_FIELD_NUMBER: _ClassVar[int]
     policy_endpoint: str
     horizon: int
     replan_steps: int
     runtime: str
     profile: _supply_pb2.WireProfile
     auth: _supply_pb2.ProviderAuth
-    def __init__(self, policy_endpoint: _Optional[str] = ..., horizon: _Optional[int] = ..., replan_steps: _Optional[int] = ..., runtime: _Optional[str] = ..., profile: _Optional[_Union[_supply_pb2.WireProfile, _Mapping]] = ..., auth: _Optional[_Union[_supply_pb2.ProviderAuth, _Mapping]] = ...) -> None: ...
+    camera_map: _containers.ScalarMap[str, str]
+    state_map: _containers.RepeatedCompositeFieldContainer[_evaluation_pb2.StateMapping]
+    def __init__(self, policy_endpoint: _Optional[str] = ..., horizon: _Optional[int] = ..., replan_steps: _Optional[int] = ..., runtime: _Optional[str] = ..., profile: _Optional[_Union[_supply_pb2.WireProfile, _Mapping]] = ..., auth: _Optional[_Union[_supply_pb2.ProviderAuth, _Mapping]] = ..., camera_map: _Optional[_Mapping[str, str]] = ..., state_map: _Optional[_Iterable[_Union[_evaluation_pb2.StateMapping, _Mapping]]] = ...) -> None: ...
 
 class CompareEvaluationsResponse(_message.Message):
     __slots__ = ("comparison",)

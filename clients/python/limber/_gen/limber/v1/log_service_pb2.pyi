@@ -60,7 +60,7 @@ class ListLogsResponse(_message.Message):
     def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[_log_pb2.LogRecord, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_cursor: _Optional[str] = ...) -> None: ...
 
 class ExportLogsRequest(_message.Message):
-    __slots__ = ("kind", "since_minutes", "workspace_id", "status", "http_status", "robot_id", "session_id", "model", "provider", "request_id")
+    __slots__ = ("kind", "since_minutes", "workspace_id", "status", "http_status", "robot_id", "session_id", "model", "provider", "request_id", "cursor")
     KIND_FIELD_NUMBER: _ClassVar[int]
     SINCE_MINUTES_FIELD_NUMBER: _ClassVar[int]
     WORKSPACE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +71,7 @@ class ExportLogsRequest(_message.Message):
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
     kind: _log_pb2.LogKind
     since_minutes: int
     workspace_id: str
@@ -81,7 +82,8 @@ class ExportLogsRequest(_message.Message):
     model: str
     provider: str
     request_id: str
-    def __init__(self, kind: _Optional[_Union[_log_pb2.LogKind, str]] = ..., since_minutes: _Optional[int] = ..., workspace_id: _Optional[str] = ..., status: _Optional[str] = ..., http_status: _Optional[int] = ..., robot_id: _Optional[str] = ..., session_id: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
+    cursor: str
+    def __init__(self, kind: _Optional[_Union[_log_pb2.LogKind, str]] = ..., since_minutes: _Optional[int] = ..., workspace_id: _Optional[str] = ..., status: _Optional[str] = ..., http_status: _Optional[int] = ..., robot_id: _Optional[str] = ..., session_id: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., request_id: _Optional[str] = ..., cursor: _Optional[str] = ...) -> None: ...
 
 class ExportLogsResponse(_message.Message):
     __slots__ = ("record",)

@@ -13,7 +13,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/evaluation.proto.
  */
 export const file_limber_v1_evaluation: GenFile = /*@__PURE__*/
-  fileDesc("ChpsaW1iZXIvdjEvZXZhbHVhdGlvbi5wcm90bxIJbGltYmVyLnYxIpQHCgpFdmFsdWF0aW9uEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIMCgRraW5kGAMgASgJEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgFIAEoDRIXCgpzdGFydGVkX2F0GAYgASgNSACIAQESGAoLZmluaXNoZWRfYXQYByABKA1IAYgBARIqCgZwb2xpY3kYCCABKAsyGi5saW1iZXIudjEuRXZhbHVhdGVkUG9saWN5Ei4KCHNjZW5hcmlvGAkgASgLMhwubGltYmVyLnYxLkV2YWx1YXRlZFNjZW5hcmlvEi8KCHByb2dyZXNzGAogASgLMh0ubGltYmVyLnYxLkV2YWx1YXRpb25Qcm9ncmVzcxIqCghlcGlzb2RlcxgLIAEoCzIYLmxpbWJlci52MS5FcGlzb2RlQ291bnRzEisKBnNjb3JlcxgMIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEi0KC3Blcl9lcGlzb2RlGA0gAygLMhgubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQSMwoPcmVwcm9kdWNpYmlsaXR5GA4gASgLMhoubGltYmVyLnYxLlJlcHJvZHVjaWJpbGl0eRIpCgV1c2FnZRgPIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0aW9uVXNhZ2USKQoFcm91dGUYECABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvblJvdXRlEikKBWVycm9yGBEgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvchIpCghtZXRhZGF0YRgSIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoGcnVubmVyGBMgASgOMhsubGltYmVyLnYxLkV2YWx1YXRpb25SdW5uZXISFAoHaGFybmVzcxgUIAEoCUgCiAEBEhoKDXdhbGxfYnVkZ2V0X3MYFSABKA1IA4gBARIvCghlc3RpbWF0ZRgWIAEoCzIdLmxpbWJlci52MS5FdmFsdWF0aW9uRXN0aW1hdGUSGgoNY29tcGFyaXNvbl9pZBgXIAEoCUgEiAEBQg0KC19zdGFydGVkX2F0Qg4KDF9maW5pc2hlZF9hdEIKCghfaGFybmVzc0IQCg5fd2FsbF9idWRnZXRfc0IQCg5fY29tcGFyaXNvbl9pZCJ/ChJFdmFsdWF0aW9uRXN0aW1hdGUSEAoIZXBpc29kZXMYASABKA0SFAoMZXBpc29kZXNfdXNkGAIgASgBEhQKDHBvbGljeV9jYWxscxgDIAEoDRIYChBwb2xpY3lfY2FsbHNfdXNkGAQgASgBEhEKCXRvdGFsX3VzZBgFIAEoASK6BAoKQ29tcGFyaXNvbhIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSJAoGc3RhdHVzGAMgASgOMhQubGltYmVyLnYxLkpvYlN0YXR1cxISCgpjcmVhdGVkX2F0GAQgASgNEi4KCHNjZW5hcmlvGAUgASgLMhwubGltYmVyLnYxLkV2YWx1YXRlZFNjZW5hcmlvEgwKBHNlZWQYBiABKA0SEAoIZXBpc29kZXMYByABKA0SKwoGbWV0cmljGAggASgOMhsubGltYmVyLnYxLkNvbXBhcmlzb25NZXRyaWMSDQoFYmxpbmQYCSABKAgSFwoPc3RvcF93aGVuX2tub3duGAogASgIEisKCHBvbGljaWVzGAsgAygLMhkubGltYmVyLnYxLkNvbXBhcmVkUG9saWN5EiYKBXBhaXJzGAwgAygLMhcubGltYmVyLnYxLkNvbXBhcmVkUGFpchImCgVzZWVkcxgNIAMoCzIXLmxpbWJlci52MS5Db21wYXJlZFNlZWQSLQoHdmVyZGljdBgOIAEoCzIcLmxpbWJlci52MS5Db21wYXJpc29uVmVyZGljdBIvCghlc3RpbWF0ZRgPIAEoCzIdLmxpbWJlci52MS5FdmFsdWF0aW9uRXN0aW1hdGUSKQoFdXNhZ2UYECABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvblVzYWdlEikKCG1ldGFkYXRhGBEgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKTAgoOQ29tcGFyZWRQb2xpY3kSDQoFbGFiZWwYASABKAkSKgoGcG9saWN5GAIgASgLMhoubGltYmVyLnYxLkV2YWx1YXRlZFBvbGljeRIaCg1ldmFsdWF0aW9uX2lkGAMgASgJSACIAQESJAoGc3RhdHVzGAQgASgOMhQubGltYmVyLnYxLkpvYlN0YXR1cxIRCgRyYW5rGAUgASgNSAGIAQESKwoGc2NvcmVzGAYgASgLMhsubGltYmVyLnYxLkV2YWx1YXRpb25TY29yZXMSKQoFZXJyb3IYByABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvbkVycm9yQhAKDl9ldmFsdWF0aW9uX2lkQgcKBV9yYW5rIrECCgxDb21wYXJlZFBhaXISCQoBYRgBIAEoCRIJCgFiGAIgASgJEgkKAW4YAyABKA0SLAoHc3VjY2VzcxgEIAEoCzIbLmxpbWJlci52MS5QYWlyZWREaWZmZXJlbmNlEi0KCHByb2dyZXNzGAUgASgLMhsubGltYmVyLnYxLlBhaXJlZERpZmZlcmVuY2USKwoGcmV0dXJuGAYgASgLMhsubGltYmVyLnYxLlBhaXJlZERpZmZlcmVuY2USJwoHbWNuZW1hchgHIAEoCzIWLmxpbWJlci52MS5NY05lbWFyVGVzdBItCgdhbnl0aW1lGAggASgLMhwubGltYmVyLnYxLkFueXRpbWVEaWZmZXJlbmNlEhMKBmJldHRlchgJIAEoCUgAiAEBQgkKB19iZXR0ZXIiQwoQUGFpcmVkRGlmZmVyZW5jZRIMCgRtZWFuGAEgASgBEiEKBGNpOTUYAiABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiOAoLTWNOZW1hclRlc3QSDgoGb25seV9hGAEgASgNEg4KBm9ubHlfYhgCIAEoDRIJCgFwGAMgASgBImQKEUFueXRpbWVEaWZmZXJlbmNlEiUKCGludGVydmFsGAEgASgLMhMubGltYmVyLnYxLkludGVydmFsEhgKC2tub3duX2FmdGVyGAIgASgNSACIAQFCDgoMX2tub3duX2FmdGVyIkoKDENvbXBhcmVkU2VlZBIMCgRzZWVkGAEgASgNEiwKCG91dGNvbWVzGAIgAygLMhoubGltYmVyLnYxLkNvbXBhcmVkT3V0Y29tZSJoCg9Db21wYXJlZE91dGNvbWUSDQoFbGFiZWwYASABKAkSDwoHc3VjY2VzcxgCIAEoCBIQCghwcm9ncmVzcxgDIAEoARIOCgZyZXR1cm4YBCABKAESEwoLdGVybWluYXRpb24YBSABKAkiPgoRQ29tcGFyaXNvblZlcmRpY3QSDAoEYmVzdBgBIAMoCRINCgVrbm93bhgCIAEoCBIMCgR0ZXh0GAMgASgJIoUCCg9FdmFsdWF0ZWRQb2xpY3kSEAoIZW5kcG9pbnQYASABKAkSEAoIcHJvdG9jb2wYAiABKAkSEgoFbW9kZWwYAyABKAlIAIgBARIUCgxhY3Rpb25fc3BhY2UYBCABKAkSGAoLb2ZmZXJpbmdfaWQYBSABKAlIAYgBARIVCghwcm92aWRlchgGIAEoCUgCiAEBEhQKB2hvcml6b24YByABKA1IA4gBARIZCgxyZXBsYW5fc3RlcHMYCCABKA1IBIgBAUIICgZfbW9kZWxCDgoMX29mZmVyaW5nX2lkQgsKCV9wcm92aWRlckIKCghfaG9yaXpvbkIPCg1fcmVwbGFuX3N0ZXBzIt0BChFFdmFsdWF0ZWRTY2VuYXJpbxIKCgJpZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg4KBmRpZ2VzdBgDIAEoCRIOCgZlbmdpbmUYBCABKAkSFgoOZW5naW5lX3ZlcnNpb24YBSABKAkSFAoMYWN0aW9uX3NwYWNlGAYgASgJEhIKCmFjdGlvbl9kaW0YByABKA0SDQoFZHRfbXMYCCABKAESEQoJbWF4X3N0ZXBzGAkgASgNEicKBG1vZGUYCiABKA4yGS5saW1iZXIudjEuRXZhbHVhdGlvbk1vZGUicgoSRXZhbHVhdGlvblByb2dyZXNzEhEKCWNvbXBsZXRlZBgBIAEoDRINCgV0b3RhbBgCIAEoDRIhChRydW5uaW5nX3N1Y2Nlc3NfcmF0ZRgDIAEoAUgAiAEBQhcKFV9ydW5uaW5nX3N1Y2Nlc3NfcmF0ZSJGCg1FcGlzb2RlQ291bnRzEhEKCXJlcXVlc3RlZBgBIAEoDRIRCgljb21wbGV0ZWQYAiABKA0SDwoHZXJyb3JlZBgDIAEoDSLTBQoQRXZhbHVhdGlvblNjb3JlcxIsCgxzdWNjZXNzX3JhdGUYASABKAsyFi5saW1iZXIudjEuU3VjY2Vzc1JhdGUSJgoGcmV0dXJuGAIgASgLMhYubGltYmVyLnYxLlJldHVyblNjb3JlEiwKDnByb2dyZXNzX3Njb3JlGAMgASgLMhQubGltYmVyLnYxLk1lYW5TY29yZRIoCg1lcGlzb2RlX3N0ZXBzGAQgASgLMhEubGltYmVyLnYxLlNwcmVhZBI2ChF0aW1lX3RvX3N1Y2Nlc3NfcxgFIAEoCzIWLmxpbWJlci52MS5NZWRpYW5TY29yZUgAiAEBEkMKDHRlcm1pbmF0aW9ucxgGIAMoCzItLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzLlRlcm1pbmF0aW9uc0VudHJ5EiYKBnNhZmV0eRgHIAEoCzIWLmxpbWJlci52MS5TYWZldHlTY29yZRIuCgpzbW9vdGhuZXNzGAggASgLMhoubGltYmVyLnYxLlNtb290aG5lc3NTY29yZRIyChFwb2xpY3lfbGF0ZW5jeV9tcxgJIAEoCzIXLmxpbWJlci52MS5MYXRlbmN5U2NvcmUSFAoMcG9saWN5X2NhbGxzGAogASgNEi8KCHJlYWx0aW1lGAsgASgLMhgubGltYmVyLnYxLlJlYWx0aW1lU2NvcmVIAYgBARI5CgdtZXRyaWNzGAwgAygLMigubGltYmVyLnYxLkV2YWx1YXRpb25TY29yZXMuTWV0cmljc0VudHJ5GjMKEVRlcm1pbmF0aW9uc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAEaLgoMTWV0cmljc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAToCOAFCFAoSX3RpbWVfdG9fc3VjY2Vzc19zQgsKCV9yZWFsdGltZSKGAQoLU3VjY2Vzc1JhdGUSDQoFdmFsdWUYASABKAESEQoJc3VjY2Vzc2VzGAIgASgNEgkKAW4YAyABKA0SIQoEY2k5NRgEIAEoCzITLmxpbWJlci52MS5JbnRlcnZhbBInCgpjaTk1X2V4YWN0GAUgASgLMhMubGltYmVyLnYxLkludGVydmFsIjUKCEludGVydmFsEg4KBm1ldGhvZBgBIAEoCRILCgNsb3cYAiABKAESDAoEaGlnaBgDIAEoASJ1CgtSZXR1cm5TY29yZRIMCgRtZWFuGAEgASgBEgsKA3N0ZBgCIAEoARIOCgZtZWRpYW4YAyABKAESCwoDbWluGAQgASgBEgsKA21heBgFIAEoARIhCgRjaTk1GAYgASgLMhMubGltYmVyLnYxLkludGVydmFsIiYKBlNwcmVhZBIMCgRtZWFuGAEgASgBEg4KBm1lZGlhbhgCIAEoASIZCglNZWFuU2NvcmUSDAoEbWVhbhgBIAEoASIdCgtNZWRpYW5TY29yZRIOCgZtZWRpYW4YASABKAEiQgoLU2FmZXR5U2NvcmUSEgoKY29sbGlzaW9ucxgBIAEoDRIfChdjbGlwcGVkX2FjdGlvbl9mcmFjdGlvbhgCIAEoASIwCg9TbW9vdGhuZXNzU2NvcmUSHQoVbWVhbl9hYnNfYWN0aW9uX2RlbHRhGAEgASgBIjUKDExhdGVuY3lTY29yZRILCgNwNTAYASABKAESCwoDcDk1GAIgASgBEgsKA21heBgDIAEoASJBCg1SZWFsdGltZVNjb3JlEhoKEnN0YWxlX2FjdGlvbl9yYXRpbxgBIAEoARIUCgxlZmZlY3RpdmVfaHoYAiABKAEi0AMKDUVwaXNvZGVSZWNvcmQSDQoFaW5kZXgYASABKA0SDAoEc2VlZBgCIAEoDRIOCgZzdGF0dXMYAyABKAkSDwoHc3VjY2VzcxgEIAEoCBITCgt0ZXJtaW5hdGlvbhgFIAEoCRISCgVlcnJvchgGIAEoCUgAiAEBEg4KBnJldHVybhgHIAEoARIQCghwcm9ncmVzcxgIIAEoARINCgVzdGVwcxgJIAEoDRISCgpzaW1fdGltZV9zGAogASgBEhQKDHBvbGljeV9jYWxscxgLIAEoDRIXCg9tZWFuX2xhdGVuY3lfbXMYDCABKAESNgoHbWV0cmljcxgNIAMoCzIlLmxpbWJlci52MS5FcGlzb2RlUmVjb3JkLk1ldHJpY3NFbnRyeRIcChRpbml0aWFsX3N0YXRlX3NoYTI1NhgOIAEoCRIZChF0cmFqZWN0b3J5X3NoYTI1NhgPIAEoCRIYCgtwaWN0dXJlX3VybBgQIAEoCUgBiAEBEg8KB3dhbGxfbXMYESABKA0aLgoMTWV0cmljc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAToCOAFCCAoGX2Vycm9yQg4KDF9waWN0dXJlX3VybCJwCg9SZXByb2R1Y2liaWxpdHkSEQoEaGFzaBgBIAEoCUgAiAEBEg8KB3J1bnRpbWUYAiABKAkSHAoPcmVwbGF5X3ZlcmlmaWVkGAMgASgISAGIAQFCBwoFX2hhc2hCEgoQX3JlcGxheV92ZXJpZmllZCJ8Cg9FdmFsdWF0aW9uVXNhZ2USEAoIZXBpc29kZXMYASABKA0SEAoIY29zdF91c2QYAiABKAESFAoMcG9saWN5X2NhbGxzGAMgASgNEhcKD3BvbGljeV9jb3N0X3VzZBgEIAEoARIWCg50b3RhbF9jb3N0X3VzZBgFIAEoASIkCg9FdmFsdWF0aW9uUm91dGUSEQoJc2ltdWxhdGVkGAEgASgIIjAKD0V2YWx1YXRpb25FcnJvchIMCgRjb2RlGAEgASgJEg8KB21lc3NhZ2UYAiABKAkqdAoQQ29tcGFyaXNvbk1ldHJpYxIhCh1DT01QQVJJU09OX01FVFJJQ19VTlNQRUNJRklFRBAAEh0KGUNPTVBBUklTT05fTUVUUklDX1NVQ0NFU1MQARIeChpDT01QQVJJU09OX01FVFJJQ19QUk9HUkVTUxACKnUKEEV2YWx1YXRpb25SdW5uZXISIQodRVZBTFVBVElPTl9SVU5ORVJfVU5TUEVDSUZJRUQQABIeChpFVkFMVUFUSU9OX1JVTk5FUl9FTUJFRERFRBABEh4KGkVWQUxVQVRJT05fUlVOTkVSX0VYVEVSTkFMEAIqaQoORXZhbHVhdGlvbk1vZGUSHwobRVZBTFVBVElPTl9NT0RFX1VOU1BFQ0lGSUVEEAASGAoURVZBTFVBVElPTl9NT0RFX1NZTkMQARIcChhFVkFMVUFUSU9OX01PREVfUkVBTFRJTUUQAiqEAQoPRXZhbHVhdGlvbk1lZGlhEiAKHEVWQUxVQVRJT05fTUVESUFfVU5TUEVDSUZJRUQQABIZChVFVkFMVUFUSU9OX01FRElBX05PTkUQARIYChRFVkFMVUFUSU9OX01FRElBX0dJRhACEhoKFkVWQUxVQVRJT05fTUVESUFfU1RSSVAQA2IGcHJvdG8z", [file_google_protobuf_struct, file_limber_v1_job]);
+  fileDesc("ChpsaW1iZXIvdjEvZXZhbHVhdGlvbi5wcm90bxIJbGltYmVyLnYxIpQHCgpFdmFsdWF0aW9uEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIMCgRraW5kGAMgASgJEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgFIAEoDRIXCgpzdGFydGVkX2F0GAYgASgNSACIAQESGAoLZmluaXNoZWRfYXQYByABKA1IAYgBARIqCgZwb2xpY3kYCCABKAsyGi5saW1iZXIudjEuRXZhbHVhdGVkUG9saWN5Ei4KCHNjZW5hcmlvGAkgASgLMhwubGltYmVyLnYxLkV2YWx1YXRlZFNjZW5hcmlvEi8KCHByb2dyZXNzGAogASgLMh0ubGltYmVyLnYxLkV2YWx1YXRpb25Qcm9ncmVzcxIqCghlcGlzb2RlcxgLIAEoCzIYLmxpbWJlci52MS5FcGlzb2RlQ291bnRzEisKBnNjb3JlcxgMIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEi0KC3Blcl9lcGlzb2RlGA0gAygLMhgubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQSMwoPcmVwcm9kdWNpYmlsaXR5GA4gASgLMhoubGltYmVyLnYxLlJlcHJvZHVjaWJpbGl0eRIpCgV1c2FnZRgPIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0aW9uVXNhZ2USKQoFcm91dGUYECABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvblJvdXRlEikKBWVycm9yGBEgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvchIpCghtZXRhZGF0YRgSIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoGcnVubmVyGBMgASgOMhsubGltYmVyLnYxLkV2YWx1YXRpb25SdW5uZXISFAoHaGFybmVzcxgUIAEoCUgCiAEBEhoKDXdhbGxfYnVkZ2V0X3MYFSABKA1IA4gBARIvCghlc3RpbWF0ZRgWIAEoCzIdLmxpbWJlci52MS5FdmFsdWF0aW9uRXN0aW1hdGUSGgoNY29tcGFyaXNvbl9pZBgXIAEoCUgEiAEBQg0KC19zdGFydGVkX2F0Qg4KDF9maW5pc2hlZF9hdEIKCghfaGFybmVzc0IQCg5fd2FsbF9idWRnZXRfc0IQCg5fY29tcGFyaXNvbl9pZCJ/ChJFdmFsdWF0aW9uRXN0aW1hdGUSEAoIZXBpc29kZXMYASABKA0SFAoMZXBpc29kZXNfdXNkGAIgASgBEhQKDHBvbGljeV9jYWxscxgDIAEoDRIYChBwb2xpY3lfY2FsbHNfdXNkGAQgASgBEhEKCXRvdGFsX3VzZBgFIAEoASK6BAoKQ29tcGFyaXNvbhIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSJAoGc3RhdHVzGAMgASgOMhQubGltYmVyLnYxLkpvYlN0YXR1cxISCgpjcmVhdGVkX2F0GAQgASgNEi4KCHNjZW5hcmlvGAUgASgLMhwubGltYmVyLnYxLkV2YWx1YXRlZFNjZW5hcmlvEgwKBHNlZWQYBiABKA0SEAoIZXBpc29kZXMYByABKA0SKwoGbWV0cmljGAggASgOMhsubGltYmVyLnYxLkNvbXBhcmlzb25NZXRyaWMSDQoFYmxpbmQYCSABKAgSFwoPc3RvcF93aGVuX2tub3duGAogASgIEisKCHBvbGljaWVzGAsgAygLMhkubGltYmVyLnYxLkNvbXBhcmVkUG9saWN5EiYKBXBhaXJzGAwgAygLMhcubGltYmVyLnYxLkNvbXBhcmVkUGFpchImCgVzZWVkcxgNIAMoCzIXLmxpbWJlci52MS5Db21wYXJlZFNlZWQSLQoHdmVyZGljdBgOIAEoCzIcLmxpbWJlci52MS5Db21wYXJpc29uVmVyZGljdBIvCghlc3RpbWF0ZRgPIAEoCzIdLmxpbWJlci52MS5FdmFsdWF0aW9uRXN0aW1hdGUSKQoFdXNhZ2UYECABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvblVzYWdlEikKCG1ldGFkYXRhGBEgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKTAgoOQ29tcGFyZWRQb2xpY3kSDQoFbGFiZWwYASABKAkSKgoGcG9saWN5GAIgASgLMhoubGltYmVyLnYxLkV2YWx1YXRlZFBvbGljeRIaCg1ldmFsdWF0aW9uX2lkGAMgASgJSACIAQESJAoGc3RhdHVzGAQgASgOMhQubGltYmVyLnYxLkpvYlN0YXR1cxIRCgRyYW5rGAUgASgNSAGIAQESKwoGc2NvcmVzGAYgASgLMhsubGltYmVyLnYxLkV2YWx1YXRpb25TY29yZXMSKQoFZXJyb3IYByABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvbkVycm9yQhAKDl9ldmFsdWF0aW9uX2lkQgcKBV9yYW5rIrECCgxDb21wYXJlZFBhaXISCQoBYRgBIAEoCRIJCgFiGAIgASgJEgkKAW4YAyABKA0SLAoHc3VjY2VzcxgEIAEoCzIbLmxpbWJlci52MS5QYWlyZWREaWZmZXJlbmNlEi0KCHByb2dyZXNzGAUgASgLMhsubGltYmVyLnYxLlBhaXJlZERpZmZlcmVuY2USKwoGcmV0dXJuGAYgASgLMhsubGltYmVyLnYxLlBhaXJlZERpZmZlcmVuY2USJwoHbWNuZW1hchgHIAEoCzIWLmxpbWJlci52MS5NY05lbWFyVGVzdBItCgdhbnl0aW1lGAggASgLMhwubGltYmVyLnYxLkFueXRpbWVEaWZmZXJlbmNlEhMKBmJldHRlchgJIAEoCUgAiAEBQgkKB19iZXR0ZXIiQwoQUGFpcmVkRGlmZmVyZW5jZRIMCgRtZWFuGAEgASgBEiEKBGNpOTUYAiABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiOAoLTWNOZW1hclRlc3QSDgoGb25seV9hGAEgASgNEg4KBm9ubHlfYhgCIAEoDRIJCgFwGAMgASgBImQKEUFueXRpbWVEaWZmZXJlbmNlEiUKCGludGVydmFsGAEgASgLMhMubGltYmVyLnYxLkludGVydmFsEhgKC2tub3duX2FmdGVyGAIgASgNSACIAQFCDgoMX2tub3duX2FmdGVyIkoKDENvbXBhcmVkU2VlZBIMCgRzZWVkGAEgASgNEiwKCG91dGNvbWVzGAIgAygLMhoubGltYmVyLnYxLkNvbXBhcmVkT3V0Y29tZSJoCg9Db21wYXJlZE91dGNvbWUSDQoFbGFiZWwYASABKAkSDwoHc3VjY2VzcxgCIAEoCBIQCghwcm9ncmVzcxgDIAEoARIOCgZyZXR1cm4YBCABKAESEwoLdGVybWluYXRpb24YBSABKAkiPgoRQ29tcGFyaXNvblZlcmRpY3QSDAoEYmVzdBgBIAMoCRINCgVrbm93bhgCIAEoCBIMCgR0ZXh0GAMgASgJIrQDCg9FdmFsdWF0ZWRQb2xpY3kSEAoIZW5kcG9pbnQYASABKAkSEAoIcHJvdG9jb2wYAiABKAkSEgoFbW9kZWwYAyABKAlIAIgBARIUCgxhY3Rpb25fc3BhY2UYBCABKAkSGAoLb2ZmZXJpbmdfaWQYBSABKAlIAYgBARIVCghwcm92aWRlchgGIAEoCUgCiAEBEhQKB2hvcml6b24YByABKA1IA4gBARIZCgxyZXBsYW5fc3RlcHMYCCABKA1IBIgBARIQCghwaWN0dXJlcxgJIAEoCBI9CgpjYW1lcmFfbWFwGAogAygLMikubGltYmVyLnYxLkV2YWx1YXRlZFBvbGljeS5DYW1lcmFNYXBFbnRyeRIqCglzdGF0ZV9tYXAYCyADKAsyFy5saW1iZXIudjEuU3RhdGVNYXBwaW5nGjAKDkNhbWVyYU1hcEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCCAoGX21vZGVsQg4KDF9vZmZlcmluZ19pZEILCglfcHJvdmlkZXJCCgoIX2hvcml6b25CDwoNX3JlcGxhbl9zdGVwcyI4CgxTdGF0ZU1hcHBpbmcSDAoEZnJvbRgBIAEoCRIRCgRuYW1lGAIgASgJSACIAQFCBwoFX25hbWUi3QEKEUV2YWx1YXRlZFNjZW5hcmlvEgoKAmlkGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDgoGZGlnZXN0GAMgASgJEg4KBmVuZ2luZRgEIAEoCRIWCg5lbmdpbmVfdmVyc2lvbhgFIAEoCRIUCgxhY3Rpb25fc3BhY2UYBiABKAkSEgoKYWN0aW9uX2RpbRgHIAEoDRINCgVkdF9tcxgIIAEoARIRCgltYXhfc3RlcHMYCSABKA0SJwoEbW9kZRgKIAEoDjIZLmxpbWJlci52MS5FdmFsdWF0aW9uTW9kZSJyChJFdmFsdWF0aW9uUHJvZ3Jlc3MSEQoJY29tcGxldGVkGAEgASgNEg0KBXRvdGFsGAIgASgNEiEKFHJ1bm5pbmdfc3VjY2Vzc19yYXRlGAMgASgBSACIAQFCFwoVX3J1bm5pbmdfc3VjY2Vzc19yYXRlIkYKDUVwaXNvZGVDb3VudHMSEQoJcmVxdWVzdGVkGAEgASgNEhEKCWNvbXBsZXRlZBgCIAEoDRIPCgdlcnJvcmVkGAMgASgNItMFChBFdmFsdWF0aW9uU2NvcmVzEiwKDHN1Y2Nlc3NfcmF0ZRgBIAEoCzIWLmxpbWJlci52MS5TdWNjZXNzUmF0ZRImCgZyZXR1cm4YAiABKAsyFi5saW1iZXIudjEuUmV0dXJuU2NvcmUSLAoOcHJvZ3Jlc3Nfc2NvcmUYAyABKAsyFC5saW1iZXIudjEuTWVhblNjb3JlEigKDWVwaXNvZGVfc3RlcHMYBCABKAsyES5saW1iZXIudjEuU3ByZWFkEjYKEXRpbWVfdG9fc3VjY2Vzc19zGAUgASgLMhYubGltYmVyLnYxLk1lZGlhblNjb3JlSACIAQESQwoMdGVybWluYXRpb25zGAYgAygLMi0ubGltYmVyLnYxLkV2YWx1YXRpb25TY29yZXMuVGVybWluYXRpb25zRW50cnkSJgoGc2FmZXR5GAcgASgLMhYubGltYmVyLnYxLlNhZmV0eVNjb3JlEi4KCnNtb290aG5lc3MYCCABKAsyGi5saW1iZXIudjEuU21vb3RobmVzc1Njb3JlEjIKEXBvbGljeV9sYXRlbmN5X21zGAkgASgLMhcubGltYmVyLnYxLkxhdGVuY3lTY29yZRIUCgxwb2xpY3lfY2FsbHMYCiABKA0SLwoIcmVhbHRpbWUYCyABKAsyGC5saW1iZXIudjEuUmVhbHRpbWVTY29yZUgBiAEBEjkKB21ldHJpY3MYDCADKAsyKC5saW1iZXIudjEuRXZhbHVhdGlvblNjb3Jlcy5NZXRyaWNzRW50cnkaMwoRVGVybWluYXRpb25zRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgNOgI4ARouCgxNZXRyaWNzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4AUIUChJfdGltZV90b19zdWNjZXNzX3NCCwoJX3JlYWx0aW1lIoYBCgtTdWNjZXNzUmF0ZRINCgV2YWx1ZRgBIAEoARIRCglzdWNjZXNzZXMYAiABKA0SCQoBbhgDIAEoDRIhCgRjaTk1GAQgASgLMhMubGltYmVyLnYxLkludGVydmFsEicKCmNpOTVfZXhhY3QYBSABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiNQoISW50ZXJ2YWwSDgoGbWV0aG9kGAEgASgJEgsKA2xvdxgCIAEoARIMCgRoaWdoGAMgASgBInUKC1JldHVyblNjb3JlEgwKBG1lYW4YASABKAESCwoDc3RkGAIgASgBEg4KBm1lZGlhbhgDIAEoARILCgNtaW4YBCABKAESCwoDbWF4GAUgASgBEiEKBGNpOTUYBiABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiJgoGU3ByZWFkEgwKBG1lYW4YASABKAESDgoGbWVkaWFuGAIgASgBIhkKCU1lYW5TY29yZRIMCgRtZWFuGAEgASgBIh0KC01lZGlhblNjb3JlEg4KBm1lZGlhbhgBIAEoASJCCgtTYWZldHlTY29yZRISCgpjb2xsaXNpb25zGAEgASgNEh8KF2NsaXBwZWRfYWN0aW9uX2ZyYWN0aW9uGAIgASgBIjAKD1Ntb290aG5lc3NTY29yZRIdChVtZWFuX2Fic19hY3Rpb25fZGVsdGEYASABKAEiNQoMTGF0ZW5jeVNjb3JlEgsKA3A1MBgBIAEoARILCgNwOTUYAiABKAESCwoDbWF4GAMgASgBIkEKDVJlYWx0aW1lU2NvcmUSGgoSc3RhbGVfYWN0aW9uX3JhdGlvGAEgASgBEhQKDGVmZmVjdGl2ZV9oehgCIAEoASLQAwoNRXBpc29kZVJlY29yZBINCgVpbmRleBgBIAEoDRIMCgRzZWVkGAIgASgNEg4KBnN0YXR1cxgDIAEoCRIPCgdzdWNjZXNzGAQgASgIEhMKC3Rlcm1pbmF0aW9uGAUgASgJEhIKBWVycm9yGAYgASgJSACIAQESDgoGcmV0dXJuGAcgASgBEhAKCHByb2dyZXNzGAggASgBEg0KBXN0ZXBzGAkgASgNEhIKCnNpbV90aW1lX3MYCiABKAESFAoMcG9saWN5X2NhbGxzGAsgASgNEhcKD21lYW5fbGF0ZW5jeV9tcxgMIAEoARI2CgdtZXRyaWNzGA0gAygLMiUubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQuTWV0cmljc0VudHJ5EhwKFGluaXRpYWxfc3RhdGVfc2hhMjU2GA4gASgJEhkKEXRyYWplY3Rvcnlfc2hhMjU2GA8gASgJEhgKC3BpY3R1cmVfdXJsGBAgASgJSAGIAQESDwoHd2FsbF9tcxgRIAEoDRouCgxNZXRyaWNzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4AUIICgZfZXJyb3JCDgoMX3BpY3R1cmVfdXJsInAKD1JlcHJvZHVjaWJpbGl0eRIRCgRoYXNoGAEgASgJSACIAQESDwoHcnVudGltZRgCIAEoCRIcCg9yZXBsYXlfdmVyaWZpZWQYAyABKAhIAYgBAUIHCgVfaGFzaEISChBfcmVwbGF5X3ZlcmlmaWVkInwKD0V2YWx1YXRpb25Vc2FnZRIQCghlcGlzb2RlcxgBIAEoDRIQCghjb3N0X3VzZBgCIAEoARIUCgxwb2xpY3lfY2FsbHMYAyABKA0SFwoPcG9saWN5X2Nvc3RfdXNkGAQgASgBEhYKDnRvdGFsX2Nvc3RfdXNkGAUgASgBIiQKD0V2YWx1YXRpb25Sb3V0ZRIRCglzaW11bGF0ZWQYASABKAgiMAoPRXZhbHVhdGlvbkVycm9yEgwKBGNvZGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCSp0ChBDb21wYXJpc29uTWV0cmljEiEKHUNPTVBBUklTT05fTUVUUklDX1VOU1BFQ0lGSUVEEAASHQoZQ09NUEFSSVNPTl9NRVRSSUNfU1VDQ0VTUxABEh4KGkNPTVBBUklTT05fTUVUUklDX1BST0dSRVNTEAIqdQoQRXZhbHVhdGlvblJ1bm5lchIhCh1FVkFMVUFUSU9OX1JVTk5FUl9VTlNQRUNJRklFRBAAEh4KGkVWQUxVQVRJT05fUlVOTkVSX0VNQkVEREVEEAESHgoaRVZBTFVBVElPTl9SVU5ORVJfRVhURVJOQUwQAippCg5FdmFsdWF0aW9uTW9kZRIfChtFVkFMVUFUSU9OX01PREVfVU5TUEVDSUZJRUQQABIYChRFVkFMVUFUSU9OX01PREVfU1lOQxABEhwKGEVWQUxVQVRJT05fTU9ERV9SRUFMVElNRRACKoQBCg9FdmFsdWF0aW9uTWVkaWESIAocRVZBTFVBVElPTl9NRURJQV9VTlNQRUNJRklFRBAAEhkKFUVWQUxVQVRJT05fTUVESUFfTk9ORRABEhgKFEVWQUxVQVRJT05fTUVESUFfR0lGEAISGgoWRVZBTFVBVElPTl9NRURJQV9TVFJJUBADYgZwcm90bzM", [file_google_protobuf_struct, file_limber_v1_job]);
 
 /**
  * An evaluation of a policy over many episodes of a simulated scenario.
@@ -780,6 +780,27 @@ export type EvaluatedPolicy = Message<"limber.v1.EvaluatedPolicy"> & {
    * @generated from field: optional uint32 replan_steps = 8;
    */
   replanSteps?: number | undefined;
+
+  /**
+   * Whether it was sent camera images.
+   *
+   * @generated from field: bool pictures = 9;
+   */
+  pictures: boolean;
+
+  /**
+   * The scenario's camera for each camera that it reads; empty if cameras have their own names.
+   *
+   * @generated from field: map<string, string> camera_map = 10;
+   */
+  cameraMap: { [key: string]: string };
+
+  /**
+   * The numbers that it reads as proprioception, in its order; empty if these are all numbers of the scenario.
+   *
+   * @generated from field: repeated limber.v1.StateMapping state_map = 11;
+   */
+  stateMap: StateMapping[];
 };
 
 /**
@@ -788,6 +809,34 @@ export type EvaluatedPolicy = Message<"limber.v1.EvaluatedPolicy"> & {
  */
 export const EvaluatedPolicySchema: GenMessage<EvaluatedPolicy> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 11);
+
+/**
+ * One number of the scenario's state, as the policy reads it.
+ *
+ * @generated from message limber.v1.StateMapping
+ */
+export type StateMapping = Message<"limber.v1.StateMapping"> & {
+  /**
+   * Name of the number in the scenario's proprioception.
+   *
+   * @generated from field: string from = 1;
+   */
+  from: string;
+
+  /**
+   * Name under which the policy reads it; the same name when absent.
+   *
+   * @generated from field: optional string name = 2;
+   */
+  name?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.StateMapping.
+ * Use `create(StateMappingSchema)` to create a new message.
+ */
+export const StateMappingSchema: GenMessage<StateMapping> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 12);
 
 /**
  * The scenario of an evaluation.
@@ -871,7 +920,7 @@ export type EvaluatedScenario = Message<"limber.v1.EvaluatedScenario"> & {
  * Use `create(EvaluatedScenarioSchema)` to create a new message.
  */
 export const EvaluatedScenarioSchema: GenMessage<EvaluatedScenario> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 12);
+  messageDesc(file_limber_v1_evaluation, 13);
 
 /**
  * Progress of an evaluation.
@@ -906,7 +955,7 @@ export type EvaluationProgress = Message<"limber.v1.EvaluationProgress"> & {
  * Use `create(EvaluationProgressSchema)` to create a new message.
  */
 export const EvaluationProgressSchema: GenMessage<EvaluationProgress> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 13);
+  messageDesc(file_limber_v1_evaluation, 14);
 
 /**
  * Episode counts of an evaluation.
@@ -941,7 +990,7 @@ export type EpisodeCounts = Message<"limber.v1.EpisodeCounts"> & {
  * Use `create(EpisodeCountsSchema)` to create a new message.
  */
 export const EpisodeCountsSchema: GenMessage<EpisodeCounts> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 14);
+  messageDesc(file_limber_v1_evaluation, 15);
 
 /**
  * Scores of an evaluation.
@@ -1039,7 +1088,7 @@ export type EvaluationScores = Message<"limber.v1.EvaluationScores"> & {
  * Use `create(EvaluationScoresSchema)` to create a new message.
  */
 export const EvaluationScoresSchema: GenMessage<EvaluationScores> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 15);
+  messageDesc(file_limber_v1_evaluation, 16);
 
 /**
  * A success rate with its confidence intervals.
@@ -1088,7 +1137,7 @@ export type SuccessRate = Message<"limber.v1.SuccessRate"> & {
  * Use `create(SuccessRateSchema)` to create a new message.
  */
 export const SuccessRateSchema: GenMessage<SuccessRate> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 16);
+  messageDesc(file_limber_v1_evaluation, 17);
 
 /**
  * A confidence interval.
@@ -1123,7 +1172,7 @@ export type Interval = Message<"limber.v1.Interval"> & {
  * Use `create(IntervalSchema)` to create a new message.
  */
 export const IntervalSchema: GenMessage<Interval> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 17);
+  messageDesc(file_limber_v1_evaluation, 18);
 
 /**
  * Distribution of the episode returns.
@@ -1179,7 +1228,7 @@ export type ReturnScore = Message<"limber.v1.ReturnScore"> & {
  * Use `create(ReturnScoreSchema)` to create a new message.
  */
 export const ReturnScoreSchema: GenMessage<ReturnScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 18);
+  messageDesc(file_limber_v1_evaluation, 19);
 
 /**
  * Mean and median of a figure.
@@ -1207,7 +1256,7 @@ export type Spread = Message<"limber.v1.Spread"> & {
  * Use `create(SpreadSchema)` to create a new message.
  */
 export const SpreadSchema: GenMessage<Spread> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 19);
+  messageDesc(file_limber_v1_evaluation, 20);
 
 /**
  * A mean.
@@ -1228,7 +1277,7 @@ export type MeanScore = Message<"limber.v1.MeanScore"> & {
  * Use `create(MeanScoreSchema)` to create a new message.
  */
 export const MeanScoreSchema: GenMessage<MeanScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 20);
+  messageDesc(file_limber_v1_evaluation, 21);
 
 /**
  * A median.
@@ -1249,7 +1298,7 @@ export type MedianScore = Message<"limber.v1.MedianScore"> & {
  * Use `create(MedianScoreSchema)` to create a new message.
  */
 export const MedianScoreSchema: GenMessage<MedianScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 21);
+  messageDesc(file_limber_v1_evaluation, 22);
 
 /**
  * Safety figures of an evaluation.
@@ -1277,7 +1326,7 @@ export type SafetyScore = Message<"limber.v1.SafetyScore"> & {
  * Use `create(SafetyScoreSchema)` to create a new message.
  */
 export const SafetyScoreSchema: GenMessage<SafetyScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 22);
+  messageDesc(file_limber_v1_evaluation, 23);
 
 /**
  * Smoothness of the actions.
@@ -1298,7 +1347,7 @@ export type SmoothnessScore = Message<"limber.v1.SmoothnessScore"> & {
  * Use `create(SmoothnessScoreSchema)` to create a new message.
  */
 export const SmoothnessScoreSchema: GenMessage<SmoothnessScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 23);
+  messageDesc(file_limber_v1_evaluation, 24);
 
 /**
  * Latency, in milliseconds.
@@ -1333,7 +1382,7 @@ export type LatencyScore = Message<"limber.v1.LatencyScore"> & {
  * Use `create(LatencyScoreSchema)` to create a new message.
  */
 export const LatencyScoreSchema: GenMessage<LatencyScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 24);
+  messageDesc(file_limber_v1_evaluation, 25);
 
 /**
  * Effects of policy latency in `realtime` mode.
@@ -1361,7 +1410,7 @@ export type RealtimeScore = Message<"limber.v1.RealtimeScore"> & {
  * Use `create(RealtimeScoreSchema)` to create a new message.
  */
 export const RealtimeScoreSchema: GenMessage<RealtimeScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 25);
+  messageDesc(file_limber_v1_evaluation, 26);
 
 /**
  * An ended episode.
@@ -1495,7 +1544,7 @@ export type EpisodeRecord = Message<"limber.v1.EpisodeRecord"> & {
  * Use `create(EpisodeRecordSchema)` to create a new message.
  */
 export const EpisodeRecordSchema: GenMessage<EpisodeRecord> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 26);
+  messageDesc(file_limber_v1_evaluation, 27);
 
 /**
  * What is needed to reproduce the scores.
@@ -1530,7 +1579,7 @@ export type Reproducibility = Message<"limber.v1.Reproducibility"> & {
  * Use `create(ReproducibilitySchema)` to create a new message.
  */
 export const ReproducibilitySchema: GenMessage<Reproducibility> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 27);
+  messageDesc(file_limber_v1_evaluation, 28);
 
 /**
  * Cost of an evaluation.
@@ -1579,7 +1628,7 @@ export type EvaluationUsage = Message<"limber.v1.EvaluationUsage"> & {
  * Use `create(EvaluationUsageSchema)` to create a new message.
  */
 export const EvaluationUsageSchema: GenMessage<EvaluationUsage> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 28);
+  messageDesc(file_limber_v1_evaluation, 29);
 
 /**
  * Origin of an evaluation's actions.
@@ -1600,7 +1649,7 @@ export type EvaluationRoute = Message<"limber.v1.EvaluationRoute"> & {
  * Use `create(EvaluationRouteSchema)` to create a new message.
  */
 export const EvaluationRouteSchema: GenMessage<EvaluationRoute> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 29);
+  messageDesc(file_limber_v1_evaluation, 30);
 
 /**
  * Why an evaluation failed.
@@ -1628,7 +1677,7 @@ export type EvaluationError = Message<"limber.v1.EvaluationError"> & {
  * Use `create(EvaluationErrorSchema)` to create a new message.
  */
 export const EvaluationErrorSchema: GenMessage<EvaluationError> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 30);
+  messageDesc(file_limber_v1_evaluation, 31);
 
 /**
  * What decides which of two policies is better.
