@@ -75,7 +75,7 @@ const pages = [
     () => import("./pages/models.tsx"),
     "ModelsPage",
   ),
-  inFrame("/models/$owner/$name", [], () => import("./pages/model.tsx"), "ModelPage"),
+  inFrame("/models/$owner/$name", ["with"], () => import("./pages/model.tsx"), "ModelPage"),
   inFrame("/evaluations", ["run", "with", "new"], () => import("./pages/evaluations.tsx"), "EvaluationsPage"),
   inFrame("/jobs", ["kind", "job"], () => import("./pages/jobs.tsx"), "JobsPage"),
   inFrame("/supply", ["offering", "new", "status"], () => import("./pages/supply.tsx"), "SupplyPage"),

@@ -1,15 +1,10 @@
 /** Evaluations: how well policies do, with the interval that a few episodes leave, and two of them compared. */
 
-import { createQueryOptions, useTransport } from "@connectrpc/connect-query";
-import { useQueries } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useCallback, useMemo } from "react";
+import { useCallback } from "react";
 import type { Evaluation } from "#messages/limber/v1/evaluation_pb.ts";
-import { EvaluationService } from "#messages/limber/v1/evaluation_service_pb.ts";
-import { JobKind, JobStatusSchema } from "#messages/limber/v1/job_pb.ts";
-import { JobService } from "#messages/limber/v1/job_service_pb.ts";
+import { JobStatusSchema } from "#messages/limber/v1/job_pb.ts";
 import { percent } from "../lib/format.ts";
-import { useList } from "../lib/list.ts";
 import { useMay } from "../lib/session.ts";
 import { wordOf } from "../lib/words.ts";
 import { Code, Empty, Head, Money, None, Refused, Time, Word } from "../parts/basics.tsx";
@@ -17,11 +12,8 @@ import { type Column, Table } from "../parts/table.tsx";
 import { Comparison } from "./evaluations/comparison.tsx";
 import { Interval } from "./evaluations/interval.tsx";
 import { NewEvaluation } from "./evaluations/new.tsx";
+import { useRuns } from "./evaluations/runs.ts";
 import { EvaluationSheet } from "./evaluations/sheet.tsx";
-
-/** How many evaluations are shown; each is asked for by itself. */
-const SHOWN = 50;
-const LOOK_MS = 4_000;
 
 const COLUMNS: readonly Column<Evaluation>[] = [
   {
@@ -102,25 +94,11 @@ export function EvaluationsPage() {
   const search = useSearch({ from: "/console/evaluations" });
   const navigate = useNavigate({ from: "/console/evaluations" });
   const may = useMay("jobs.write");
-  const transport = useTransport();
   const show = useCallback(
     (change: Partial<typeof search>) => void navigate({ search: (now) => ({ ...now, ...change }), replace: true }),
     [navigate],
   );
-  const jobs = useList(
-    JobService.method.listJobs,
-    { kind: JobKind.EVALUATION, limit: SHOWN },
-    { refetchInterval: LOOK_MS },
-  );
-  const ids = useMemo(() => jobs.rows.slice(0, SHOWN), [jobs.rows]);
-  const asked = useQueries({
-    queries: ids.map(({ id, finishedAt }) => ({
-      ...createQueryOptions(EvaluationService.method.getEvaluation, { jobId: id }, { transport }),
-      staleTime: finishedAt === undefined ? 0 : Number.POSITIVE_INFINITY,
-      refetchInterval: finishedAt === undefined ? LOOK_MS : (false as const),
-    })),
-  });
-  const rows = asked.flatMap(({ data }) => (data?.evaluation === undefined ? [] : [data.evaluation]));
+  const { rows, error, again, loading } = useRuns();
   return (
     <>
       <Head title="Evaluations">
@@ -130,7 +108,7 @@ export function EvaluationsPage() {
           </button>
         )}
       </Head>
-      <Refused error={jobs.error} again={jobs.again} />
+      <Refused error={error} again={again} />
       <Table
         label="evaluations"
         columns={COLUMNS}
@@ -138,7 +116,7 @@ export function EvaluationsPage() {
         keyOf={({ id }) => id}
         open={search.run}
         onOpen={({ id }) => show({ run: id, new: undefined })}
-        loading={jobs.isPending || (rows.length === 0 && ids.length > 0)}
+        loading={loading}
         empty={
           <Empty
             command={`curl -s ${location.origin}/v1/evaluate -H "authorization: Bearer $LIMBER_KEY" -H 'content-type: application/json' \\\n  -d '{"policy_endpoint": "reference/ik-reach", "scenario": "arm-reach", "episodes": 10, "action_space": "joint_pos_7"}'`}

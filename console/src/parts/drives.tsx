@@ -23,6 +23,8 @@ interface Driven {
 
 /** The longest side of a drawn camera, in pixels. */
 const SIDE_PX = 96;
+/** As many layouts of the state are shown; the others are folded away. */
+const MOST_LAYOUTS = 4;
 /** As many state names are shown; the others are counted. */
 const MOST_NAMES = 16;
 
@@ -52,11 +54,15 @@ export function Drives({ of }: { of: Driven }) {
               {input.proprio.length === 0 ? (
                 <p className="text-muted">Not declared.</p>
               ) : (
-                <ul className="grid gap-2">
-                  {input.proprio.map((layout) => (
-                    <State key={`${layout.actionSpace} ${layout.dimension} ${layout.names.join()}`} layout={layout} />
-                  ))}
-                </ul>
+                <>
+                  <States layouts={input.proprio.slice(0, MOST_LAYOUTS)} />
+                  {input.proprio.length > MOST_LAYOUTS && (
+                    <details className="mt-2">
+                      <summary className="text-muted">{input.proprio.length - MOST_LAYOUTS} more layouts</summary>
+                      <States layouts={input.proprio.slice(MOST_LAYOUTS)} />
+                    </details>
+                  )}
+                </>
               )}
             </Reads>
             <Reads title="instruction">
@@ -166,6 +172,14 @@ function CameraFrame({ camera, place }: { camera: CameraSpec; place: number }) {
     </li>
   );
 }
+
+const States = ({ layouts }: { layouts: readonly ProprioSpec[] }) => (
+  <ul className="grid gap-2">
+    {layouts.map((layout) => (
+      <State key={`${layout.actionSpace} ${layout.dimension} ${layout.names.join()}`} layout={layout} />
+    ))}
+  </ul>
+);
 
 /** A layout of the state: its size, and a chip for each name. */
 function State({ layout }: { layout: ProprioSpec }) {

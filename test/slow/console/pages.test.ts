@@ -209,6 +209,16 @@ describe.skipIf(!canBrowse)("what a page shows", () => {
     expect(wide).toBeGreaterThanOrEqual(Math.min(40, most));
   });
 
+  it("shows what drives a model, no advertised figure as a measured one, and another model beside it", async () => {
+    await go("/console/models/reference/potential-nav?with=reference/ik-reach", "reference/potential-nav");
+    await page.getByRole("heading", { name: "What drives it" }).waitFor();
+    await page.getByText("It reads no image.").waitFor();
+    const beside = page.getByRole("region", { name: "comparison" });
+    await beside.getByRole("row", { name: /^action spaces .*base_twist_2d.*joint_pos_7/ }).waitFor();
+    await beside.getByRole("row", { name: /^uptime not measured yet not measured yet/ }).waitFor();
+    expect(await page.getByText("99 %").count()).toBe(0);
+  });
+
   it("tells offerings of one model and provider apart by the ends of their ids", async () => {
     await go("/console/models/reference/potential-nav", "reference/potential-nav");
     const rows = page.getByRole("table", { name: "offerings" }).getByRole("row");
