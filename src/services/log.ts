@@ -16,7 +16,7 @@ import {
   type LogService,
 } from "../../gen/limber/v1/log_service_pb.ts";
 import { toUsd } from "../billing/price.ts";
-import { type Implementation, keyOf } from "../call.ts";
+import { type Call, type Implementation, keyOf } from "../call.ts";
 import { nowSeconds } from "../clock.ts";
 import { Reason, refuse } from "../errors.ts";
 import { traceOf } from "../events/spans.ts";
@@ -25,7 +25,7 @@ import type { Sql } from "../store/database/tx.ts";
 import { type ActLog, type CallLog, findDigest, type LogFilter, listActs, listCalls } from "../store/history/logs.ts";
 import { type Found, readPage } from "./pages.ts";
 import { quantilesOf } from "./quantiles.ts";
-import { confinedTo, workspaceFor } from "./reach.ts";
+import { confinedTo, robotFor, robotOf, workspaceFor } from "./reach.ts";
 
 const DEFAULT_PAGE = 100;
 /** Records per database read of an export. */
@@ -94,12 +94,14 @@ export function logService({ sql, caughtUp }: LogDeps): Implementation<typeof Lo
             return { ...recordOfCall(orgId, made), ...(plan && { plan }) };
           });
       const record = (await Promise.all(found)).find((each) => each !== undefined);
-      if (!record) throw refuse(Reason.NOT_FOUND, "record not found", {}, { param: "log_id" });
+      const ownRobot = robotOf(call);
+      if (!record || (ownRobot !== undefined && record.robotId !== ownRobot))
+        throw refuse(Reason.NOT_FOUND, "record not found", {}, { param: "log_id" });
       return create(GetLogResponseSchema, { record });
     },
 
     async listLogs({ workspaceId, limit = DEFAULT_PAGE, cursor, ...asked }, call) {
-      const filter = { ...filterOf(asked), workspaceId: workspaceFor(call, workspaceId, "the log") };
+      const filter = { ...filterOf(asked), ...reachOf(call, { workspaceId, robotId: asked.robotId }) };
       const { orgId } = keyOf(call);
       await caughtUp();
       const { records, ...page } = await readPage(
@@ -111,7 +113,7 @@ export function logService({ sql, caughtUp }: LogDeps): Implementation<typeof Lo
     },
 
     async *exportLogs({ workspaceId, cursor: after, ...asked }, call) {
-      const filter = { ...filterOf(asked), workspaceId: workspaceFor(call, workspaceId, "the log") };
+      const filter = { ...filterOf(asked), ...reachOf(call, { workspaceId, robotId: asked.robotId }) };
       let cursor = after;
       await caughtUp();
       for (;;) {
@@ -124,6 +126,15 @@ export function logService({ sql, caughtUp }: LogDeps): Implementation<typeof Lo
     },
   };
 }
+
+/** The workspace and the robot whose records a caller reads. */
+const reachOf = (
+  call: Call,
+  { workspaceId, robotId }: { workspaceId?: string | undefined; robotId?: string | undefined },
+) => ({
+  workspaceId: workspaceFor(call, workspaceId, "the log"),
+  robotId: robotFor(call, robotId, "log"),
+});
 
 const ACT_ID = /^aud_/;
 

@@ -28,7 +28,7 @@ import type { Sql } from "../store/database/tx.ts";
 import { type RobotMinuteRow, readRobotMinutes } from "../store/history/series.ts";
 import { readPage } from "./pages.ts";
 import { quantilesOf } from "./quantiles.ts";
-import { assertReachable, confinedTo } from "./reach.ts";
+import { assertReachable, confinedTo, robotFor, robotOf } from "./reach.ts";
 
 /** Dependencies of the loop RPCs. */
 export interface LoopDeps {
@@ -69,9 +69,8 @@ export function loopService({ sql, live, details, caughtUp }: LoopDeps): Impleme
     call: Call,
   ): AsyncIterable<[id: string, detail: LoopDetail][]> {
     const orgId = await orgOf(sql, wanted.orgId, call);
-    const { principal } = call;
     const own = confinedTo(call);
-    const ownRobot = principal.kind === "key" ? principal.robotId : undefined;
+    const ownRobot = robotOf(call);
     const ids = [...new Set(loopIds)];
     const watch = details.watch(orgId, kind, ids);
     const shown = new Map<string, number>();
@@ -118,7 +117,7 @@ export function loopService({ sql, live, details, caughtUp }: LoopDeps): Impleme
       const { isWanted, watch } = await open(wanted, call);
       try {
         const { replicas, silent } = await watch.settled(SETTLE_MS, call.signal);
-        const view = viewOf(watch, { ...wanted, workspaceId: wanted.workspaceId ?? confinedTo(call) }, isWanted, limit);
+        const view = viewOf(watch, shownTo(wanted, call), isWanted, limit);
         let shown = view.now();
         const { loops, more } = shown;
         const first = create(LoopsSnapshotSchema, { loops: [...loops], more, replicas, silentReplicas: silent });
@@ -158,10 +157,11 @@ export function loopService({ sql, live, details, caughtUp }: LoopDeps): Impleme
     async queryLoopHistory({ minutes = DEFAULT_MINUTES, limit = DEFAULT_WATCHED, ...wanted }, call) {
       const orgId = await orgOf(sql, wanted.orgId, call);
       const workspaceId = workspaceOf(wanted, call);
+      const robotId = robotFor(call, wanted.robotId, "control loops");
       const until = (Math.floor(nowSeconds() / MINUTE_S) + 1) * MINUTE_S;
       const since = until - minutes * MINUTE_S;
       await caughtUp();
-      const rows = await readRobotMinutes(sql, orgId, { since, until, workspaceId, robotId: wanted.robotId, limit });
+      const rows = await readRobotMinutes(sql, orgId, { since, until, workspaceId, robotId, limit });
       const robots = historiesOf(rows);
       const more = Math.max(0, (rows[0]?.robots ?? 0) - robots.length);
       return create(QueryLoopHistoryResponseSchema, { object: "loop_history", since, until, robots, more });
@@ -285,11 +285,19 @@ function workspaceOf({ workspaceId }: Wanted, call: Call): string | undefined {
   return workspaceId ?? own;
 }
 
-function filterOf({ robotId, ...wantedOf }: Wanted, call: Call): (loop: RunningLoop) => boolean {
-  const wanted = workspaceOf(wantedOf, call);
+function filterOf(asked: Wanted, call: Call): (loop: RunningLoop) => boolean {
+  const wanted = workspaceOf(asked, call);
+  const robotId = robotFor(call, asked.robotId, "control loops");
   return (loop) =>
     (wanted === undefined || loop.workspaceId === wanted) && (robotId === undefined || loop.robotId === robotId);
 }
+
+/** A request with what its key is confined to. */
+const shownTo = (asked: Wanted, call: Call): Wanted => ({
+  ...asked,
+  workspaceId: asked.workspaceId ?? confinedTo(call),
+  robotId: asked.robotId ?? robotOf(call),
+});
 
 /** The organization of a call: the key's own, or the one that the operator names. */
 async function orgOf(sql: Sql, named: string | undefined, call: Call): Promise<string> {

@@ -57,6 +57,23 @@ export function workspaceFor(call: Call, asked: string | undefined, what: string
   return asked ?? own;
 }
 
+/** The robot to which a key is bound; undefined if the caller can see all robots. */
+export const robotOf = ({ principal }: Call): string | undefined =>
+  principal.kind === "key" ? principal.robotId : undefined;
+
+/** The robot whose resources are requested: the named one, or else the key's own. Refuses a key of a robot that requests another one. */
+export function robotFor(call: Call, asked: string | undefined, what: string): string | undefined {
+  const own = robotOf(call);
+  if (own !== undefined && (asked ?? own) !== own)
+    throw refuse(
+      Reason.SCOPE_DENIED,
+      `keys of a robot can access only their own robot's ${what}`,
+      {},
+      { param: "robot_id" },
+    );
+  return asked ?? own;
+}
+
 /** Whether the caller can access resources of this workspace, or of none. */
 export function isNear(call: Call, workspaceId: string | undefined): boolean {
   const own = keyOf(call).workspaceId;

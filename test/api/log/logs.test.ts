@@ -136,6 +136,23 @@ describe("GET /v1/logs", () => {
     const stranger = await app.caller();
     expect((await logs("", stranger.key)).body.data).toEqual([]);
   });
+
+  it("shows a robot's key only its own robot's records", async () => {
+    const mine = await app.caller();
+    const bound = await app.key(mine.org, { role: "owner", robot_id: "arm-7" });
+    const own = await act({}, bound);
+    const other = await act({ robot_id: "arm-8" }, mine.key);
+    await recorded(2, mine.key);
+    const ids = (await logs("", bound)).body.data.map(({ id }: { id: string }) => id);
+    expect(ids).toEqual([own.headers.get("x-request-id")]);
+    expect((await logs(`/${other.headers.get("x-request-id")}`, bound)).status).toBe(404);
+    const asked = await logs("?robot_id=arm-8", bound);
+    expect([asked.status, asked.body.error.code, asked.body.error.param], asked.text).toEqual([
+      403,
+      "scope_denied",
+      "robot_id",
+    ]);
+  });
 });
 
 describe("GET /v1/logs/export", () => {

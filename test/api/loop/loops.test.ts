@@ -252,6 +252,15 @@ describe("GET /v1/loops/actions/watch and /v1/loops/pictures/watch", () => {
     // biome-ignore lint/suspicious/noExplicitAny: the test says what is inside
     expect((await first(ofArm, "actions")).actions.map(({ loop_id }: any) => loop_id)).toEqual([arm.id]);
     ofArm.leave();
+    const listed = await one.call("/v1/loops", undefined, { key: bound });
+    expect(
+      listed.body.data?.map(({ id }: { id: string }) => id),
+      listed.text,
+    ).toEqual([arm.id]);
+    for (const path of ["/v1/loops", "/v1/loops/history"]) {
+      const asked = await one.call(`${path}?robot_id=arm-8`, undefined, { key: bound });
+      expect([asked.status, asked.body.error.param], asked.text).toEqual([403, "robot_id"]);
+    }
     const stranger = await one.caller(10);
     const theirs = await start(one, stranger.key);
     const other = await watch(one, "actions", stranger.key, [outer.id, theirs.id]);
