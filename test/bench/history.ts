@@ -64,11 +64,10 @@ async function open(name: string): Promise<Place> {
 /** Robots that call evenly over the weeks; logs of the last days; and what else grows with use. */
 async function fill(place: Place, calls: number, weeks: number): Promise<void> {
   // The gateway of this database adds up nothing meanwhile.
-  await tx(place.sql, async (tx) => {
-    await tx`select from series_until, margin_until, served_until for update`;
-    await record(place, calls, weeks);
-    await addUp(tx, weeks);
-  });
+  const untils = ["series_until", "margin_until", "served_until"];
+  for (const table of untils) await place.sql`update ${place.sql(table)} set at = 'infinity'`;
+  await record(place, calls, weeks);
+  await tx(place.sql, (tx) => addUp(tx, weeks));
   await place.sql.unsafe("vacuum analyze");
 }
 
@@ -124,7 +123,7 @@ async function addUp(tx: Tx, weeks: number): Promise<void> {
   await tx`delete from margin_hour`;
   await tx`delete from served_day`;
   // The time of this transaction is when it began: later calls are not added up.
-  for (let day = weeks * 7; day > 0; day--)
+  for (let day = weeks * 7 + 1; day > 0; day--)
     await tx`select series_put(now() - make_interval(days => ${day}), now() - make_interval(days => ${day - 1}))`;
   await tx`update series_until set at = now()`;
   await tx`insert into margin_hour select * from margin_between('-infinity', date_trunc('hour', now()), ${ASSUMED_SCALEDOWN_S})`;

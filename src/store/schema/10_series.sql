@@ -281,7 +281,7 @@ language sql stable as $$
         partition by k.offering_id order by o.created
       ) - o.created) as gap_s
     from request_outcome as o join request_kind as k on k.id = o.kind left join offering as f on f.id = k.offering_id
-    where k.status in ('settled', 'unmetered') and o.created >= p_from and o.created < p_to + margin_ahead(p_assumed_s)
+    where k.status in ('settled', 'unmetered') and o.created >= p_from and o.created < p_to + (select margin_ahead(p_assumed_s))
   )
   select floor(extract(epoch from created) / 3600)::integer, org_id, model, offering_id, free,
     count(*) filter (where status = 'settled'), count(*) filter (where status = 'unmetered'), sum(cost_micro)::bigint,
