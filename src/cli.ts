@@ -14,7 +14,10 @@ const COMMANDS: Readonly<Record<string, { readonly does: string; readonly run: (
     does: "replays a routing case from a file",
     run: async () => (await import("../tools/plan.ts")).runPlan(),
   },
-  evaluate: { does: "evaluates a policy and shows its scores", run: () => import("../tools/evaluate.ts") },
+  evaluate: {
+    does: "evaluates a policy and shows its scores; `evaluate verify` checks a published evaluation",
+    run: () => import("../tools/evaluate.ts"),
+  },
   probe: {
     does: "probes a model server of any protocol, without a gateway or an account",
     run: async () => process.exit(await (await import("./app/probe-command.ts")).probeCommand(process.argv.slice(2))),

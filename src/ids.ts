@@ -63,6 +63,7 @@ export type IdPrefix =
   | "pms"
   | "pout"
   | "pred"
+  | "pub"
   | "prov"
   | "rep"
   | "ses"

@@ -1,6 +1,7 @@
 /** Evaluates a policy in a scenario of a gateway over its public API: `limber evaluate --policy owner/name --scenario base-nav`. */
 import { parseArgs } from "node:util";
 import { addressUnder } from "../src/codecs/base-address.ts";
+import { verifyCommand } from "./evaluate-verify.ts";
 
 const HELP = `Evaluates a policy in a scenario, and shows each episode as it ends.
 
@@ -16,6 +17,9 @@ const HELP = `Evaluates a policy in a scenario, and shows each episode as it end
   --horizon N        steps of each chunk that is asked for
   --json TEXT        any further fields of the request, as JSON; they win over the options
   --help
+
+  limber evaluate verify URL|FILE
+                     verifies a published evaluation by replaying it; --help says more
 
 Ends with 0 when the evaluation completed, 1 when it failed, 2 when the command is wrong, 3 when the gateway refused.`;
 
@@ -137,7 +141,9 @@ async function followed(answer: Response): Promise<Evaluation> {
   throw new Refused("the gateway ended the stream before the evaluation was over");
 }
 
-main().then(
+const run = process.argv[2] === "verify" ? () => verifyCommand(process.argv.slice(3)) : main;
+
+run().then(
   (code) => process.exit(code),
   (thrown: unknown) => {
     console.error(`evaluate: ${thrown instanceof Error ? thrown.message : String(thrown)}`);

@@ -23,6 +23,7 @@ import { MailService } from "../../gen/limber/v1/mail_service_pb.ts";
 import { OauthService } from "../../gen/limber/v1/oauth_service_pb.ts";
 import { OperationsService } from "../../gen/limber/v1/operations_service_pb.ts";
 import { PresetService } from "../../gen/limber/v1/preset_service_pb.ts";
+import { PublicationService } from "../../gen/limber/v1/publication_service_pb.ts";
 import { RegistryService } from "../../gen/limber/v1/registry_service_pb.ts";
 import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
 import { RunnerService } from "../../gen/limber/v1/runner_service_pb.ts";
@@ -59,6 +60,7 @@ import { oauthService } from "../services/oauth.ts";
 import { operationsService } from "../services/operations.ts";
 import { outboundService } from "../services/outbound.ts";
 import { presetService } from "../services/preset.ts";
+import { publicationService } from "../services/publication.ts";
 import { registryService } from "../services/registry.ts";
 import { robotService } from "../services/robot.ts";
 import { runnerService } from "../services/runner.ts";
@@ -142,6 +144,9 @@ const TABLE: readonly ServiceRow[] = [
       leaser: billing.leaser,
       payer: async (id) => payerOf(await findKey(sql, id)),
     }),
+  ),
+  row(PublicationService, ({ config, storage: { sql, vault }, scenarios, url }) =>
+    publicationService({ sql, vault, scenarios, home: addressOf(config, url) }),
   ),
   row(JobService, ({ storage: { sql }, seals }) => jobService({ sql, seals })),
   row(RegistryService, ({ supply: { registry, supply }, outward: { upstream } }) =>

@@ -24,6 +24,7 @@ import {
   gatewayPolicy,
   IS_SHORT,
   isExternal,
+  keepsActions,
   openEpisodeBill,
   type PolicyDeps,
   PolicyUnusable,
@@ -119,7 +120,7 @@ class EvaluationRun {
 
   /** The progress that an earlier worker of this job recorded. */
   async #recall(): Promise<void> {
-    const items = await listItems(this.#deps.sql, this.#job.id, 0, this.#request.episodes);
+    const items = await listItems(this.#deps.sql, this.#job.id, 0, this.#request.episodes, { actions: true });
     for (const { index, response } of items.map((item) => this.#seal.item(item))) {
       if (response) this.#episodes.push(episodeOf(index, response as EpisodeFacts));
     }
@@ -205,7 +206,7 @@ class EvaluationRun {
     if (fault) await this.#bill?.free();
     this.#bill = undefined;
     this.#episodes.push({ ...episode, keptActions: true });
-    const response = factsOfEpisode(episode, this.#request.media !== "none");
+    const response = factsOfEpisode(episode, keepsActions(this.#request, this.#job.sealed));
     const end = { index: episode.index, state: fault ? "failed" : "completed", response, costMicro } as const;
     await turn(this.#deps.sql, this.#job, { ended: [this.#seal.end(end)] });
   }

@@ -90,9 +90,10 @@ export class Arena {
   }
 
   /**
-   * Repeats recorded actions and returns the trajectory's SHA-256. If it differs from the record, the actions are of another engine or scenario.
+   * Repeats recorded actions and returns the record without the policy's part. If its trajectory's SHA-256 differs, the actions are of another
+   * engine or scenario.
    */
-  replay(seed: number, actions: Float64Array): string {
+  replay(seed: number, actions: Float64Array): EpisodeRecord {
     const steps = this.replaying(seed, actions);
     for (;;) {
       const step = steps.next();
@@ -101,7 +102,7 @@ export class Arena {
   }
 
   /** The same, step by step: yields the number of executed steps, from 0 on. */
-  *replaying(seed: number, actions: Float64Array): Generator<number, string> {
+  *replaying(seed: number, actions: Float64Array): Generator<number, EpisodeRecord> {
     const log = this.#begin(seed);
     const dim = this.variant.fields.length;
     yield 0;
@@ -109,7 +110,7 @@ export class Arena {
       this.#step(actions.subarray(at, at + dim), log);
       yield log.steps;
     }
-    return this.#recordOf(seed, log).trajectorySha256;
+    return this.#recordOf(seed, log);
   }
 
   /** Frees the engine's memory. */

@@ -12,13 +12,13 @@ export interface Interval {
 /** The normal quantile of 97.5 %. */
 export const Z = 1.959963984540054;
 
-/** Wilson's score interval (1927) of `successes` in `n` trials, at 95 %; [0, 1] without trials. */
-export function wilson(successes: number, n: number): Interval {
+/** Wilson's score interval (1927) of `successes` in `n` trials, by default at 95 %; [0, 1] without trials. */
+export function wilson(successes: number, n: number, z = Z): Interval {
   if (n === 0) return { low: 0, high: 1 };
   const rate = successes / n;
-  const scale = 1 + (Z * Z) / n;
-  const middle = (rate + (Z * Z) / (2 * n)) / scale;
-  const half = (Z / scale) * Math.sqrt((rate * (1 - rate)) / n + (Z * Z) / (4 * n * n));
+  const scale = 1 + (z * z) / n;
+  const middle = (rate + (z * z) / (2 * n)) / scale;
+  const half = (z / scale) * Math.sqrt((rate * (1 - rate)) / n + (z * z) / (4 * n * n));
   return {
     low: successes === 0 ? 0 : Math.max(0, middle - half),
     high: successes === n ? 1 : Math.min(1, middle + half),
@@ -97,7 +97,7 @@ function normalBelow(z: number): number {
 }
 
 /** The inverse of `normalBelow`, by halving. */
-function normalQuantile(p: number): number {
+export function normalQuantile(p: number): number {
   let [low, high] = [-9, 9];
   for (let i = 0; i < 60; i++) {
     const middle = (low + high) / 2;

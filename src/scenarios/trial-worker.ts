@@ -113,7 +113,7 @@ async function replayed(
   const steps = arena.replaying(episode.seed, episode.actions);
   for (;;) {
     const step = steps.next();
-    if (step.done) return { pictures, same: step.value === episode.trajectorySha256 };
+    if (step.done) return { pictures, same: step.value.trajectorySha256 === episode.trajectorySha256 };
     if (step.value % every !== 0 && step.value !== episode.steps) continue;
     pictures.push(takePicture(arena.world, camera));
     if (pictures.length % TURN === 0) await ask({ kind: "pause" });

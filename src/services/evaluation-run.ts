@@ -45,7 +45,14 @@ export interface EvaluationRequest {
   /** Undefined: a quarter of the steps that the server returns. */
   replanSteps?: number | undefined;
   /** The offering for every call, if the policy is a model of the gateway. */
-  offering?: { id: string; provider: string } | undefined;
+  offering?:
+    | {
+        id: string;
+        provider: string;
+        /** Digest of the checkpoint that it declared then. */
+        revision?: string | undefined;
+      }
+    | undefined;
   mode: "sync" | "realtime";
   policyTimeoutMs: number;
   media: "none" | "gif" | "strip";
@@ -96,13 +103,22 @@ interface EvaluatedWorld {
   maxSteps: number;
 }
 
+/** Recorded actions of evaluations without media, in bytes. More would slow down reading the job. */
+const MOST_RECORDED = 4 * 2 ** 20;
+
+/** Whether the actions of its episodes are kept, for a replay. With zero data retention, only while pictures need them. */
+export function keepsActions({ media, episodes, world }: EvaluationRequest, sealed: boolean): boolean {
+  const most = episodes * (world?.maxSteps ?? Infinity) * (world?.actionDim ?? 1) * Float64Array.BYTES_PER_ELEMENT;
+  return media !== "none" || (!sealed && most <= MOST_RECORDED);
+}
+
 /** Whether an external runner runs the episodes. */
 export const isExternal = ({ protocol }: EvaluationRequest): boolean => protocol === EXTERNAL;
 
 /** The protocol name for policies that an external runner calls directly. */
 export const EXTERNAL = "external";
 
-/** An episode's result, as the job stores it. Actions are left out, except as base64 of 64-bit floats if frames were requested. */
+/** An episode's result, as the job stores it. Actions are base64 of 64-bit floats, where `keepsActions`. */
 export interface EpisodeFacts {
   seed: number;
   success: boolean;

@@ -47,6 +47,7 @@ import { audit } from "../store/account/audit.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import * as store from "../store/jobs/jobs.ts";
 import { type ItemRecord, type JobRecord, listItems, type NewJob } from "../store/jobs/jobs.ts";
+import { findOffering } from "../store/supply/supply.ts";
 import type { Upstream } from "../upstream/index.ts";
 import { AddressRefused, checkUrl, wordsOfRefusal } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
@@ -542,7 +543,8 @@ async function modelOf(
     throw asPreviewed(deps, found.wouldRefuse?.code ?? "no_route_available", variant, found.dropped);
   const { offeringId: id, provider, estimatedCostUsd } = chosen;
   const callMicro = Math.ceil(estimatedCostUsd * MICRO_PER_USD);
-  return { protocol: "gateway", pictures, offering: { id, provider }, callMicro, ...stepsOf(asked, units) };
+  const revision = (await findOffering(deps.sql, id))?.checkpoint?.digest;
+  return { protocol: "gateway", pictures, offering: { id, provider, revision }, callMicro, ...stepsOf(asked, units) };
 }
 
 /** Whether the offering that a preview chose declares cameras; without one, whether one that it dropped for its inputs does. */

@@ -30,6 +30,7 @@ const TABLE: readonly (readonly [permission: string, holders: string, descriptio
   ["inference.run", "++++---", "Call models, and preview where calls would go."],
   ["jobs.read", "++++-+-", "See batches and evaluation jobs."],
   ["jobs.write", "++++---", "Start and cancel batches and evaluation jobs."],
+  ["publications.write", "++-----", "Publish evaluations and comparisons, and withdraw them."],
   ["keys.read", "++o--+-", "See API keys, without their secrets."],
   ["keys.write", "++o----", "Make, change and revoke API keys."],
   ["presets.read", "++++-+-", "See presets."],

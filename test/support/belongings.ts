@@ -51,6 +51,10 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
   const past = new Date(1e12);
   await app.sql`insert into robot_run ${app.sql({ ...run, model: "acme/base", instruction: "", max_seconds: 1, created: past, seen: past, ended: past })}`;
   const comparison_id = newId("cmp");
+  const publication_id = newId("pub");
+  await app.sql`
+    insert into publication (id, org_id, subject, kind, title, document)
+    values (${publication_id}, ${org}, ${comparison_id}, 'comparison', '', '{}')`;
   const request = { model: "acme/base", action_space: "base_twist_2d", observations: [{}] };
   const job_id = (await made("/v1/batch", { contract: "act", requests: [request] })).id;
   await app.sql`update job set comparison = ${comparison_id} where id = ${job_id}`;
@@ -74,6 +78,7 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
     log_id: act?.id,
     job_id,
     comparison_id,
+    publication_id,
     arming_id,
     run_id,
     file: "members.jsonl",
@@ -100,6 +105,7 @@ export const NOBODYS: Belongings = {
       log_id: "aud",
       job_id: "job",
       comparison_id: "cmp",
+      publication_id: "pub",
       stop_id: "stop",
       maker_key_id: "mkk",
       arming_id: "arm",

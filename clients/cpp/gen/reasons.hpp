@@ -93,6 +93,7 @@ inline constexpr ReasonFacts kReasons[] = {
     {"too_many", Family::kConflict, 409, false},
     {"preset_in_use", Family::kConflict, 409, false},
     {"job_finished", Family::kConflict, 409, false},
+    {"not_publishable", Family::kConflict, 409, false},
     {"scenario_not_runnable", Family::kConflict, 409, false},
     {"immutable_field", Family::kValidation, 422, false},
     {"offering_live", Family::kConflict, 409, false},

@@ -611,6 +611,14 @@ class JobFinished(family.ConflictError):
     retryable = False
 
 
+class NotPublishable(family.ConflictError):
+    """The evaluation or comparison cannot be published; the message names the cause."""
+
+    code = "not_publishable"
+    status = 409
+    retryable = False
+
+
 class ScenarioNotRunnable(family.ConflictError):
     """The scenario is only listed in the catalog and needs an external harness to run."""
 
@@ -953,6 +961,7 @@ BY_CODE: dict[str, type[family.Refused]] = {
     "too_many": TooMany,
     "preset_in_use": PresetInUse,
     "job_finished": JobFinished,
+    "not_publishable": NotPublishable,
     "scenario_not_runnable": ScenarioNotRunnable,
     "immutable_field": ImmutableField,
     "offering_live": OfferingLive,
@@ -1062,6 +1071,7 @@ __all__ = [
     "NoTarget",
     "NotFound",
     "NotMutable",
+    "NotPublishable",
     "NotReady",
     "OfferingLive",
     "OfferingNotLive",

@@ -49,6 +49,7 @@ export const EMPTIED = [
   "robot_run",
   "robot_arming",
   "job",
+  "publication",
   "idempotency",
   "outbox",
   "series_line",

@@ -11,6 +11,7 @@ import { loopSessionContext } from "../replicas/loop-sessions.ts";
 import { offeringContext } from "../supply/supply.ts";
 import { issuerContext } from "./issuers.ts";
 import { credentialContext } from "./settings.ts";
+import { signingKeyContext } from "./signing-keys.ts";
 
 /** One sealed secret. */
 interface SealedSecret {
@@ -74,6 +75,7 @@ export const SEALED_COLUMNS: readonly SealedColumn[] = [
     keys: ["session"],
     contextOf: ({ session }: { session: string }) => loopSessionContext(session),
   },
+  { name: "signing keys", table: "signing_key", column: "sealed", contextOf: byId(signingKeyContext) },
   { name: "key of request hashes", table: "hash_key", column: "sealed", contextOf: () => HASH_KEY_CONTEXT },
 ];
 

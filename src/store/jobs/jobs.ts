@@ -496,9 +496,16 @@ export interface ItemRecord {
 export const MOST_TRIES = 5;
 
 /** The items of a job from `from` on, in order. */
-export async function listItems(sql: Queryable, jobId: string, from: number, limit: number): Promise<ItemRecord[]> {
+export async function listItems(
+  sql: Queryable,
+  jobId: string,
+  from: number,
+  limit: number,
+  { actions = false } = {},
+): Promise<ItemRecord[]> {
   return allRecords<ItemRecord>(sql`
-    select * from job_item where job_id = ${jobId} and index >= ${from} order by index limit ${limit}`);
+    select index, custom_id, state, request, ${actions ? sql`response` : sql`response - 'actions' as response`}, error, cost_micro, tries
+    from job_item where job_id = ${jobId} and index >= ${from} order by index limit ${limit}`);
 }
 
 /** The states of a job's items, without their content. */

@@ -231,3 +231,16 @@ create table hash_key (
   id text primary key,
   sealed bytea not null
 );
+
+-- The gateway's Ed25519 keys that sign publications. Public keys stay; a rotation deletes the sealed private key.
+create table signing_key (
+  -- The SHA-256 thumbprint of RFC 7638.
+  id text primary key,
+  -- The public key, base64url.
+  x text not null,
+  sealed bytea,
+  created timestamptz not null default now(),
+  retired timestamptz,
+  check ((sealed is null) = (retired is not null))
+);
+create unique index signing_key_current on signing_key ((true)) where retired is null;

@@ -83,6 +83,7 @@ class Reason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REASON_TOO_MANY: _ClassVar[Reason]
     REASON_PRESET_IN_USE: _ClassVar[Reason]
     REASON_JOB_FINISHED: _ClassVar[Reason]
+    REASON_NOT_PUBLISHABLE: _ClassVar[Reason]
     REASON_SCENARIO_NOT_RUNNABLE: _ClassVar[Reason]
     REASON_IMMUTABLE_FIELD: _ClassVar[Reason]
     REASON_OFFERING_LIVE: _ClassVar[Reason]
@@ -193,6 +194,7 @@ REASON_DATA_GONE: Reason
 REASON_TOO_MANY: Reason
 REASON_PRESET_IN_USE: Reason
 REASON_JOB_FINISHED: Reason
+REASON_NOT_PUBLISHABLE: Reason
 REASON_SCENARIO_NOT_RUNNABLE: Reason
 REASON_IMMUTABLE_FIELD: Reason
 REASON_OFFERING_LIVE: Reason

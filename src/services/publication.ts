@@ -1,0 +1,401 @@
+/** Publishes evaluations as signed documents, and ranks them. */
+import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
+import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
+import type { PublicationSchema } from "../../gen/limber/v1/publication_pb.ts";
+import type { CreatePublicationRequest, PublicationService } from "../../gen/limber/v1/publication_service_pb.ts";
+import { API_VERSION } from "../brand.ts";
+import { byCall, type Implementation, type KeyPrincipal, keyOf } from "../call.ts";
+import { nowSeconds } from "../clock.ts";
+import { violation } from "../contracts/contract.ts";
+import { Reason, type Refusal, refuse } from "../errors.ts";
+import { newId } from "../ids.ts";
+import { secretBytes } from "../random.ts";
+import { builtIn, digestOf, variantFor } from "../scenarios/index.ts";
+import { mcnemarExact } from "../scenarios/paired.ts";
+import {
+  completed,
+  type PublicJwk,
+  type PublishedComparison,
+  type PublishedDocument,
+  type PublishedEpisode,
+  type PublishedEvaluation,
+  pairsOf,
+  signed,
+  thumbprintOf,
+} from "../scenarios/published.ts";
+import type { Scenario } from "../scenarios/scenario.ts";
+import { normalQuantile, wilson } from "../scenarios/scores.ts";
+import { audit } from "../store/account/audit.ts";
+import { findOrg } from "../store/account/orgs.ts";
+import {
+  currentSigningKey,
+  listSigningKeys,
+  replaceSigningKey,
+  type SigningKeyRecord,
+  signingKeyContext,
+} from "../store/account/signing-keys.ts";
+import { type Sql, type Tx, tx } from "../store/database/tx.ts";
+import { findJob, hasEnded, type ItemRecord, type JobRecord, jobsOfComparison, listItems } from "../store/jobs/jobs.ts";
+import * as store from "../store/jobs/publications.ts";
+import { findOffering } from "../store/supply/supply.ts";
+import { type Vault, VaultError } from "../vault.ts";
+import { shownScenario } from "./evaluation.ts";
+import { type EpisodeFacts, type EvaluationRequest, type EvaluationResult, isExternal } from "./evaluation-run.ts";
+import { DEFAULT_PAGE, readPage } from "./pages.ts";
+
+/** Dependencies of publications. */
+interface PublicationDeps {
+  sql: Sql;
+  vault: Pick<Vault, "seal" | "open">;
+  scenarios: ReadonlyMap<string, Scenario>;
+  /** The gateway's address. */
+  home: string;
+}
+
+/** Recorded actions of a publication, in characters of base64. */
+const MOST_RECORDED = 8 * 2 ** 20;
+/** The fewest episodes that leaderboards count, and the most policies that they list. */
+const FEWEST_RANKED = 50;
+const MOST_RANKED = 100;
+const ALPHA = 0.05;
+
+/** The publication RPCs. */
+export function publicationService(deps: PublicationDeps): Implementation<typeof PublicationService> {
+  const { sql, scenarios } = deps;
+  return {
+    async createPublication(asked, call) {
+      const { orgId } = keyOf(call);
+      const source = await sourceOf(sql, asked, keyOf(call));
+      const { kind, subject, jobs } = source;
+      const known = await store.publicationOf(sql, orgId, subject);
+      if (known && !asked.dryRun) return { publication: shown(known) };
+      const drafts = await Promise.all(
+        jobs.filter(({ status }) => status === "completed").map((job) => draftOf(deps, job)),
+      );
+      assertSmall(drafts);
+      const id = asked.dryRun ? "" : newId("pub");
+      const document: PublishedDocument = {
+        object: "publication",
+        format: 1,
+        id,
+        title: asked.title,
+        publisher: (await findOrg(sql, orgId))?.name ?? "",
+        published_at: nowSeconds(),
+        gateway: { version: API_VERSION, url: deps.home },
+        evaluations: drafts.map(({ evaluation }) => evaluation),
+        ...(kind === "comparison" && { comparison: comparisonOf(jobs, drafts) }),
+      };
+      const discloses = disclosed(document);
+      if (asked.dryRun) {
+        const draft = { id, kind, subject, title: asked.title, created: document.published_at, withdrawn: undefined };
+        return { publication: { ...shown(draft), path: "", discloses } };
+      }
+      await tx(sql, async (tx) => {
+        const { key, kid } = await signingKey(tx, deps);
+        const text = JSON.stringify(signed(document, key, kid));
+        const results = drafts.flatMap(({ result }) => result ?? []);
+        const isNew = await store.addPublication(tx, orgId, { id, kind, subject, title: asked.title }, text, results);
+        if (isNew)
+          await audit(tx, { ...byCall(call), orgId, action: "publication.created", subject: id, details: { subject } });
+      });
+      const published = await store.publicationOf(sql, orgId, subject);
+      if (!published) throw refuse(Reason.NOT_FOUND, "publication not found");
+      return { publication: { ...shown(published), discloses } };
+    },
+
+    async listPublications({ limit = DEFAULT_PAGE, cursor }, call) {
+      const { orgId } = keyOf(call);
+      const { records, ...page } = await readPage(
+        limit,
+        (most) => store.listPublications(sql, orgId, { limit: most, cursor }),
+        ({ id }) => id,
+      );
+      return { ...page, data: records.map(shown) };
+    },
+
+    async getPublication({ publicationId }) {
+      const text = await store.publicText(sql, publicationId);
+      if (text === undefined) throw notFound();
+      return { document: JSON.parse(text) as JsonObject }; // written by this service
+    },
+
+    async withdrawPublication({ publicationId, reason }, call) {
+      const { orgId } = keyOf(call);
+      const known = await store.findPublication(sql, orgId, publicationId);
+      if (!known) throw notFound();
+      await tx(sql, async (tx) => {
+        const { key, kid } = await signingKey(tx, deps);
+        const notice = { object: "publication.withdrawal", id: publicationId, withdrawn_at: nowSeconds(), reason };
+        const text = JSON.stringify(signed(notice, key, kid));
+        if (await store.withdrawPublication(tx, orgId, publicationId, text))
+          await audit(tx, { ...byCall(call), orgId, action: "publication.withdrawn", subject: publicationId });
+      });
+      return { publication: shown((await store.findPublication(sql, orgId, publicationId)) ?? known) };
+    },
+
+    async getLeaderboard({ scenario: name, actionSpace }) {
+      const scenario = scenarios.get(name) ?? builtIn(name);
+      if (!scenario) throw refuse(Reason.NOT_FOUND, "scenario not found", {}, { param: "scenario" });
+      const variant = variantFor(scenario, actionSpace);
+      if (!variant) {
+        const spaces = scenario.variants.map((each) => each.actionSpace);
+        throw violation("action_space", `must be one of this scenario's: ${spaces.join(", ")}`, "enum", spaces);
+      }
+      const digest = digestOf(scenario, variant);
+      const data = ranked(await store.resultsOf(sql, digest, MOST_RANKED));
+      return { object: "leaderboard", scenario: scenario.id, digest, actionSpace: variant.actionSpace, data };
+    },
+
+    async listSigningKeys() {
+      return { keys: (await listSigningKeys(sql)).map(jwkOf) };
+    },
+
+    async rotateSigningKey() {
+      return { key: jwkOf((await tx(sql, (tx) => newSigningKey(tx, deps))).record) };
+    },
+  };
+}
+
+const notFound = (): Refusal => refuse(Reason.NOT_FOUND, "publication not found", {}, { param: "publication_id" });
+const unpublishable = (text: string): Refusal => refuse(Reason.NOT_PUBLISHABLE, text);
+
+const shown = ({ id, kind, subject, title, created, withdrawn }: store.PublicationRecord) =>
+  ({
+    id,
+    object: "publication",
+    ...(kind === "evaluation" ? { evaluationId: subject } : { comparisonId: subject }),
+    title,
+    publishedAt: created,
+    ...(withdrawn !== undefined && { withdrawnAt: withdrawn }),
+    path: `/v1/publications/${id}`,
+  }) satisfies MessageInitShape<typeof PublicationSchema>;
+
+/** The jobs to publish: one evaluation, or the evaluations of a comparison. */
+async function sourceOf(sql: Sql, { evaluationId, comparisonId }: CreatePublicationRequest, key: KeyPrincipal) {
+  if ((evaluationId === undefined) === (comparisonId === undefined))
+    throw violation("evaluation_id", "must be set, or `comparison_id`, but not both", "oneof");
+  const jobs =
+    evaluationId !== undefined
+      ? [await findJob(sql, key, "evaluation", evaluationId)].filter((job) => job !== undefined)
+      : await jobsOfComparison(sql, key, comparisonId!);
+  if (jobs.length === 0) {
+    const [what, param] =
+      evaluationId !== undefined ? ["evaluation", "evaluation_id"] : ["comparison", "comparison_id"];
+    throw refuse(Reason.NOT_FOUND, `${what} not found`, {}, { param });
+  }
+  const kind = evaluationId !== undefined ? ("evaluation" as const) : ("comparison" as const);
+  const open = jobs.find(({ status }) => !hasEnded(status));
+  if (open) throw unpublishable(`this ${kind} is still running; publish it once it has completed`);
+  const isWhole = ({ status }: JobRecord): boolean =>
+    status === "completed" || (kind === "comparison" && status === "failed");
+  const broken = jobs.find((job) => !isWhole(job));
+  if (broken || !jobs.some(({ status }) => status === "completed"))
+    throw unpublishable(`only a completed ${kind} can be published; this one is ${(broken ?? jobs[0]!).status}`);
+  return { kind, subject: evaluationId ?? comparisonId!, jobs };
+}
+
+/** An evaluation to publish, and what leaderboards read of it. */
+interface Draft {
+  readonly evaluation: PublishedEvaluation;
+  readonly result: store.PublishedResult | undefined;
+}
+
+async function draftOf({ sql }: PublicationDeps, job: JobRecord): Promise<Draft> {
+  const request = job.request as EvaluationRequest;
+  const result = (job.result ?? {}) as EvaluationResult;
+  if (job.sealed)
+    throw unpublishable("with zero data retention, actions are not kept, so that nobody could replay this evaluation");
+  if (isExternal(request))
+    throw unpublishable("an external runner ran this evaluation, so that its episodes cannot be replayed");
+  if (result.simulated) throw unpublishable("this evaluation used placeholder actions");
+  const items = await listItems(sql, job.id, 0, job.total, { actions: true });
+  const { id, version, digest, engine, engineVersion, actionSpace } = shownScenario(request);
+  const policy = await policyOf(sql, request, result, job.orgId);
+  const label = request.comparison?.label;
+  const evaluation = completed({
+    ...(label !== undefined && { label }),
+    scenario: {
+      ...{ id, version, digest, engine, engine_version: engineVersion },
+      ...{ action_space: actionSpace, mode: request.mode },
+    },
+    policy,
+    seed: request.seed,
+    requested_episodes: request.episodes,
+    finished_at: job.finished ?? 0,
+    runtime: result.runtime ?? "",
+    attempts: policy.kind === "model" ? await store.attemptsOf(sql, job.orgId, digest, policy.model) : 1,
+    episodes: episodesOf(items),
+  });
+  return { evaluation, result: policy.kind === "model" ? resultOf(evaluation, policy) : undefined };
+}
+
+type PublishedPolicy = (
+  | { kind: "model"; model: string; revision?: string; offering: string; provider: string }
+  | { kind: "server"; protocol: string }
+) & { horizon?: number; replan_steps?: number; pictures: boolean };
+
+/** The policy without its address, metadata and credentials. Refuses if it names another organization's private offering. */
+async function policyOf(
+  sql: Sql,
+  { protocol, offering, horizon, replanSteps, pictures }: EvaluationRequest,
+  { model }: EvaluationResult,
+  orgId: string,
+): Promise<PublishedPolicy> {
+  const how = {
+    ...(horizon !== undefined && { horizon }),
+    ...(replanSteps !== undefined && { replan_steps: replanSteps }),
+    pictures,
+  };
+  if (!offering) return { kind: "server", protocol, ...how };
+  const record = await findOffering(sql, offering.id);
+  const isVisible = record && (record.orgId === orgId || ["live", "degraded"].includes(record.status));
+  if (!isVisible || model === undefined)
+    throw unpublishable("the model's offering is not public any more, so that its name cannot be published");
+  const { id, provider, revision } = offering;
+  return { kind: "model", model, ...(revision !== undefined && { revision }), offering: id, provider, ...how };
+}
+
+function episodesOf(items: readonly ItemRecord[]): PublishedEpisode[] {
+  const begun = items.filter(({ state }) => state === "completed" || state === "failed");
+  return begun.map(({ response }) => {
+    const facts = response as EpisodeFacts | undefined;
+    if (facts?.actions === undefined) {
+      const text = "the actions of this evaluation were not recorded; run it again with fewer episodes or with `media`";
+      throw unpublishable(text);
+    }
+    return {
+      seed: facts.seed,
+      success: facts.success,
+      termination: facts.termination,
+      return: facts.return,
+      progress: facts.progress,
+      steps: facts.steps,
+      sim_time_s: facts.simTimeS,
+      metrics: facts.metrics,
+      initial_state_sha256: facts.initialStateSha256,
+      trajectory_sha256: facts.trajectorySha256,
+      actions: facts.actions,
+    };
+  });
+}
+
+function assertSmall(drafts: readonly Draft[]): void {
+  const lengths = drafts.flatMap(({ evaluation }) => evaluation.episodes.map(({ actions }) => actions.length));
+  const total = lengths.reduce((sum, length) => sum + length, 0);
+  if (total > MOST_RECORDED)
+    throw unpublishable(`the recorded actions take ${total} bytes, more than ${MOST_RECORDED}; run fewer episodes`);
+}
+
+function comparisonOf(jobs: readonly JobRecord[], drafts: readonly Draft[]): PublishedComparison {
+  const places = jobs.map(({ request, status }) => ({ status, ...(request as EvaluationRequest).comparison! }));
+  const { metric, policies, stopWhenKnown: stop_when_known } = places[0]!;
+  const judged = { metric, policies, stop_when_known };
+  const failed = places.filter(({ status }) => status === "failed").map(({ label }) => label);
+  const evaluations = drafts.map(({ evaluation }) => evaluation);
+  return { ...judged, failed, pairs: pairsOf(evaluations, judged) };
+}
+
+/** What leaderboards read: only of evaluations that begin at seed 0, so that nobody chooses seeds. */
+function resultOf(
+  { label = "", scenario, seed, episodes, attempts }: PublishedEvaluation,
+  { model, revision }: Extract<PublishedPolicy, { kind: "model" }>,
+): store.PublishedResult | undefined {
+  if (seed !== 0 || scenario.mode !== "sync" || episodes.length < FEWEST_RANKED) return undefined;
+  const outcomes = episodes.map(({ success }) => (success ? "1" : "0")).join("");
+  const progress = episodes.reduce((sum, each) => sum + each.progress, 0) / episodes.length;
+  return { label, digest: scenario.digest, model, revision, outcomes, progress, attempts };
+}
+
+/** What becomes public, in words. */
+function disclosed({ publisher, evaluations, comparison }: PublishedDocument): string[] {
+  const policies = evaluations.map(({ label, policy }) => {
+    const { kind, model, provider, protocol, revision } = policy as {
+      kind: string;
+      model?: string;
+      provider?: string;
+      protocol?: string;
+      revision?: string;
+    };
+    const name = label === undefined ? "the policy" : `policy ${label}`;
+    if (kind === "server") return `${name}: a server that speaks ${protocol}, without its address`;
+    return `${name}: the model ${model} of the provider ${provider}${revision === undefined ? "" : `, checkpoint ${revision}`}`;
+  });
+  const { scenario } = evaluations[0]!;
+  const episodes = evaluations.reduce((sum, each) => sum + each.episodes.length, 0);
+  return [
+    `the organization's name: ${publisher}`,
+    ...policies,
+    `the scenario ${scenario.id} ${scenario.version}, the seeds, and the scores`,
+    `every action and result of ${episodes} episodes`,
+    "how often the policy was evaluated in this scenario",
+    ...(comparison ? ["the paired differences of the policies"] : []),
+  ];
+}
+
+/** Ranks results by McNemar's exact test on their common seeds. */
+function ranked(results: readonly store.RankedResult[]) {
+  const tests = Math.max(1, (results.length * (results.length - 1)) / 2);
+  const isBetter = (a: store.RankedResult, b: store.RankedResult): boolean => {
+    let [onlyA, onlyB] = [0, 0];
+    for (let i = 0; i < Math.min(a.outcomes.length, b.outcomes.length); i++) {
+      if (a.outcomes[i] === b.outcomes[i]) continue;
+      if (a.outcomes[i] === "1") onlyA += 1;
+      else onlyB += 1;
+    }
+    const level = ALPHA / tests / Math.max(a.attempts, b.attempts);
+    return onlyA > onlyB && mcnemarExact(onlyA, onlyB) < level;
+  };
+  return results
+    .map((result) => {
+      const { outcomes, attempts, revision, model, publisher, publicationId, progress } = result;
+      const episodes = outcomes.length;
+      const successes = outcomes.replaceAll("0", "").length;
+      const interval = wilson(successes, episodes, normalQuantile(1 - ALPHA / attempts / 2));
+      return {
+        rank: 1 + results.filter((other) => isBetter(other, result)).length,
+        ...{ model, publisher, publicationId, successes, episodes, progress, attempts },
+        ...(revision !== undefined && { revision }),
+        successRate: successes / episodes,
+        interval: { method: "wilson", ...interval },
+      };
+    })
+    .sort((a, b) => a.rank - b.rank || b.successRate - a.successRate);
+}
+
+// The signing key.
+
+/** PKCS #8 of an Ed25519 private key, before its 32 bytes (RFC 8410). */
+const PKCS8 = Buffer.from("302e020100300506032b657004220420", "hex");
+
+const jwkOf = ({ id: kid, x }: SigningKeyRecord) => ({
+  ...{ kty: "OKP", crv: "Ed25519", x },
+  ...{ kid, alg: "EdDSA", use: "sig" },
+});
+
+/** The current key; a new one if there is none, or if its master key is lost. */
+async function signingKey(tx: Tx, deps: PublicationDeps): Promise<{ key: KeyObject; kid: string }> {
+  const current = await currentSigningKey(tx);
+  if (current) {
+    try {
+      const opened = deps.vault.open(current.sealed, signingKeyContext(current.id));
+      return { key: privateKey(opened), kid: current.id };
+    } catch (thrown) {
+      if (!(thrown instanceof VaultError)) throw thrown;
+    }
+  }
+  const { key, record } = await newSigningKey(tx, deps);
+  return { key, kid: record.id };
+}
+
+const privateKey = (base64: string): KeyObject =>
+  createPrivateKey({ key: Buffer.from(base64, "base64"), format: "der", type: "pkcs8" });
+
+/** Makes a new key the current one. */
+async function newSigningKey(tx: Tx, { vault }: PublicationDeps) {
+  const secret = Buffer.concat([PKCS8, secretBytes(32)]).toString("base64");
+  const key = privateKey(secret);
+  const jwk = createPublicKey(key).export({ format: "jwk" }) as unknown as PublicJwk; // an Ed25519 key
+  const record = { id: thumbprintOf(jwk), x: jwk.x };
+  await replaceSigningKey(tx, { ...record, sealed: vault.seal(secret, signingKeyContext(record.id)) });
+  return { key, record };
+}

@@ -1,0 +1,234 @@
+/** Published evaluations: signed, replayable, and ranked. */
+import { beforeAll, describe, expect, it, vi } from "vitest";
+import { newId } from "../../../src/ids.ts";
+import { BUILT_IN, digestOf, variantFor } from "../../../src/scenarios/index.ts";
+import { faultOfSignature, recomputed } from "../../../src/scenarios/published.ts";
+import { tx } from "../../../src/store/database/tx.ts";
+import { addPublication } from "../../../src/store/jobs/publications.ts";
+import { verifyCommand } from "../../../tools/evaluate-verify.ts";
+import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
+import { eventually } from "../../support/eventually.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
+
+let app: App;
+let caller: Caller;
+let endpoint: string;
+const scenarios = new Map(BUILT_IN.map((scenario) => [scenario.id, scenario]));
+
+beforeAll(async () => {
+  app = await ownGateway({ roles: new Set(["api", "worker"]) });
+  const model = await openModel();
+  await app.supply({
+    ...{ provider: "acme", model: "acme/base", endpoint: model.endpoint },
+    action_spaces: ["base_twist_2d", "waypoint_se2"],
+  });
+  ({ endpoint } = await openModel({ act: ({ horizon }, answer) => answer(Array(horizon).fill([0.2, 0, 0])) }));
+  caller = await app.caller();
+});
+
+const NAV = { scenario: "base-nav", action_space: "waypoint_se2", episodes: 2, seed: 3 };
+const post = (path: string, body: object, key = caller.key) => app.call(path, body, { key });
+const publish = (body: object, key = caller.key) => post("/v1/publications", body, key);
+const documentOf = async (id: string) => (await app.call(`/v1/publications/${id}`)).body;
+const keys = async () => (await app.call("/.well-known/jwks.json")).body.keys;
+
+async function evaluated(asked: object, { key } = caller): Promise<string> {
+  const { body, text } = await post("/v1/evaluate", { ...NAV, ...asked }, key);
+  expect(body.id, text).toMatch(/^job_/);
+  return eventually(
+    async () => {
+      const now = await app.call(`/v1/jobs?kind=evaluation`, undefined, { key });
+      expect(now.body.data.find(({ id }: { id: string }) => id === body.id)?.status, now.text).toBe("completed");
+      return body.id;
+    },
+    { timeout: 30_000, interval: 50 },
+  );
+}
+
+/** A document with one member replaced, by its path. */
+function changed(document: object, path: readonly (string | number)[], value: unknown): Record<string, unknown> {
+  const copy = structuredClone(document) as Record<string, unknown>;
+  // biome-ignore lint/suspicious/noExplicitAny: it walks through JSON.
+  let at: any = copy;
+  for (const name of path.slice(0, -1)) at = at[name];
+  at[path.at(-1)!] = value;
+  return copy;
+}
+
+describe("a published evaluation", () => {
+  let id: string;
+  let evaluation: string;
+
+  it("verifies by its signature, digests, scores and a replay, and hides the server's address and the metadata", async () => {
+    evaluation = await evaluated({ policy_endpoint: endpoint, horizon: 16, metadata: { note: "our own words" } });
+    const dry = await publish({ evaluation_id: evaluation, title: "first", dry_run: true });
+    expect(dry.body, dry.text).toMatchObject({
+      id: "",
+      discloses: expect.arrayContaining([expect.stringMatching(/^the policy: a server/)]),
+    });
+    expect((await app.call("/v1/publications", undefined, { key: caller.key })).body.data).toEqual([]);
+    const made = await publish({ evaluation_id: evaluation, title: "first" });
+    expect(made.status, made.text).toBe(201);
+    id = made.body.id;
+    expect(made.body).toMatchObject({
+      object: "publication",
+      evaluation_id: evaluation,
+      title: "first",
+      path: `/v1/publications/${id}`,
+    });
+    const document = await documentOf(id);
+    expect(JSON.stringify(document)).not.toContain(new URL(endpoint).host);
+    expect(JSON.stringify(document)).not.toContain("our own words");
+    const shown = await app.call(`/v1/evaluate/${evaluation}`, undefined, { key: caller.key });
+    expect(document.evaluations[0].hash).toBe(shown.body.reproducibility.hash);
+    expect(document.evaluations[0].scores.success_rate.n).toBe(2);
+    expect(faultOfSignature(document, await keys())).toBeUndefined();
+    expect(await recomputed(document, scenarios)).toEqual({ problems: [], replayed: 2 });
+    const log = vi.spyOn(console, "log").mockImplementation(() => {});
+    expect(await verifyCommand([`${app.url}/v1/publications/${id}`])).toBe(0);
+    expect(log.mock.calls.flat().join()).toContain("2 episodes replayed to the last digit");
+    log.mockRestore();
+  });
+
+  it.each([
+    ["a score", ["evaluations", 0, "scores", "return", "mean"], 1, /digest `scores` differs|scores differ/],
+    ["an episode's success", ["evaluations", 0, "episodes", 1, "success"], true, /digest `episodes` differs/],
+    ["the actions", ["evaluations", 0, "episodes", 0, "actions"], "AAAAAAAA8D8=", /digest `actions` differs/],
+    ["the policy", ["evaluations", 0, "policy", "protocol"], "other", /digest `policy` differs/],
+    ["the scenario", ["evaluations", 0, "scenario", "version"], "0.0.1", /digest `scenario` differs/],
+    ["the evaluations by null", ["evaluations"], null, /malformed/],
+    ["an episode by a number", ["evaluations", 0, "episodes", 0], 7, /malformed/],
+  ])("names the difference when someone replaces %s", async (_, path, value, problem) => {
+    const document = changed(await documentOf(id), path, value);
+    expect((await recomputed(document, scenarios)).problems.join("\n")).toMatch(problem);
+    expect(faultOfSignature(document, await keys())).toBe("the signature does not match the document");
+  });
+
+  it("names a forged key, and stays valid after a rotation", async () => {
+    const document = await documentOf(id);
+    const forged = changed(document, ["signature", "kid"], "of-another-gateway");
+    expect(faultOfSignature(forged, await keys())).toMatch("of-another-gateway is not published");
+    const impostor = [{ ...(await keys())[0], x: Buffer.alloc(32, 9).toString("base64url") }];
+    expect(faultOfSignature(document, impostor)).toMatch(/is not published/);
+    expect((await app.call("/v1/signing-keys/rotation", {}, { key: caller.key })).status).toBe(401);
+    const rotated = await app.call("/v1/signing-keys/rotation", {}, { admin: ADMIN_TOKEN });
+    expect(rotated.status, rotated.text).toBe(200);
+    const all = await keys();
+    expect(all).toHaveLength(2);
+    expect(all[0]).toEqual(rotated.body);
+    expect(JSON.stringify(all)).not.toContain('"d"');
+    expect(faultOfSignature(document, all)).toBeUndefined();
+    const [{ kept }] = await app.sql<{ kept: number }[]>`select count(sealed)::int as kept from signing_key`;
+    expect(kept).toBe(1);
+  });
+
+  it("is the same when published twice, at once, and is not another organization's to publish or withdraw", async () => {
+    const again = await Promise.all([publish({ evaluation_id: evaluation }), publish({ evaluation_id: evaluation })]);
+    expect(again.map(({ body }) => body.id)).toEqual([id, id]);
+    const stranger = await app.caller();
+    expect((await publish({ evaluation_id: evaluation }, stranger.key)).status).toBe(404);
+    const off = { key: stranger.key, method: "DELETE" };
+    expect((await app.call(`/v1/publications/${id}`, undefined, off)).status).toBe(404);
+    const narrow = await app.key(caller.org, { role: "developer" });
+    expect((await publish({ evaluation_id: evaluation }, narrow)).status).toBe(403);
+    const acting = await app.key(caller.org, { role: "owner", scopes: ["act"] });
+    expect((await publish({ evaluation_id: evaluation }, acting)).status).toBe(403);
+  });
+
+  it("is replaced by a signed notice when withdrawn, and its document never changes", async () => {
+    const off = { key: caller.key, method: "DELETE" };
+    const withdrawn = await app.call(`/v1/publications/${id}?reason=wrong%20robot`, undefined, off);
+    expect(withdrawn.body, withdrawn.text).toMatchObject({ id, withdrawn_at: expect.any(Number) });
+    expect((await app.call(`/v1/publications/${id}`, undefined, off)).status).toBe(200);
+    const notice = await documentOf(id);
+    expect(notice).toMatchObject({ object: "publication.withdrawal", id, reason: "wrong robot" });
+    expect(faultOfSignature(notice, await keys())).toBeUndefined();
+    await expect(app.sql`update publication set document = '{}' where id = ${id}`).rejects.toThrow("never changes");
+    const list = await app.call("/v1/publications", undefined, { key: caller.key });
+    expect(list.body.data).toEqual([expect.objectContaining({ id, withdrawn_at: expect.any(Number) })]);
+  });
+});
+
+describe("publishing", () => {
+  it("refuses a running evaluation, zero data retention, and requests for none or both", async () => {
+    const slow = await openModel({ act: () => {} });
+    const running = await post("/v1/evaluate", { ...NAV, policy_endpoint: slow.endpoint, horizon: 16 });
+    const early = await publish({ evaluation_id: running.body.id });
+    expect([early.status, early.body.error.code], early.text).toEqual([409, "not_publishable"]);
+    await app.call(`/v1/evaluate/${running.body.id}`, undefined, { key: caller.key, method: "DELETE" });
+    for (const body of [
+      {},
+      { evaluation_id: "job_1", comparison_id: "cmp_1" },
+      { evaluation_id: "job_1", title: "a\u0000b" },
+    ])
+      expect([404, 422], JSON.stringify(body)).toContain((await publish(body)).status);
+    const retaining = await app.caller();
+    const set = await app.call(
+      `/v1/orgs/${retaining.org}/settings`,
+      { zdr: true },
+      { key: retaining.key, method: "PATCH" },
+    );
+    expect(set.status, set.text).toBe(200);
+    const sealed = await evaluated({ policy_endpoint: endpoint, horizon: 16, episodes: 1 }, retaining);
+    const refused = await publish({ evaluation_id: sealed }, retaining.key);
+    expect([refused.status, refused.body.error.message], refused.text).toEqual([
+      409,
+      expect.stringMatching(/zero data/),
+    ]);
+  });
+
+  it("covers the paired differences of a comparison, which verify too", async () => {
+    const policies = [{ policy_endpoint: "acme/base" }, { policy_endpoint: endpoint, horizon: 16 }];
+    const { body } = await post("/v1/evaluate/compare", { ...NAV, policies });
+    await eventually(
+      async () => {
+        const now = await app.call(`/v1/evaluate/compare/${body.id}`, undefined, { key: caller.key });
+        expect(now.body.status).toBe("completed");
+      },
+      { timeout: 30_000, interval: 50 },
+    );
+    const made = await publish({ comparison_id: body.id });
+    expect(made.status, made.text).toBe(201);
+    const document = await documentOf(made.body.id);
+    expect(document.evaluations[0].policy).toMatchObject({ kind: "model", model: "acme/base", provider: "acme" });
+    expect(document.evaluations.map(({ label }: { label: string }) => label).sort()).toEqual(["A", "B"]);
+    expect(await recomputed(document, scenarios)).toEqual({ problems: [], replayed: 4 });
+    const lie = changed(document, ["comparison", "pairs", 0, "mcnemar", "only_a"], 9);
+    expect((await recomputed(lie, scenarios)).problems.join()).toMatch(/comparison.pairs differ/);
+  });
+});
+
+describe("a leaderboard", () => {
+  it("shows ties as ties, widens intervals by attempts, and drops withdrawn results", async () => {
+    const scenario = scenarios.get("arm-reach")!;
+    const digest = digestOf(scenario, variantFor(scenario, undefined)!);
+    const add = async (model: string, successes: number, attempts = 1): Promise<string> => {
+      const id = newId("pub");
+      const outcomes = "1".repeat(successes) + "0".repeat(60 - successes);
+      const result = { label: "", digest, model, revision: undefined, outcomes, progress: 0.5, attempts };
+      const publication = { id, kind: "evaluation" as const, subject: id, title: "" };
+      await tx(app.sql, (tx) => addPublication(tx, caller.org, publication, '{"object":"publication"}', [result]));
+      return id;
+    };
+    const best = await add("acme/best", 58);
+    await add("acme/near", 56);
+    await add("acme/lucky", 57, 40);
+    await add("acme/poor", 20);
+    const board = () => app.call("/v1/leaderboards/arm-reach");
+    const { status, body, text } = await board();
+    expect(status, text).toBe(200);
+    expect(body).toMatchObject({ object: "leaderboard", scenario: "arm-reach", digest });
+    const rows: { model: string; rank: number; interval: { low: number; high: number } }[] = body.data;
+    expect(rows.map(({ model, rank }) => [model, rank])).toEqual([
+      ["acme/best", 1],
+      ["acme/lucky", 1],
+      ["acme/near", 1],
+      ["acme/poor", 4],
+    ]);
+    expect(rows[1]!.interval.low).toBeLessThan(rows[2]!.interval.low);
+    await app.call(`/v1/publications/${best}`, undefined, { key: caller.key, method: "DELETE" });
+    expect((await board()).body.data).toHaveLength(3);
+    expect((await app.call("/v1/leaderboards/unknown")).status).toBe(404);
+    expect((await app.call("/v1/leaderboards/arm-reach?action_space=unknown")).status).toBe(422);
+  });
+});

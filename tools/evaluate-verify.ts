@@ -1,0 +1,107 @@
+/** Verifies a published evaluation: `limber evaluate verify https://gateway/v1/publications/pub_01J…`. */
+import { readFile } from "node:fs/promises";
+import { parseArgs } from "node:util";
+import { loadScenarios } from "../src/scenarios/index.ts";
+import { faultOfSignature, type PublicJwk, recomputed } from "../src/scenarios/published.ts";
+
+const HELP = `Verifies a published evaluation or comparison without an account: its signature, its digests, its scores, and every episode by replaying the
+recorded actions in the same scenario.
+
+  limber evaluate verify URL|FILE [--keys URL|FILE] [--packs FOLDER]
+
+  --keys URL|FILE   the gateway's public keys; /.well-known/jwks.json of the address, or of the gateway that a file names
+  --packs FOLDER    scenario packs, for a scenario that is not built in
+
+Ends with 0 when everything agrees, 1 when something differs or the publication was withdrawn, 2 when the command is wrong, 3 when the document
+or the keys can't be read.`;
+
+const KEYS_PATH = "/.well-known/jwks.json";
+const MOST_BYTES = 64 * 2 ** 20;
+const SHOWN = 20;
+
+class Unreadable extends Error {}
+
+/** Runs the command; resolves with the exit code. */
+export async function verifyCommand(args: readonly string[]): Promise<number> {
+  const options = { keys: { type: "string" }, packs: { type: "string" }, help: { type: "boolean" } } as const;
+  let parsed: ReturnType<typeof parse>;
+  const parse = () => parseArgs({ args: [...args], options, allowPositionals: true });
+  try {
+    parsed = parse();
+  } catch (thrown) {
+    console.error(`evaluate verify: ${thrown instanceof Error ? thrown.message : thrown}`);
+    return 2;
+  }
+  const { values, positionals } = parsed;
+  const [source] = positionals;
+  if (values.help || source === undefined || positionals.length > 1) {
+    (values.help ? console.log : console.error)(HELP);
+    return values.help ? 0 : 2;
+  }
+  try {
+    return await verified(source, values);
+  } catch (thrown) {
+    if (!(thrown instanceof Unreadable)) throw thrown;
+    console.error(`evaluate verify: ${thrown.message}`);
+    return 3;
+  }
+}
+
+async function verified(source: string, { keys, packs }: { keys?: string; packs?: string }): Promise<number> {
+  const document = await objectAt(source);
+  const keysAt = keys ?? keysOf(source, document);
+  const { keys: jwks } = (await objectAt(keysAt)) as { keys?: unknown };
+  if (!Array.isArray(jwks)) throw new Unreadable(`${keysAt} is not a JSON Web Key Set`);
+  const unsigned = faultOfSignature(document, jwks as PublicJwk[]);
+  if (document.object === "publication.withdrawal") {
+    const { id, reason } = document as { id?: string; reason?: string };
+    console.log(`${id} was withdrawn by its publisher${reason ? `: ${reason}` : ""}`);
+    return 1;
+  }
+  const { scenarios } = await loadScenarios(packs);
+  const { problems, replayed } = await recomputed(document, scenarios);
+  const all = [...problems, ...(unsigned === undefined ? [] : [unsigned])];
+  for (const problem of all.slice(0, SHOWN)) console.error(`  ${problem}`);
+  if (all.length > SHOWN) console.error(`  and ${all.length - SHOWN} more`);
+  if (all.length > 0) {
+    console.log(`${document.id} does not verify: ${all.length} differences`);
+    return 1;
+  }
+  console.log(
+    `${document.id} verifies: ${replayed} episodes replayed to the last digit, signed with a key of ${keysAt}`,
+  );
+  return 0;
+}
+
+/** Where the keys of a document are: at the address that it came from, otherwise at the gateway that it names. */
+function keysOf(source: string, document: Readonly<Record<string, unknown>>): string {
+  if (isAddress(source)) return new URL(KEYS_PATH, source).href;
+  const { url } = (document.gateway ?? {}) as { url?: unknown };
+  if (typeof url !== "string" || !isAddress(url)) throw new Unreadable("--keys is needed: the file names no gateway");
+  return new URL(KEYS_PATH, url).href;
+}
+
+const isAddress = (text: string): boolean => URL.canParse(text) && /^https?:$/.test(new URL(text).protocol);
+
+async function objectAt(source: string): Promise<Readonly<Record<string, unknown>>> {
+  const text = isAddress(source) ? await fetched(source) : await readFile(source, "utf8").catch(() => undefined);
+  if (text === undefined) throw new Unreadable(`${source} can't be read`);
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === "object" && value !== null) return value as Record<string, unknown>;
+  } catch {}
+  throw new Unreadable(`${source} is not a JSON object`);
+}
+
+async function fetched(address: string): Promise<string> {
+  const answer = await fetch(address).catch(() => undefined);
+  if (!answer?.ok) throw new Unreadable(`${address} ${answer ? `returned HTTP ${answer.status}` : "can't be reached"}`);
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of answer.body ?? []) {
+    size += chunk.length;
+    if (size > MOST_BYTES) throw new Unreadable(`${address} returned more than ${MOST_BYTES} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
+}
