@@ -43,6 +43,9 @@ const ANY_KEY = new Set([
 /** What anyone may do. */
 const ANYONE = new Set([
   "MailService.UnsubscribeFromMail",
+  "PublicationService.GetPublication",
+  "PublicationService.GetLeaderboard",
+  "PublicationService.ListSigningKeys",
   "RegistryService.ListModels",
   "RegistryService.GetModel",
   "RegistryService.GetTaxonomy",
@@ -79,6 +82,7 @@ const ANYONE = new Set([
 
 /** What only the operator may do. */
 const OPERATOR = new Set([
+  "PublicationService.RotateSigningKey",
   "AccountService.CreateOrg",
   "AccountService.AddCredits",
   "AccountService.SetCommitment",

@@ -137,6 +137,7 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
     episodes: 50,
     stop_when_known: true,
   },
+  CreatePublicationRequest: { evaluation_id: `job_${ULID}`, title: "acme/pick-1 in arm-reach" },
   UpdateMailPreferencesRequest: { muted: ["evaluation.completed"] },
   UnsubscribeFromMailRequest: {},
   // The verifier and the challenge are those of RFC 7636, appendix B.
