@@ -131,15 +131,12 @@ export const REFERENCE_MODELS: readonly ReferenceModel[] = [
   {
     ...BLIND,
     slug: "reference/push-t",
-    name: "Push-T by outline",
+    name: "Push-T by a model of pushing",
     family: "manipulation",
     embodiments: ["virtual-agent"],
     summary:
-      "Pushes the T of gym-pusht towards its mark, one helpful push after the other: continuous_nd, two numbers.",
-    limits: [
-      NO_LANGUAGE,
-      "Does not plan ahead: it covers about a quarter of the mark on average, and seldom all of it.",
-    ],
+      "Pushes the T of gym-pusht onto its mark, each time by the push that a model of a sliding T predicts to help most: continuous_nd, two numbers.",
+    limits: [NO_LANGUAGE, "Only for the shape and damping of that T: the model knows both. It plans two pushes ahead."],
     actions: [OWN_CONTROLLERS["reference/push-t"]!.declaration],
   },
   {

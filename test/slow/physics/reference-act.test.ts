@@ -3,6 +3,8 @@ import { describe, expect, it } from "vitest";
 import { CONTROLLERS, plan } from "../../../src/reference/act/plan.ts";
 import type { ActInput, ActionSpace } from "../../../src/reference/act/types.ts";
 import { UnsupportedObservation } from "../../../src/reference/unsupported.ts";
+import { pushT } from "../../../src/scenarios/builtin/push-t.ts";
+import { Arena, type EpisodePolicy } from "../../../src/scenarios/episode.ts";
 import { runs } from "../../support/runs.ts";
 import { between, overheadView, seeded } from "../../support/scenes.ts";
 
@@ -151,5 +153,25 @@ describe("continuous_nd", () => {
     expect(dim).toBe(2);
     expect(steps.every((value) => value >= 0 && value <= 512)).toBe(true);
     expect(() => plan(input)).toThrow(UnsupportedObservation);
+    const far = plan(ask("continuous_nd", { proprio: [1e12, -1e12, 1e12, 0, 1e9] }), "reference/push-t");
+    expect(far.steps.every((value) => value >= 0 && value <= 512)).toBe(true);
   });
+
+  it("of reference/push-t solves most episodes of its scenario", async () => {
+    const arena = await Arena.of(pushT.variants[0]);
+    try {
+      const policy: EpisodePolicy = async ({ proprio }) => {
+        const { steps } = plan(ask("continuous_nd", { proprio, horizon: 16 }), "reference/push-t");
+        return { rows: Array.from({ length: 16 }, (_, i) => steps.subarray(2 * i, 2 * i + 2)), latencyMs: 0 };
+      };
+      let solved = 0;
+      for (let seed = 0; seed < 5; seed++) {
+        const { success } = await arena.run(seed, policy, { mode: "sync", replanSteps: undefined });
+        solved += success ? 1 : 0;
+      }
+      expect(solved).toBeGreaterThanOrEqual(4);
+    } finally {
+      arena.close();
+    }
+  }, 60_000);
 });
