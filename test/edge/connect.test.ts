@@ -1,6 +1,6 @@
 import { Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it } from "vitest";
 import { BadRequestSchema, ErrorInfoSchema, RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
 import { ErrorDetailsSchema } from "../../gen/limber/v1/error_pb.ts";
 import {
@@ -10,7 +10,7 @@ import {
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import type { CallContext } from "../../src/edge/gate/authenticate.ts";
 import { Reason, refuse } from "../../src/errors.ts";
-import { replaceAmbient } from "../support/ambient.ts";
+import { setClock } from "../support/clocks.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { AUTH, CHUNK, frame, open, SOUND, untilAborted } from "./connect-caller.ts";
 import { message, shareGateways, type TestGateway, until } from "./gateway.ts";
@@ -61,7 +61,7 @@ describe.each(TRANSPORTS)("%s", (name, transport) => {
       },
     });
     const clock = new ManualClock();
-    onTestFinished(replaceAmbient({ clock }));
+    setClock(clock);
     await clientOf(gateway).act(SOUND, { headers: { ...AUTH, "idempotency-key": "k" }, timeoutMs: 60_000 });
     expect(seen?.idempotencyKey).toBe("k");
     // Connect counts from when it read the head, by its own clock.

@@ -2,7 +2,8 @@
 import { once } from "node:events";
 import { connect } from "node:http2";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type App, openApp } from "../support/app.ts";
+import type { App } from "../support/app.ts";
+import { ownGateway } from "../support/world.ts";
 
 const OURS = "https://console.example.com";
 const THEIRS = "https://evil.example.com";
@@ -11,7 +12,7 @@ let closed: App;
 let open: App;
 let key: string;
 beforeAll(async () => {
-  [closed, open] = await Promise.all([openApp(), openApp({ corsOrigins: new Set([OURS]) })]);
+  [closed, open] = await Promise.all([ownGateway(), ownGateway({ corsOrigins: new Set([OURS]) })]);
   ({ key } = await open.caller(0));
 });
 afterAll(async () => {

@@ -3,7 +3,7 @@ import * as http2 from "node:http2";
 import { gzipSync } from "node:zlib";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it } from "vitest";
 import {
   type ActRequest,
   ActRequestSchema,
@@ -14,7 +14,7 @@ import type { Signal } from "../../src/cancellation.ts";
 import { sleep } from "../../src/clock.ts";
 import type { CallContext } from "../../src/edge/gate/authenticate.ts";
 import { Reason, refuse } from "../../src/errors.ts";
-import { replaceAmbient } from "../support/ambient.ts";
+import { setClock } from "../support/clocks.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { type HouseOptions, message, openForTest as open, openOwn, shareGateways, until } from "./gateway.ts";
 import {
@@ -64,7 +64,7 @@ describe.each([
       },
     });
     const clock = new ManualClock();
-    onTestFinished(replaceAmbient({ clock }));
+    setClock(clock);
     await call(gateway, ACT, envelope(REQUEST), { "grpc-timeout": "60S", "idempotency-key": "k1" });
     expect(seen?.idempotencyKey).toBe("k1");
     // Connect counts from when it read the head, by its own clock.

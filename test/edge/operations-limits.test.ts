@@ -2,14 +2,15 @@
 import { once } from "node:events";
 import { connect } from "node:net";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { type Answer, type App, callRest, openApp } from "../support/app.ts";
+import { type Answer, type App, callRest } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
+import { ownGateway } from "../support/world.ts";
 
 const TOKEN = "a-scraper-token-of-its-own";
 
 let app: App;
 beforeAll(async () => {
-  app = await openApp({ operationsPort: 0, metricsToken: TOKEN });
+  app = await ownGateway({ operationsPort: 0, metricsToken: TOKEN });
 });
 afterAll(() => app.close());
 

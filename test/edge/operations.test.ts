@@ -1,15 +1,16 @@
 /** The listener for operations: what it serves, and that it serves while the port for calls is full. */
 import { connect, type Socket } from "node:net";
-import { afterAll, afterEach, beforeAll, expect, it, onTestFinished } from "vitest";
-import { replaceAmbient } from "../support/ambient.ts";
-import { ADMIN_TOKEN, type Answer, type App, callRest, openApp } from "../support/app.ts";
+import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
+import { ADMIN_TOKEN, type Answer, type App, callRest } from "../support/app.ts";
+import { setClock } from "../support/clocks.ts";
 import { eventually } from "../support/eventually.ts";
 import { SkippingClock } from "../support/skipping-clock.ts";
+import { ownGateway } from "../support/world.ts";
 
 let app: App;
 const sockets: Socket[] = [];
 beforeAll(async () => {
-  app = await openApp({ operationsPort: 0, maxConnections: 24 });
+  app = await ownGateway({ operationsPort: 0, maxConnections: 24 });
   await app.catalog("acme/base");
 });
 afterEach(() => {
@@ -89,7 +90,7 @@ it("answers while the call port is full, and closes its own excess connections",
 
 it("reports not ready during a drain, and closes with the gateway", async () => {
   const clock = new SkippingClock();
-  onTestFinished(replaceAmbient({ clock }));
+  setClock(clock);
   const closed = app.gateway.close(5_000, 600_000);
   const ready = await call("/ready", undefined, { headers: { connection: "close" } });
   expect([ready.status, ready.body.error.code]).toEqual([503, "not_ready"]);

@@ -1,6 +1,6 @@
 import { constants } from "node:http2";
-import { describe, expect, it, onTestFinished } from "vitest";
-import { replaceAmbient } from "../support/ambient.ts";
+import { describe, expect, it } from "vitest";
+import { setClock } from "../support/clocks.ts";
 import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import {
@@ -86,7 +86,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
   const answered = (wire: Wire) => wire.until((bytes) => (bytes.length > 0 ? answersIn(bytes)[0] : undefined));
 
   it("does not delay its address after the first cuts", async () => {
-    onTestFinished(replaceAmbient({ clock: new ManualClock() }));
+    setClock(new ManualClock());
     const { port } = await start();
     await cutOff(port, 3);
     expect(await answered(await saying(port, GET))).toMatchObject({ status: 200 });
@@ -94,7 +94,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
 
   it("delays its address after repeated cuts, while open connections are served", async () => {
     const clock = new ManualClock();
-    onTestFinished(replaceAmbient({ clock }));
+    setClock(clock);
     const { port } = await start();
     const good = await goodClient(port);
     expect(await good()).toBe("ok");
@@ -112,7 +112,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
 
   it("delays its address by at most 0.5 s, and not after a while", async () => {
     const clock = new ManualClock();
-    onTestFinished(replaceAmbient({ clock }));
+    setClock(clock);
     const { port } = await start();
     await cutOff(port, 4);
     const many = await Promise.all(Array.from({ length: 40 }, () => saying(port, GET)));
@@ -127,7 +127,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
   });
 
   it("does not delay an address shared by all callers", async () => {
-    onTestFinished(replaceAmbient({ clock: new ManualClock() }));
+    setClock(new ManualClock());
     const { port } = await start({ chargedAs: () => undefined });
     await cutOff(port, 6);
     expect(await answered(await saying(port, GET))).toMatchObject({ status: 200 });
@@ -135,7 +135,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
 
   it("does not delay its address at an allowed pace", async () => {
     const clock = new ManualClock();
-    onTestFinished(replaceAmbient({ clock }));
+    setClock(clock);
     const { port } = await start();
     const pongs = (count: number) => (bytes: Buffer) =>
       framesIn(bytes).filter(({ type, flags }) => type === FRAME.ping && flags === FLAG.ack)[count - 1];
@@ -180,7 +180,7 @@ describe("an HTTP/2 session that costs more than it asks", () => {
 
   it("regains its budget over time", async () => {
     let steady = 0;
-    onTestFinished(replaceAmbient({ clock: { wall: () => 0, steady: () => steady, after: () => () => undefined } }));
+    setClock({ wall: () => 0, steady: () => steady, after: () => () => undefined });
     const { port } = await start({ patience: { burst: 10, perSecond: 10 } });
     const pings = times(9, () => frame(FRAME.ping, 0, 0, Buffer.alloc(8)));
     const pongs = (count: number) => (bytes: Buffer) =>

@@ -5,7 +5,7 @@ import * as http from "node:http";
 import * as http2 from "node:http2";
 import { afterEach, describe, expect, it } from "vitest";
 import type { PortOptions } from "../../src/edge/server/port.ts";
-import { replaceAmbient } from "../support/ambient.ts";
+import { setAmbient } from "../support/clocks.ts";
 import {
   answersIn,
   endOf,
@@ -206,7 +206,7 @@ describe("rest", () => {
       timers.add(timer);
       return () => void timers.delete(timer);
     };
-    cleanups.push(replaceAmbient({ clock: { wall: () => 0, steady: () => 0, after } }));
+    cleanups.push(setAmbient({ clock: { wall: () => 0, steady: () => 0, after } }));
     const pass = (idle: number): void => {
       for (const timer of [...timers]) if (timer.ms === idle && timers.delete(timer)) timer.run();
     };

@@ -8,7 +8,7 @@ import {
   PredictStreamResponseSchema,
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import { Reason, refuse } from "../../src/errors.ts";
-import { replaceAmbient } from "../support/ambient.ts";
+import { setAmbient } from "../support/clocks.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { message, shareGateways, until } from "./gateway.ts";
 import { AUTH, CHUNK, open, overHttp2, post, SOUND } from "./rest-caller.ts";
@@ -116,7 +116,7 @@ describe("events", () => {
 
   it("include a comment after ten seconds of silence", async () => {
     const clock = new ManualClock();
-    const restore = replaceAmbient({ clock });
+    const restore = setAmbient({ clock });
     const more = Promise.withResolvers<void>();
     const gateway = await open({
       PredictStream: async function* () {

@@ -5,9 +5,10 @@ import { connect, type Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { PortHandler, PortOptions } from "../../src/edge/server/port.ts";
 import { Slots, slotOf } from "../../src/edge/server/slots.ts";
-import { type App, openApp } from "../support/app.ts";
+import type { App } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
 import { endOf, FLAG, FRAME, frame, HELLO, PREFACE, request, type Wire } from "../support/wire-client.ts";
+import { ownGateway } from "../support/world.ts";
 import { open, saying, tls } from "./port-caller.ts";
 
 const MOST = 12;
@@ -112,7 +113,7 @@ it("replaces a silent connection before an active one", () => {
 describe("a gateway", () => {
   let app: App;
   beforeAll(async () => {
-    app = await openApp({ maxConnections: MOST });
+    app = await ownGateway({ maxConnections: MOST });
   });
   afterAll(() => app.close());
 

@@ -11,7 +11,7 @@ import {
 } from "../../gen/limber/v1/inference_service_pb.ts";
 import { frameMessage } from "../../src/codecs/grpc.ts";
 import { UNREAD_MS } from "../../src/edge/transports/stalled-reader.ts";
-import { replaceAmbient } from "../support/ambient.ts";
+import { setClock } from "../support/clocks.ts";
 import { SkippingClock } from "../support/skipping-clock.ts";
 import { KEY, message, openForTest, shareGateways, type TestGateway } from "./gateway.ts";
 
@@ -80,7 +80,7 @@ it.each<[string, Ask, general?: boolean]>([
   });
   const clock = new SkippingClock();
   clock.hold();
-  onTestFinished(replaceAmbient({ clock }));
+  setClock(clock);
   await ask(gateway);
   // It stands still when two looks, many turns apart, see the same.
   for (let before = -1; made === 0 || made !== before; ) {

@@ -1,17 +1,18 @@
 /** What happened is written with its cause: in one transaction, once. */
 import { fromBinary } from "@bufbuild/protobuf";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Event, EventSchema } from "../../gen/limber/v1/event_pb.ts";
 import { EVENT_NAMES } from "../../src/events/emit.ts";
 import { type OutboxEvent, pruneUnsent, unsentEvents } from "../../src/store/events/outbox.ts";
-import { replaceAmbient } from "../support/ambient.ts";
-import { ACT_DECLARATION, ADMIN_TOKEN, type App, openApp } from "../support/app.ts";
+import { ACT_DECLARATION, ADMIN_TOKEN, type App } from "../support/app.ts";
+import { setClock } from "../support/clocks.ts";
 import { startModel } from "../support/model.ts";
 import { SettableWall } from "../support/money.ts";
+import { ownGateway } from "../support/world.ts";
 
 let app: App;
 beforeAll(async () => {
-  app = await openApp({ publicSignup: true });
+  app = await ownGateway({ publicSignup: true });
 });
 afterAll(() => app.close());
 
@@ -33,7 +34,7 @@ describe("the event types", () => {
 describe("an API call", () => {
   it("that creates a key causes one event, which names the key and contains no secret", async () => {
     const org = await organisation();
-    onTestFinished(replaceAmbient({ clock: new SettableWall(1_900_000_000_000) }));
+    setClock(new SettableWall(1_900_000_000_000));
     const made = await app.admin(`/v1/orgs/${org}/keys`, { name: "robot" });
     const events = await outbox(org);
     expect(events.map(({ row, event }) => [row.name, row.id, event.orgId, event.apiVersion, event.data])).toMatchObject(

@@ -2,13 +2,14 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { EventSchema } from "../../gen/limber/v1/event_pb.ts";
-import { type App, openApp } from "../support/app.ts";
+import type { App } from "../support/app.ts";
 import { type Model, startModel } from "../support/model.ts";
+import { ownGateway } from "../support/world.ts";
 
 let app: App;
 let model: Model;
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([ownGateway(), startModel()]);
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });
 });
 afterAll(async () => {

@@ -9,8 +9,9 @@ import { frameMessage } from "../../src/codecs/grpc.ts";
 import { type PyObject, type PyValue, readPickle } from "../../src/codecs/python/pickle.ts";
 import { writePickle } from "../../src/codecs/python/pickle-write.ts";
 import { type LerobotServer, serveLerobot } from "../../src/sidecar/lerobot.ts";
-import { type App, openApp } from "../support/app.ts";
+import type { App } from "../support/app.ts";
 import { honestSteps, type Model, startModel } from "../support/model.ts";
+import { ownGateway } from "../support/world.ts";
 
 const SAMPLES = join(import.meta.dirname, "../golden/wire-samples");
 const sample = (name: string): Buffer => readFileSync(join(SAMPLES, name));
@@ -25,7 +26,7 @@ const said: string[] = [];
 const OWN = { host: "127.0.0.1", port: 0, log: (text: string): void => void said.push(text) };
 
 beforeAll(async () => {
-  [app, model] = await Promise.all([openApp(), startModel()]);
+  [app, model] = await Promise.all([ownGateway(), startModel()]);
   // The policy that the recorded setup names.
   await app.supply({
     provider: "one",

@@ -4,7 +4,7 @@ import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
 import { closeAllMonths, closeMonths, commit, commitmentOf } from "../../src/store/billing/statements.ts";
 import { connect, type Sql, tx } from "../../src/store/database/tx.ts";
 import { usageTotals } from "../../src/store/history/usage.ts";
-import { replaceAmbient } from "../support/ambient.ts";
+import { setAmbient } from "../support/clocks.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { brokenInvariants } from "../support/invariants.ts";
 import { call, estimate, makePayer, openReplica, type Replica, SettableWall } from "../support/money.ts";
@@ -16,7 +16,7 @@ const wall = new SettableWall(Date.UTC(2026, 0, 1));
 let restore: () => void;
 
 beforeAll(async () => {
-  restore = replaceAmbient({ clock: wall });
+  restore = setAmbient({ clock: wall });
   database = await freshDatabase();
   sql = database.sql;
   replica = await openReplica(database.url, "one");

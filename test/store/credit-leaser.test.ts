@@ -4,7 +4,7 @@ import { sleep } from "../../src/clock.ts";
 import { Reason, Refusal } from "../../src/errors.ts";
 import { balanceOf } from "../../src/store/account/orgs.ts";
 import { listUsage, usageTotals } from "../../src/store/history/usage.ts";
-import { replaceAmbient } from "../support/ambient.ts";
+import { setAmbient } from "../support/clocks.ts";
 import { refusalOf, useLedger } from "../support/ledger.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import {
@@ -179,7 +179,7 @@ describe("a credit leaser over time", () => {
   let clock: ManualClock;
   beforeEach(() => {
     clock = new ManualClock();
-    restore = replaceAmbient({ clock });
+    restore = setAmbient({ clock });
   });
   afterEach(() => restore());
 

@@ -6,7 +6,7 @@ import { createWorkspace } from "../../src/store/account/members.ts";
 import { addCredits, balanceOf } from "../../src/store/account/orgs.ts";
 import { tx } from "../../src/store/database/tx.ts";
 import { usageTotals } from "../../src/store/history/usage.ts";
-import { replaceAmbient } from "../support/ambient.ts";
+import { setAmbient } from "../support/clocks.ts";
 import { brokenInvariants } from "../support/invariants.ts";
 import { only, refusalOf, spent, storm, useLedger } from "../support/ledger.ts";
 import { call, endOf, estimate, intentOf, makeKey, makePayer, SettableWall } from "../support/money.ts";
@@ -227,7 +227,7 @@ describe("a budget's interval", () => {
   let clock: SettableWall;
   const stop = (at: number): void => {
     clock = new SettableWall(at);
-    restore = replaceAmbient({ clock });
+    restore = setAmbient({ clock });
   };
   afterEach(() => restore());
 

@@ -1,7 +1,7 @@
 /** A gateway on a store that lost what the gateway keeps there. */
 import { expect, it, onTestFinished } from "vitest";
-import { openApp } from "../support/app.ts";
 import { freshDatabase } from "../support/database.ts";
+import { ownGateway } from "../support/world.ts";
 
 it.each(["offering", "hash_key"])(
   "the gateway stays up on a store without its table `%s`, and reports that it is not ready",
@@ -9,7 +9,7 @@ it.each(["offering", "hash_key"])(
     const database = await freshDatabase();
     onTestFinished(() => database.close());
     await database.sql`alter table ${database.sql(table)} rename to lost`;
-    const app = await openApp({ database });
+    const app = await ownGateway({ database });
     onTestFinished(() => app.close());
     const [health, ready] = [await app.call("/health"), await app.call("/ready")];
     expect([health.status, health.body.status], health.text).toEqual([200, "ok"]);

@@ -2,7 +2,7 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { newId } from "../../src/ids.ts";
 import type { Ledger } from "../../src/store/billing/ledger.ts";
-import { replaceAmbient } from "../support/ambient.ts";
+import { setAmbient } from "../support/clocks.ts";
 import { useLedger } from "../support/ledger.ts";
 import { intentOf, makePayer, SettableWall } from "../support/money.ts";
 import { runs } from "../support/runs.ts";
@@ -84,7 +84,7 @@ describe("a batch of intents", () => {
     const payer = await makePayer(db.sql, 0);
     const wall = new SettableWall(Date.now());
     let ahead = 0;
-    restore = replaceAmbient({
+    restore = setAmbient({
       clock: { wall: () => wall.wall(), after: (ms, run) => wall.after(ms, run), steady: () => wall.steady() + ahead },
     });
     const { ledger, leaser } = await openLeaser(60_000);

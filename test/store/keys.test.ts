@@ -1,5 +1,5 @@
 import { crc32 } from "node:zlib";
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { KeyCache } from "../../src/store/account/caches.ts";
 import {
   createKey,
@@ -13,7 +13,7 @@ import {
 import { createOrg, findOrg, setOrgStatus } from "../../src/store/account/orgs.ts";
 import { hashSecret, isSecret, newSecret } from "../../src/store/account/secret.ts";
 import { Notifications } from "../../src/store/database/notifications.ts";
-import { replaceAmbient } from "../support/ambient.ts";
+import { setClock } from "../support/clocks.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { call, estimate, makePayer, openReplica, SettableWall } from "../support/money.ts";
@@ -109,7 +109,7 @@ describe("a key", () => {
 
   it("shows its spending by interval, and the remainder of its budget", async () => {
     const tuesday = new SettableWall(Date.UTC(2026, 4, 12, 12));
-    onTestFinished(replaceAmbient({ clock: tuesday }));
+    setClock(tuesday);
     const payer = await makePayer(db.sql, 1_000_000, { limitMicro: 100_000, interval: "weekly" });
     const { leaser, close } = await openReplica(db.url, "one");
     await call(leaser, payer, 1_000);
@@ -217,7 +217,7 @@ describe("keys in memory", () => {
     { order: "before", wantedFor: "urgentStop", ageMs: 301_000 },
   ] as const)("are read again $order a use as $wantedFor after $ageMs ms", async ({ order, wantedFor, ageMs }) => {
     const clock = new ManualClock();
-    onTestFinished(replaceAmbient({ clock }));
+    setClock(clock);
     const { secret, key } = await createKey(db.sql, { orgId: await newOrg() });
     const { cache, close, queries } = await openCache();
     expect((await cache.find(secret))?.id).toBe(key.id);

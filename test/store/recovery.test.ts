@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import type { Payer } from "../../src/billing/credit-leaser.ts";
 import { balanceOf } from "../../src/store/account/orgs.ts";
-import { replaceAmbient } from "../support/ambient.ts";
+import { setAmbient } from "../support/clocks.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { brokenInvariants } from "../support/invariants.ts";
@@ -25,7 +25,7 @@ afterAll(() => db.close());
 /** From here on time stands still, until the test's end or `restore`. */
 function stopTime(): ManualClock {
   const clock = new ManualClock();
-  restore = replaceAmbient({ clock });
+  restore = setAmbient({ clock });
   return clock;
 }
 

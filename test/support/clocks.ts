@@ -3,8 +3,11 @@ import type { Clock } from "../../src/clock.ts";
 import { replaceAmbient } from "./ambient.ts";
 import { closedAtEnd } from "./opened.ts";
 
-/** Replaces business time by `clock`; open what is to follow it afterwards. The returned function puts the old one back early. */
+/** Replaces business time by `clock`; open what is to follow it afterwards. */
 export function setClock<C extends Clock>(clock: C): C {
-  closedAtEnd(replaceAmbient({ clock }));
+  setAmbient({ clock });
   return clock;
 }
+
+/** Replaces the clock, the source of randomness or both; the returned function restores the old ones early. */
+export const setAmbient = (by: Parameters<typeof replaceAmbient>[0]): (() => void) => closedAtEnd(replaceAmbient(by));

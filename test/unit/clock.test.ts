@@ -1,12 +1,12 @@
 /** Timers of the clock: those that many share, and those that tell how long ago they ran. */
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { everySpan, everyTogether } from "../../src/clock.ts";
-import { replaceAmbient } from "../support/ambient.ts";
+import { setClock } from "../support/clocks.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 
 it("all listeners of one interval run once in it, on one timer", async () => {
   const clock = new ManualClock();
-  onTestFinished(replaceAmbient({ clock }));
+  setClock(clock);
   const counts = new Map<number, number>();
   const rests: (() => void)[] = [];
   for (let i = 0; i < 100; i++) {
@@ -23,7 +23,7 @@ it("all listeners of one interval run once in it, on one timer", async () => {
 
 it("a listener first runs after nearly the full interval, and never after its removal, even within another listener's turn", async () => {
   const clock = new ManualClock();
-  onTestFinished(replaceAmbient({ clock }));
+  setClock(clock);
   const heard: string[] = [];
   const leaveFirst = everyTogether(400, () => {
     heard.push("first");
@@ -49,7 +49,7 @@ it("a listener receives the time since its last run, at most twice the interval 
     }
   }
   const clock = new StallingClock();
-  onTestFinished(replaceAmbient({ clock }));
+  setClock(clock);
   const spans: number[] = [];
   const rest = everySpan(100, (spanMs) => spans.push(spanMs));
   await clock.advance(100);

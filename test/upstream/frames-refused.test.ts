@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import type { RequestListener } from "node:http";
-import { afterEach, describe, expect, it, onTestFinished } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { steadyNow } from "../../src/clock.ts";
 import { Reason, Refusal } from "../../src/errors.ts";
 import { FrameSet } from "../../src/upstream/pictures/frames.ts";
-import { replaceAmbient } from "../support/ambient.ts";
+import { setClock } from "../support/clocks.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import {
   closeEach,
@@ -140,7 +140,7 @@ describe("a wait for a frame ends", () => {
 
   it("at the deadline, during a fetch or decoding", async () => {
     const clock = new ManualClock();
-    onTestFinished(replaceAmbient({ clock }));
+    setClock(clock);
     const { promise: came, resolve: come } = Promise.withResolvers<void>();
     const { url } = await serve(() => come());
     const soon = refusalOf(setOf(url, { ...openly, deadline: steadyNow() + 50 }).bytes(0));

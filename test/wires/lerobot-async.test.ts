@@ -9,7 +9,7 @@ import { type PyObject, type PyValue, readPickle } from "../../src/codecs/python
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import { readPickledChunk, readTensorChunk } from "../../src/upstream/lerobot-async/messages.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
-import { replaceAmbient } from "../support/ambient.ts";
+import { setAmbient } from "../support/clocks.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import {
   chunk,
@@ -254,7 +254,7 @@ describe("a LeRobot server's lease", () => {
   it("belongs to one session, and to the next after thirty seconds of silence", async () => {
     await serve();
     const clock = new ManualClock();
-    const restore = replaceAmbient({ clock });
+    const restore = setAmbient({ clock });
     await act("a");
     expect(nameOf(await failureIn(act("b")))).toBe("UPSTREAM_BUSY");
     await act("a");

@@ -6,8 +6,8 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ActRequestSchema } from "../../gen/limber/policy/v1/policy_service_pb.ts";
 import { createUpstream } from "../../src/upstream/index.ts";
-import { replaceAmbient } from "../support/ambient.ts";
 import { startBadUpstream, startCable } from "../support/bad-upstream.ts";
+import { setAmbient } from "../support/clocks.ts";
 import { eventually } from "../support/eventually.ts";
 import { ManualClock, settle } from "../support/manual-clock.ts";
 import { response, startPolicyServer } from "../support/policy-server.ts";
@@ -151,7 +151,7 @@ describe("a connection of the limber-policy wire", () => {
     await act({}, undefined, endpoint);
 
     const clock = new ManualClock();
-    const restore = replaceAmbient({ clock });
+    const restore = setAmbient({ clock });
     cable.pull();
     const caller = new AbortController();
     const call = failureIn(act({}, caller.signal, endpoint));
@@ -171,7 +171,7 @@ describe("a connection of the limber-policy wire", () => {
     await serve();
     server.behave({ kind: "silence" }, { kind: "steps", steps: STEPS });
     const clock = new ManualClock();
-    const restore = replaceAmbient({ clock });
+    const restore = setAmbient({ clock });
     const caller = new AbortController();
     const call = failureIn(act({}, caller.signal));
     await eventually(() => expect(server.acts).toHaveLength(1));
@@ -187,7 +187,7 @@ describe("a connection of the limber-policy wire", () => {
 
   it("is closed after five minutes without a call, and reopened for the next one", async () => {
     const clock = new ManualClock();
-    const restore = replaceAmbient({ clock });
+    const restore = setAmbient({ clock });
     let gone = 0;
     await serve();
     server.behave({ kind: "steps", steps: STEPS });
@@ -210,7 +210,7 @@ describe("a connection of the limber-policy wire", () => {
 
   it("that fails to open is not retried at once, and calls fail meanwhile without waiting", async () => {
     const clock = new ManualClock();
-    const restore = replaceAmbient({ clock, random: () => 0.5 });
+    const restore = setAmbient({ clock, random: () => 0.5 });
     const bad = await startBadUpstream((socket) => socket.resetAndDestroy());
     await serve();
     const endpoint = `grpc://127.0.0.1:${bad.port}`;
@@ -228,7 +228,7 @@ describe("a connection of the limber-policy wire", () => {
 
   it("that does not open within ten seconds is given up", async () => {
     const clock = new ManualClock();
-    const restore = replaceAmbient({ clock });
+    const restore = setAmbient({ clock });
     const bad = await startBadUpstream(() => undefined);
     await serve();
     const call = failureIn(act({}, undefined, `grpc://127.0.0.1:${bad.port}`));

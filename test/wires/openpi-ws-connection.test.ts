@@ -2,10 +2,10 @@
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { getCACertificates, setDefaultCACertificates } from "node:tls";
-import { afterEach, beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { WebSocketServer } from "ws";
-import { replaceAmbient } from "../support/ambient.ts";
 import { startBadUpstream } from "../support/bad-upstream.ts";
+import { setClock } from "../support/clocks.ts";
 import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { plainAnswer, startOpenpiServer } from "../support/openpi-server.ts";
@@ -149,7 +149,7 @@ describe("the connections to one openpi server", () => {
 
   it("are closed after 25 seconds without an act, before servers do it", async () => {
     const clock = new ManualClock();
-    onTestFinished(replaceAmbient({ clock }));
+    setClock(clock);
     await act();
     await clock.advance(24_999);
     await act();

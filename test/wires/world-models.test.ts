@@ -12,7 +12,7 @@ import { countMp4Frames } from "../../src/codecs/pictures/mp4.ts";
 import type { PredictInput } from "../../src/contracts/contract.ts";
 import { createUpstream, type Upstream } from "../../src/upstream/index.ts";
 import type { Wire } from "../../src/upstream/wire.ts";
-import { replaceAmbient } from "../support/ambient.ts";
+import { setAmbient } from "../support/clocks.ts";
 import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 import { runs } from "../support/runs.ts";
@@ -103,7 +103,7 @@ describe("vllm-omni-videos", () => {
 
   it("creates a job, polls it at growing intervals, fetches it, and leaves out the given image", async () => {
     const clock = new ManualClock();
-    const restore = replaceAmbient({ clock });
+    const restore = setAmbient({ clock });
     const predicted = predict("vllm-omni-videos", jobs([queued, working, working, completed]), { seed: 7, fps: 20 });
     const polls = () => server?.asked.filter(({ method }) => method === "GET").length ?? 0;
     for (const [wait, seen] of [

@@ -2,8 +2,9 @@
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { importCatalog } from "../../src/store/supply/catalog.ts";
-import { type App, type Caller, openApp } from "../support/app.ts";
+import type { App, Caller } from "../support/app.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { ownGateway } from "../support/world.ts";
 
 const BENCHMARK = "1x/1x-world-model-challenge";
 
@@ -14,7 +15,7 @@ let caller: Caller;
 beforeAll(async () => {
   database = await freshDatabase();
   await importCatalog(database.sql, join(import.meta.dirname, "../../data"));
-  app = await openApp({ database });
+  app = await ownGateway({ database });
   caller = await app.caller();
 }, 60_000);
 afterAll(async () => {

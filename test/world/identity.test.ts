@@ -1,6 +1,6 @@
 /** Identity providers as they are, each test by the public project that met one. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { ADMIN_TOKEN, type App, openApp } from "../support/app.ts";
+import { ADMIN_TOKEN, type App } from "../support/app.ts";
 import { Browser } from "../support/browser.ts";
 import {
   type IdentityProvider,
@@ -10,13 +10,14 @@ import {
   startLyingIssuer,
   through,
 } from "../support/identity-provider.ts";
+import { ownGateway } from "../support/world.ts";
 
 let app: App;
 let provider: IdentityProvider;
 let issuer: LyingIssuer;
 
 beforeAll(async () => {
-  app = await openApp();
+  app = await ownGateway();
   [provider, issuer] = await Promise.all([startIdentityProvider({ conforms: true }), startLyingIssuer()]);
   issuer.metadata = { userinfo_endpoint: `${issuer.issuer}/userinfo` };
 }, 60_000);

@@ -1,7 +1,8 @@
 /** Names of models as people write them: the model is the first suggestion, wherever a name is not found. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { nearNames } from "../../src/routing/index.ts";
-import { type App, openApp } from "../support/app.ts";
+import type { App } from "../support/app.ts";
+import { ownGateway } from "../support/world.ts";
 
 const KNOWN = [
   "openpi/pi0",
@@ -45,7 +46,7 @@ describe("a call with a misspelled name", () => {
   let app: App;
   let key: string;
   beforeAll(async () => {
-    app = await openApp();
+    app = await ownGateway();
     await app.catalog("acme/Reach-v1.5");
     ({ key } = await app.caller(1));
   }, 60_000);

@@ -1,16 +1,17 @@
 /** OAuth and MCP as editors, agents and their SDKs speak them, each test by the public project whose clients behave so. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Answer, type App, type Caller, openApp } from "../support/app.ts";
+import type { Answer, App, Caller } from "../support/app.ts";
 import { type Browser, signedIn } from "../support/browser.ts";
 import { person } from "../support/members.ts";
 import { exchange, honest, pkce } from "../support/oauth.ts";
+import { ownGateway } from "../support/world.ts";
 
 let app: App;
 let caller: Caller;
 let browser: Browser;
 
 beforeAll(async () => {
-  app = await openApp({ publicUrl: "https://api.example.com" });
+  app = await ownGateway({ publicUrl: "https://api.example.com" });
   caller = await app.caller(5);
   const { userId } = await person(app, caller.org, "developer");
   browser = await signedIn(app, caller.org, userId);

@@ -1,15 +1,16 @@
 /** What Stripe says of payments in other currencies than the gateway's, each test by the public project that lost money by it. */
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { ADMIN_TOKEN, type App, openApp } from "../support/app.ts";
+import { ADMIN_TOKEN, type App } from "../support/app.ts";
 import { brokenInvariants } from "../support/invariants.ts";
 import { StripeServer } from "../support/stripe.ts";
+import { ownGateway } from "../support/world.ts";
 
 let app: App;
 let stripe: StripeServer;
 
 beforeAll(async () => {
   stripe = await StripeServer.start();
-  app = await openApp({ stripe: stripe.settings });
+  app = await ownGateway({ stripe: stripe.settings });
 });
 afterEach(async () => expect(await brokenInvariants(app.sql)).toEqual([]));
 afterAll(async () => {

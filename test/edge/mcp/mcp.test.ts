@@ -2,9 +2,10 @@
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { type App, type Caller, openApp } from "../../support/app.ts";
+import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { type Model, startModel } from "../../support/model.ts";
+import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 let model: Model;
@@ -13,7 +14,7 @@ const open: Client[] = [];
 
 beforeAll(async () => {
   [app, model] = await Promise.all([
-    openApp({ publicUrl: "https://api.example.com", corsOrigins: new Set(["https://pages.example.com"]) }),
+    ownGateway({ publicUrl: "https://api.example.com", corsOrigins: new Set(["https://pages.example.com"]) }),
     startModel(),
   ]);
   await app.supply({ provider: "acme", model: "acme/base", endpoint: model.endpoint });

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { CommitBatch, CommitOutcome, LedgerPort } from "../../../src/billing/group-commit.ts";
 import { GroupCommitter } from "../../../src/billing/group-commit.ts";
-import { replaceAmbient } from "../../support/ambient.ts";
+import { setAmbient } from "../../support/clocks.ts";
 import { ManualClock, settle } from "../../support/manual-clock.ts";
 import { runs } from "../../support/runs.ts";
 
@@ -63,7 +63,7 @@ let restore: () => void;
 
 beforeEach(() => {
   clock = new ManualClock();
-  restore = replaceAmbient({ clock });
+  restore = setAmbient({ clock });
 });
 
 afterEach(() => restore());

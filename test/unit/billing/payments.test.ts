@@ -2,7 +2,7 @@
 import { afterEach, expect, it } from "vitest";
 import { stripeProcessor } from "../../../src/billing/payments.ts";
 import { Reason } from "../../../src/errors.ts";
-import { replaceAmbient } from "../../support/ambient.ts";
+import { setAmbient } from "../../support/clocks.ts";
 import { eventually } from "../../support/eventually.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { type StripeForm, StripeServer } from "../../support/stripe.ts";
@@ -14,7 +14,7 @@ afterEach(async () => {
 
 it("an unresponsive payment processor is unavailable after 20 seconds for every request, and leaves nothing behind", async () => {
   const clock = new ManualClock();
-  undo.push(replaceAmbient({ clock }));
+  undo.push(setAmbient({ clock }));
   const stripe = await StripeServer.start();
   undo.push(() => stripe.close());
   stripe.trouble = "silence";

@@ -10,7 +10,7 @@ import { Reason, Refusal, refuse } from "../../../src/errors.ts";
 import { CallBilling } from "../../../src/inference/call-billing.ts";
 import { planFor } from "../../../src/routing/index.ts";
 import type { IntentRecord, RequestRecord } from "../../../src/store/billing/ledger.ts";
-import { replaceAmbient } from "../../support/ambient.ts";
+import { setAmbient } from "../../support/clocks.ts";
 import { eventually } from "../../support/eventually.ts";
 import { keyCall } from "../../support/key-call.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
@@ -93,7 +93,7 @@ describe("while the ledger does not respond,", () => {
   /** Grants every take; batches with calls in them wait until `answer` is called. */
   async function openSilent() {
     const clock = new ManualClock();
-    restore.push(replaceAmbient({ clock }));
+    restore.push(setAmbient({ clock }));
     const answered = Promise.withResolvers<void>();
     const charged: string[] = [];
     const recorded: string[] = [];

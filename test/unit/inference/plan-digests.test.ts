@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { DataCollection } from "../../../gen/limber/v1/preferences_pb.ts";
 import { type NamedDigest, PlanDigests } from "../../../src/inference/plan-digests.ts";
 import { planFor } from "../../../src/routing/index.ts";
-import { replaceAmbient } from "../../support/ambient.ts";
+import { setAmbient } from "../../support/clocks.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { intent, offering, planArgs, prefer, supplyOf } from "../../support/supply.ts";
 
@@ -11,7 +11,7 @@ let clock: ManualClock;
 let restore: () => void;
 beforeEach(() => {
   clock = new ManualClock();
-  restore = replaceAmbient({ clock });
+  restore = setAmbient({ clock });
 });
 afterEach(() => restore());
 

@@ -1,9 +1,9 @@
 /** Callers who stay: what looks at them again ends with them. */
 
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { Cancel } from "../../../../src/cancellation.ts";
 import { recheckWhileOpen } from "../../../../src/edge/gate/gate.ts";
-import { replaceAmbient } from "../../../support/ambient.ts";
+import { setClock } from "../../../support/clocks.ts";
 import { DEVELOPER } from "../../../support/key-call.ts";
 import { ManualClock } from "../../../support/manual-clock.ts";
 
@@ -11,7 +11,7 @@ const admission = { principal: DEVELOPER, headers: [], leave: () => {}, again: a
 
 it("the recheck repeats until the signal is aborted, and never runs for a caller that has left", () => {
   const clock = new ManualClock();
-  onTestFinished(replaceAmbient({ clock }));
+  setClock(clock);
   const signal = new Cancel();
   recheckWhileOpen(admission, { cut: () => {} }, signal);
   expect(clock.pending).toBe(1);

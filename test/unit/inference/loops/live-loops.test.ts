@@ -6,14 +6,14 @@ import { RunningLoopSchema } from "../../../../gen/limber/v1/loop_pb.ts";
 import { steadyNow } from "../../../../src/clock.ts";
 import { LiveLoops } from "../../../../src/inference/control-loop/live-loops.ts";
 import type { Carried } from "../../../../src/inference/control-loop/loop-registry.ts";
-import { replaceAmbient } from "../../../support/ambient.ts";
+import { setAmbient } from "../../../support/clocks.ts";
 import { ManualClock, settle } from "../../../support/manual-clock.ts";
 
 let clock: ManualClock;
 let restore: () => void;
 beforeEach(() => {
   clock = new ManualClock();
-  restore = replaceAmbient({ clock });
+  restore = setAmbient({ clock });
 });
 afterEach(() => restore());
 

@@ -5,7 +5,7 @@ import type { CommitBatch, LedgerPort } from "../../../../src/billing/group-comm
 import { LoopBilling } from "../../../../src/inference/control-loop/loop-billing.ts";
 import { planFor } from "../../../../src/routing/index.ts";
 import type { IntentRecord, RequestRecord } from "../../../../src/store/billing/ledger.ts";
-import { replaceAmbient } from "../../../support/ambient.ts";
+import { setAmbient } from "../../../support/clocks.ts";
 import { keyCall } from "../../../support/key-call.ts";
 import { ManualClock } from "../../../support/manual-clock.ts";
 import { offering, planArgs, supplyOf } from "../../../support/supply.ts";
@@ -20,7 +20,7 @@ const call = keyCall();
 /** A ledger that grants every take, and answers nothing while it is silent. */
 async function open() {
   const clock = new ManualClock();
-  restore.push(replaceAmbient({ clock }));
+  restore.push(setAmbient({ clock }));
   let silence: PromiseWithResolvers<void> | undefined;
   const ledger: LedgerPort<IntentRecord, RequestRecord> = {
     open: async () => "test/1",

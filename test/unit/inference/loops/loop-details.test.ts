@@ -8,7 +8,7 @@ import { LoopDetails } from "../../../../src/inference/control-loop/loop-details
 import type { Carried } from "../../../../src/inference/control-loop/loop-registry.ts";
 import { redSquare } from "../../../../src/upstream/pictures/test-picture.ts";
 import { thumbnailOf } from "../../../../src/upstream/pictures/thumbnail.ts";
-import { replaceAmbient } from "../../../support/ambient.ts";
+import { setAmbient } from "../../../support/clocks.ts";
 import { ManualClock, settle } from "../../../support/manual-clock.ts";
 
 let clock: ManualClock;
@@ -16,7 +16,7 @@ let restore: () => void;
 let picture: Buffer;
 beforeEach(async () => {
   clock = new ManualClock();
-  restore = replaceAmbient({ clock });
+  restore = setAmbient({ clock });
   picture ??= await redSquare(9, 9, 32);
 });
 afterEach(() => restore());

@@ -1,12 +1,12 @@
 import { afterEach, expect, it } from "vitest";
 import { AttemptFailure, Contract, UpstreamFailure } from "../../../../src/contracts/contract.ts";
 import { type ProbeDeps, type Probed, probe } from "../../../../src/supply/probe/probe.ts";
-import { replaceAmbient } from "../../../support/ambient.ts";
+import { setAmbient } from "../../../support/clocks.ts";
 import { eventually } from "../../../support/eventually.ts";
 import { ManualClock } from "../../../support/manual-clock.ts";
 
 const clock = new ManualClock();
-const restore = replaceAmbient({ clock });
+const restore = setAmbient({ clock });
 afterEach(restore);
 
 it("the probe leaves no timer behind, whatever its calls' outcome, and cancels slow calls", async () => {

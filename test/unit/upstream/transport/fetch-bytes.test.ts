@@ -1,8 +1,8 @@
 /** `fetchBytes`: one GET, so many bytes, so long, and no redirect. */
 import type { RequestListener } from "node:http";
-import { afterEach, describe, expect, it, onTestFinished } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { FetchFailed, fetchBytes, type LookupAnswer } from "../../../../src/upstream/transport/guard.ts";
-import { replaceAmbient } from "../../../support/ambient.ts";
+import { setClock } from "../../../support/clocks.ts";
 import { ManualClock } from "../../../support/manual-clock.ts";
 import { agentFor, closeEach, limits, serve } from "./served.ts";
 
@@ -11,7 +11,7 @@ afterEach(closeEach);
 /** Stops business time until the test has ended. */
 function heldClock(): ManualClock {
   const clock = new ManualClock();
-  onTestFinished(replaceAmbient({ clock }));
+  setClock(clock);
   return clock;
 }
 

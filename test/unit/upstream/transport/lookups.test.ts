@@ -1,7 +1,7 @@
 /** Names whose servers are silent hold no thread that others need. */
-import { expect, it, onTestFinished } from "vitest";
+import { expect, it } from "vitest";
 import { type LookupAnswer, oneAtATime } from "../../../../src/upstream/transport/guard.ts";
-import { replaceAmbient } from "../../../support/ambient.ts";
+import { setClock } from "../../../support/clocks.ts";
 import { ManualClock } from "../../../support/manual-clock.ts";
 
 const ADDRESS: LookupAnswer[] = [{ address: "127.0.0.1", family: 4 }];
@@ -9,7 +9,7 @@ const ADDRESS: LookupAnswer[] = [{ address: "127.0.0.1", family: 4 }];
 /** A resolver whose names of `.silent` are answered when a test says so, and the names that it is asked at this moment. */
 function resolver() {
   const clock = new ManualClock();
-  onTestFinished(replaceAmbient({ clock }));
+  setClock(clock);
   const holding: { name: string; answer: () => void }[] = [];
   const resolve = oneAtATime((name) => {
     if (!name.endsWith(".silent")) return Promise.resolve(ADDRESS);

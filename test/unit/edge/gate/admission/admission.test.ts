@@ -5,7 +5,7 @@ import { Priority } from "../../../../../gen/limber/edge/v1/options_pb.ts";
 import { type AdmittedWork, GradientLimit, LoadShedder } from "../../../../../src/edge/gate/admission.ts";
 import { FairQueue, type QueuedCall } from "../../../../../src/edge/gate/queue.ts";
 import { Reason, Refusal } from "../../../../../src/errors.ts";
-import { replaceAmbient } from "../../../../support/ambient.ts";
+import { setAmbient } from "../../../../support/clocks.ts";
 import { ManualClock, settle } from "../../../../support/manual-clock.ts";
 
 const { BATCH, ADMINISTRATION, PREDICT, ACT, LOOP, CRITICAL } = Priority;
@@ -19,7 +19,7 @@ const turn = async (): Promise<void> => {
 let clock: ManualClock;
 beforeEach(() => {
   clock = new ManualClock();
-  const restore = replaceAmbient({ clock });
+  const restore = setAmbient({ clock });
   onTestFinished(restore);
 });
 

@@ -1,9 +1,9 @@
 /** How what comes is told as events: in order, no faster than it is read, and with one end. */
 
-import { describe, expect, it, onTestFinished } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Cancel } from "../../../../../src/cancellation.ts";
 import { type EventWriter, pushEvents, type ServerEvent } from "../../../../../src/edge/transports/rest/events.ts";
-import { replaceAmbient } from "../../../../support/ambient.ts";
+import { setClock } from "../../../../support/clocks.ts";
 import { ManualClock } from "../../../../support/manual-clock.ts";
 
 const turn = (): Promise<void> => new Promise(setImmediate);
@@ -102,7 +102,7 @@ describe("an event stream", () => {
     await done;
     expect(told).toEqual(["begin", "comment", "item 1", "end"]);
     const clock = new ManualClock();
-    onTestFinished(replaceAmbient({ clock }));
+    setClock(clock);
     const slow = given();
     const silent = telling(slow.items);
     await clock.advance(9_999);
