@@ -97,13 +97,13 @@ export interface Launched {
   readonly stderr: () => string;
 }
 
-/** Starts a gateway with Node's own `flags`, and waits for nothing. It runs as a bundle, or from its sources. */
+/** Starts a gateway with Node's own `flags`, and waits for nothing. It runs as a bundle, from its sources, or from another main file. */
 export function launchGateway(
   env: Readonly<Record<string, string>>,
   flags: readonly string[] = [],
-  { fromSources = false } = {},
+  { fromSources = false, main }: { fromSources?: boolean; main?: string } = {},
 ): Launched {
-  const { child, stdout, stderr, ended } = launch(env, flags, fromSources ? SOURCES : undefined);
+  const { child, stdout, stderr, ended } = launch(env, flags, fromSources ? SOURCES : main);
   const ready = readyOf({ child, stdout, stderr, ended });
   ready.catch(() => {});
   return { pid: child.pid!, child, ready, ended, stderr: () => stderr.join("") };
