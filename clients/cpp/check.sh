@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the C++ client, replays the golden traces, and drives loops against a gateway that it starts: cut connections, stops, bad input, no
 # allocation in a control step. Exits with 75 if there is no compiler or no CMake. Without gRPC, it tests only the core. LIMBER_CPP_BUILD is the
-# build folder to keep.
+# build folder to keep. `check.sh --quick` compiles without optimization; other arguments name the tests to run.
 set -euo pipefail
 cd "$(dirname "$0")"
 root=$(cd ../.. && pwd)
@@ -9,6 +9,11 @@ export PATH="$root/node_modules/.bin:$PATH"
 if ! command -v cmake >/dev/null || ! command -v c++ >/dev/null; then
   echo "cpp: CMake or a compiler is missing"
   exit 75
+fi
+optimize=-O1
+if [ "${1:-}" = --quick ]; then
+  optimize=-O0
+  shift
 fi
 scratch=$(mktemp -d)
 build=${LIMBER_CPP_BUILD:-$scratch/build}
@@ -37,7 +42,7 @@ ready() {
 
 # The gateway starts while the compiler runs.
 start today "$root/src/main.ts"
-cmake -S . -B "$build" -DCMAKE_BUILD_TYPE= -DCMAKE_CXX_FLAGS=-O1 >"$scratch/built" 2>&1 &&
+cmake -S . -B "$build" -DCMAKE_BUILD_TYPE= -DCMAKE_CXX_FLAGS=$optimize >"$scratch/built" 2>&1 &&
   cmake --build "$build" --parallel 2 >>"$scratch/built" 2>&1 || { cat "$scratch/built"; exit 1; }
 "$build/replay" ../conformance/traces/*.jsonl
 if [ ! -x "$build/real" ]; then
