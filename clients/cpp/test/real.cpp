@@ -238,6 +238,14 @@ void ATickAllocatesNothing() {
   EXPECT(acted > 0);
 }
 
+// Waits for another stream after a broken one. The hold in between lasts too short to be seen on a busy machine.
+void UntilReopened(limber::Loop& loop, const limber::Observation& seen, std::uint64_t streams) {
+  Until([&] {
+    loop.Tick(seen);
+    return loop.Stats().streams > streams;
+  });
+}
+
 void BrokenConnectionsAreReopened() {
   Relay relay(std::atoi(url.substr(url.rfind(':') + 1).c_str()));
   const limber::Client client(relay.url(), key);
@@ -245,12 +253,13 @@ void BrokenConnectionsAreReopened() {
   const limber::Observation seen = Seen();
   for (int cut = 1; cut <= 3; ++cut) {
     Until([&] { return static_cast<bool>(loop.Tick(seen)); });
+    const std::uint64_t streams = loop.Stats().streams;
     relay.Cut();
-    Until([&] { return loop.Tick(seen).hold == limber::Hold::kDisconnected; });
+    UntilReopened(loop, seen, streams);
   }
   Until([&] { return static_cast<bool>(loop.Tick(seen)); });
   const limber::LoopStats stats = loop.Stats();
-  EXPECT(stats.streams >= 4 && stats.held(limber::Hold::kDisconnected) >= 3 && stats.stale_actions == 0);
+  EXPECT(stats.streams >= 4 && stats.stale_actions == 0);
 }
 
 void TheNextReplicaReplacesADeadOne() {
@@ -259,8 +268,9 @@ void TheNextReplicaReplacesADeadOne() {
   limber::Loop loop(client, kNav, At50());
   const limber::Observation seen = Seen();
   Until([&] { return static_cast<bool>(loop.Tick(seen)); });
+  const std::uint64_t streams = loop.Stats().streams;
   relay.reset();
-  Until([&] { return loop.Tick(seen).hold == limber::Hold::kDisconnected; });
+  UntilReopened(loop, seen, streams);
   Until([&] { return static_cast<bool>(loop.Tick(seen)); });
   EXPECT(loop.Tick(seen).episode == 1);
   // A unary call uses the same address.
