@@ -30,12 +30,12 @@ add() {
     done
   done
 }
-# Commits a container of this image with this folder added.
+# Commits as a name a container of this image with this folder added, and these options.
 commit() {
   local container
   container=$(images from "$2")
   images copy -q "$container" "$3" / >/dev/null
-  images config --entrypoint '["/nodejs/bin/node"]' --env PATH=/bin:/usr/bin:/nodejs/bin --env HOME=/root "$container"
+  images config --entrypoint '["/nodejs/bin/node"]' --env PATH=/bin:/usr/bin:/nodejs/bin --env HOME=/root "${@:4}" "$container"
   images commit -q "$container" "localhost/limber-$1" >/dev/null
   images rm "$container" >/dev/null
 }
@@ -69,8 +69,8 @@ fi
 
 # Overlays need a kernel and a file system that allow them.
 commit base scratch "$base" 2>/dev/null || { driver=vfs; rm -rf "$work"/{storage,run}; commit base scratch "$base"; }
-commit build localhost/limber-base "$tools"
-images bud -q --network host "${options[@]}" -f deploy/container/Containerfile --ignorefile deploy/container/Containerfile.containerignore \
+commit build localhost/limber-base "$tools" "${options[@]}"
+images bud -q --network host -f deploy/container/Containerfile --ignorefile deploy/container/Containerfile.containerignore \
   --build-arg BUILD=localhost/limber-build --build-arg BASE=localhost/limber-base -t localhost/limber:try .
 images inspect --type image --format '{{.OCIv1.Config.User}} {{.OCIv1.Config.Cmd}}' localhost/limber:try
 container=$(images from localhost/limber:try)

@@ -37,11 +37,11 @@ const HANG = `data:text/javascript,${encodeURIComponent('process.on("SIGUSR2", (
 const { closers, closeAll } = closing();
 afterEach(closeAll);
 
-/** Three processes, unless `env` says otherwise. */
+/** Two processes, unless `env` says otherwise. */
 async function start(env: Record<string, string> = {}): Promise<Gateway & { database: FreshDatabase }> {
   const database = await freshDatabase();
   closers.push(() => database.close());
-  const gateway = await startGateway({ ...ENV, DATABASE_URL: database.url, LIMBER_PROCESSES: "3", ...env });
+  const gateway = await startGateway({ ...ENV, DATABASE_URL: database.url, LIMBER_PROCESSES: "2", ...env });
   closers.push(() => gateway.end("SIGKILL"));
   return Object.assign(gateway, { database });
 }
@@ -87,14 +87,14 @@ async function openMarket(gateway: Gateway): Promise<string> {
 
 describe("several processes on one port", () => {
   it("return the metrics of all processes in one scrape, share connections evenly, and exit together", async () => {
-    const gateway = await start({ LIMBER_PROCESSES: "4" });
+    const gateway = await start({ LIMBER_PROCESSES: "3" });
     const processes = processesOf(gateway);
-    expect(processes).toHaveLength(4);
+    expect(processes).toHaveLength(3);
     for (const pid of processes)
       expect(readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0")).toEqual(
         expect.arrayContaining([...START_FLAGS]),
       );
-    expect(gateway.stdout()).toMatch(/^limber ready http:\/\/127\.0\.0\.1:\d+\n4 processes\n$/);
+    expect(gateway.stdout()).toMatch(/^limber ready http:\/\/127\.0\.0\.1:\d+\n3 processes\n$/);
 
     const sessions: ClientHttp2Session[] = [];
     closers.push(() => {
@@ -108,14 +108,14 @@ describe("several processes on one port", () => {
     }
     await eventually(async () => {
       const text = await metricsOf(gateway);
-      const counts = [0, 1, 2, 3].map((i) => sampleOf(text, "limber_process_connections", `process="${i}"`));
+      const counts = [0, 1, 2].map((i) => sampleOf(text, "limber_process_connections", `process="${i}"`));
       expect(Math.max(...counts) / Math.min(...counts), `${counts}`).toBeLessThanOrEqual(1.5);
       expect(counts.reduce((sum, count) => sum + count, 0)).toBeGreaterThanOrEqual(40);
     });
     const text = await metricsOf(gateway);
-    for (const i of [0, 1, 2, 3]) expect(sampleOf(text, "limber_loops_open", `process="${i}"`)).toBe(0);
+    for (const i of [0, 1, 2]) expect(sampleOf(text, "limber_loops_open", `process="${i}"`)).toBe(0);
     expect(text.match(/^# TYPE limber_loops_open gauge$/gm)).toHaveLength(1);
-    expect(sampleOf(text, "limber_processes", 'state="ready"')).toBe(4);
+    expect(sampleOf(text, "limber_processes", 'state="ready"')).toBe(3);
 
     for (const session of sessions) session.destroy();
     expect((await gateway.end("SIGTERM")).code).toBe(0);
@@ -129,9 +129,9 @@ describe("several processes on one port", () => {
     process.kill(first, "SIGKILL");
     await eventually(async () => {
       const now = processesOf(gateway);
-      expect([now.length, now.slice(1)]).toEqual([3, others]);
+      expect([now.length, now.slice(1)]).toEqual([2, others]);
       expect(now[0]).not.toBe(first);
-      expect(sampleOf(await metricsOf(gateway), "limber_processes", 'state="ready"')).toBe(3);
+      expect(sampleOf(await metricsOf(gateway), "limber_processes", 'state="ready"')).toBe(2);
     });
     expect(sampleOf(await metricsOf(gateway), "limber_process_restarts_total", 'reason="crashed"')).toBe(1);
     expect(gateway.stderr()).toContain('"how":"SIGKILL"');
@@ -146,7 +146,7 @@ describe("several processes on one port", () => {
 
   it("serve operations on a port of the primary, which reports for all", async () => {
     const port = await freePort();
-    const gateway = await start({ LIMBER_PROCESSES: "2", LIMBER_OPERATIONS_PORT: String(port) });
+    const gateway = await start({ LIMBER_OPERATIONS_PORT: String(port) });
     expect(gateway.stdout()).toContain(`\noperations at port ${port}\n`);
     const key = await openMarket(gateway);
     const closing = { headers: { connection: "close" } };
@@ -185,7 +185,7 @@ describe("several processes on one port", () => {
   });
 
   it("are replaced when one freezes, and the others serve meanwhile", async () => {
-    const gateway = await start({ NODE_OPTIONS: `--import=${HANG}`, LIMBER_PROCESSES: "2" });
+    const gateway = await start({ NODE_OPTIONS: `--import=${HANG}` });
     const [first = 0] = processesOf(gateway);
     process.kill(first, "SIGUSR2");
     await eventually(
@@ -202,7 +202,7 @@ describe("several processes on one port", () => {
   });
 
   it("are replaced one after the other on SIGHUP, without a failed call or a lost loop", async () => {
-    const gateway = await start({ LIMBER_DRAIN_DELAY_S: "1" });
+    const gateway = await start({ LIMBER_DRAIN_DELAY_S: "1", LIMBER_PROCESSES: "3" });
     const before = processesOf(gateway);
     const key = await openMarket(gateway);
     const over = new AbortController();
@@ -259,7 +259,8 @@ describe("several processes on one port", () => {
     expect(stderr.trim().split("\n")).toEqual([
       expect.stringMatching(/^limber: DATABASE_URL must be an address whose sslmode/),
     ]);
-    const { database } = await start({ LIMBER_PROCESSES: "1" });
+    const database = await freshDatabase();
+    closers.push(() => database.close());
     const missing = database.url.replace(/\/test_\w+/, "/nowhere");
     const late = await failToStart({ ...ENV, LIMBER_PROCESSES: "2", DATABASE_URL: missing });
     expect(late.stderr.trim().split("\n")).toEqual([
