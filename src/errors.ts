@@ -107,6 +107,13 @@ export function factsOf(reason: Reason): ReasonFacts {
   return found;
 }
 
+/** The longest message in the request log, in characters. */
+const LONGEST_LOGGED = 500;
+
+/** A refusal's message as the request log stores it; undefined for success. */
+export const loggedMessage = (message: string | undefined): string | undefined =>
+  message !== undefined && message.length > LONGEST_LOGGED ? `${message.slice(0, LONGEST_LOGGED - 1)}…` : message;
+
 /** Converts any thrown value to a refusal: a bug becomes `internal_error`, which reveals only the request id. */
 export function asRefusal(thrown: unknown): Refusal {
   if (thrown instanceof Refusal) return thrown;

@@ -59,7 +59,7 @@ const pages = [
   inFrame("/robots/$robot", ["loop"], () => import("./pages/robot.tsx"), "RobotPage"),
   inFrame(
     "/calls",
-    ["kind", "status", "http", "model", "provider", "robot", "session", "since", "call", "from", "until"],
+    ["kind", "status", "http", "model", "provider", "robot", "session", "by", "since", "call", "from", "until"],
     () => import("./pages/calls.tsx"),
     "CallsPage",
   ),

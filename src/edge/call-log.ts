@@ -3,6 +3,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
 import type { Preference } from "../../gen/limber/v1/preferences_pb.ts";
 import type { CallTrail, KeyPrincipal } from "../call.ts";
 import { every, now, steadyNow } from "../clock.ts";
+import { loggedMessage } from "../errors.ts";
 import { givenTraceOf } from "../events/spans.ts";
 import { preferenceWord, refuseLargeMetadata, robotIn, robotOf } from "../inference/call.ts";
 import type { RequestRecord } from "../store/billing/ledger.ts";
@@ -20,6 +21,8 @@ export interface LogLine {
   status: number;
   /** The reason code; absent on success. */
   code?: string | undefined;
+  /** The refusal's message, as the caller received it; stored in the request log, not written here. */
+  message?: string | undefined;
   /** The caller; absent if it was not admitted, or needs no key. */
   keyId?: string | undefined;
   latencyMs: number;
@@ -149,7 +152,7 @@ export class RefusedCalls {
   }
 
   /** Receives the end of any call. */
-  take({ requestId, rpc, status, code, latencyMs, trail }: LogLine): void {
+  take({ requestId, rpc, status, code, message, latencyMs, trail }: LogLine): void {
     const contract = CONTRACTS[rpc];
     if (contract === undefined || trail?.principal === undefined || trail.isBilled) return;
     const { principal, inputBytes, batchId } = trail;
@@ -177,7 +180,7 @@ export class RefusedCalls {
       latencyMs: Math.round(latencyMs * 1000) / 1000,
       inputBytes,
       batchId,
-      ...askedIn(trail, principal),
+      ...askedIn(trail, principal, message),
     });
   }
 
@@ -210,6 +213,7 @@ interface AskedFields {
 function askedIn(
   { request, traceparent, plan }: CallTrail,
   principal: KeyPrincipal,
+  message: string | undefined,
 ): Pick<RequestRecord, "sessionId" | "robotId" | "log"> {
   const { model, preset, preference, robotId, metadata, provider } = fieldsOf(request);
   const { zdr } = principal.settings;
@@ -226,7 +230,7 @@ function askedIn(
   return {
     robotId: robotOf(principal, robotId ?? robotIn(metadata)),
     sessionId: wordOf(provider?.sessionId),
-    log: { ...known, metadata: isSmall(metadata) ? metadata : undefined },
+    log: { ...known, metadata: isSmall(metadata) ? metadata : undefined, message: loggedMessage(message) },
   };
 }
 

@@ -6,7 +6,7 @@ import { type Durability, StoreAway } from "../billing/group-commit.ts";
 import { type Call, keyOf, tooLate } from "../call.ts";
 import { inTime, steadyNow } from "../clock.ts";
 import { type Contract, failureWord, UNIT, wordOfContract } from "../contracts/contract.ts";
-import { asRefusal, factsOf, Reason, Refusal, refuse } from "../errors.ts";
+import { asRefusal, factsOf, loggedMessage, Reason, Refusal, refuse } from "../errors.ts";
 import type { CallWatch } from "../events/broadcaster.ts";
 import { eventOf } from "../events/emit.ts";
 import { type EndedCall, givenTraceOf, passedOn } from "../events/spans.ts";
@@ -235,7 +235,7 @@ export class CallBilling {
       latencyMs: this.#elapsedMs(),
       byok: false,
       ...this.#arrival(),
-      ...this.#log(refusal.route),
+      ...this.#log(refusal.route, 0, refusal),
       // A caller that disconnected knows the reason.
       ...(refusal.reason !== Reason.CLIENT_CLOSED_REQUEST && { events: [this.#failed(code)] }),
       ...this.#claim(undefined),
@@ -313,7 +313,11 @@ export class CallBilling {
     return { queueMs, inputBytes: trail?.inputBytes, batchId: trail?.batchId };
   }
 
-  #log(route: Route | undefined, gpuSeconds = 0): Pick<RequestRecord, "sessionId" | "robotId" | "log" | "attemptMs"> {
+  #log(
+    route: Route | undefined,
+    gpuSeconds = 0,
+    refusal?: Refusal,
+  ): Pick<RequestRecord, "sessionId" | "robotId" | "log" | "attemptMs"> {
     const { modelRequested, sessionId, deadlineMs, metadata, preset, preference, robotId, streamId } = this.#asked;
     const { traceparent } = this.#call;
     const attemptMs = onlyAttemptOf(route);
@@ -334,6 +338,7 @@ export class CallBilling {
       gpu_seconds: gpuSeconds || undefined,
       fallback_used: route?.fallbackUsed || undefined,
       holds: stretch?.holds,
+      message: keyOf(this.#call).settings.zdr ? undefined : loggedMessage(refusal?.message),
       ages: stretch?.ages,
       plan: this.#plan.logged?.id,
       ranks: this.#plan.logged?.ranks || undefined,

@@ -49,7 +49,16 @@ const ACT_KINDS = [LogKind.SUPPLY, LogKind.PAYMENT, LogKind.ADMIN] as const;
 /** Filters of lists and exports. */
 type LogRequest = Pick<
   ListLogsRequest,
-  "status" | "httpStatus" | "robotId" | "sessionId" | "model" | "provider" | "requestId" | "kind" | "sinceMinutes"
+  | "status"
+  | "httpStatus"
+  | "robotId"
+  | "sessionId"
+  | "model"
+  | "provider"
+  | "requestId"
+  | "kind"
+  | "sinceMinutes"
+  | "direct"
 >;
 
 interface LogQuery extends Omit<LogFilter, "kind"> {
@@ -151,6 +160,7 @@ const filterOf = ({
   model,
   provider,
   requestId,
+  direct,
 }: LogRequest) => ({
   kind,
   since: sinceMinutes === undefined ? undefined : nowSeconds() - 60 * sinceMinutes,
@@ -161,6 +171,7 @@ const filterOf = ({
   model,
   provider,
   requestId,
+  isDirect: direct,
 });
 
 /** Whether a filter can match calls only, never administrative acts. */
@@ -232,6 +243,7 @@ function recordOfCall(orgId: string, call: CallLog): LogRecord {
       precision: log.precision,
       httpStatus: call.httpStatus,
       errorCode: call.errorCode,
+      errorMessage: log.message,
       latencyMs: call.latencyMs,
       queueMs: call.queueMs,
       upstreamMs: answered?.latency_ms,

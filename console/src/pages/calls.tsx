@@ -163,9 +163,10 @@ function idAt(seconds: number): string {
 /** Figures of all calls that the filters admit, from the server; undefined if a filter is set that figures are not kept by. */
 function useFigures(search: Search, live: boolean) {
   const may = useMay("usage.read");
-  const { session, status, http, kind, model, provider, robot } = search;
+  const { session, status, http, kind, model, provider, robot, by } = search;
   const since = search.since ?? USUAL_SINCE;
-  const isKept = session === undefined && status === undefined && http === undefined && kind !== "preview";
+  const isKept =
+    session === undefined && status === undefined && http === undefined && by === undefined && kind !== "preview";
   const { data } = useQuery(
     SeriesService.method.querySeries,
     {
@@ -201,6 +202,7 @@ export function CallsPage() {
       provider: search.provider,
       robotId: search.robot,
       sessionId: search.session,
+      direct: search.by === undefined ? undefined : true,
       sinceMinutes: numberOf(search.since ?? USUAL_SINCE),
       cursor: search.until === undefined ? undefined : idAt(Number(search.until)),
     }),
@@ -213,6 +215,7 @@ export function CallsPage() {
       search.provider,
       search.robot,
       search.session,
+      search.by,
       search.since,
     ],
   );
@@ -291,6 +294,13 @@ export function CallsPage() {
           options={["settled", "failed", "unmetered", "done"]}
         />
         <Pick
+          label="Made by"
+          value={search.by}
+          onChange={(by) => filter({ by })}
+          options={[["clients", "clients only"]]}
+          any="clients, evaluations and batches"
+        />
+        <Pick
           label="Time"
           value={search.since ?? USUAL_SINCE}
           onChange={(since) => filter({ since, from: undefined, until: undefined })}
@@ -342,7 +352,7 @@ export function CallsPage() {
 }
 
 /** The filters that a phone folds away. */
-const FILTERS = ["kind", "status", "since", "provider", "robot", "session"] as const;
+const FILTERS = ["kind", "status", "by", "since", "provider", "robot", "session"] as const;
 
 type Search = ReturnType<typeof useSearch<RegisteredRouter, "/console/calls">>;
 

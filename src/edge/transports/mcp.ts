@@ -306,6 +306,7 @@ class Exchange {
       code: facts?.code,
       keyId: (this.principal as KeyPrincipal | undefined)?.keyId,
       cause: refusal?.cause,
+      message: refusal?.message,
       callerRequestId: callerIdOf(this.request.headers["x-request-id"]),
       trail,
     });

@@ -43,6 +43,8 @@ interface CallDetails {
   preference?: string;
   gpu_seconds?: number;
   holds?: Record<string, number>;
+  /** The refusal's message. */
+  message?: string;
   /** Ages of observations when their chunks were sent: counts by bucket. */
   ages?: Record<string, number>;
   deadline_ms?: number;
@@ -72,6 +74,8 @@ export interface ActLog {
 export interface LogFilter {
   /** A contract, `batch` or `preview`; all but previews if absent. */
   kind?: string | undefined;
+  /** Whether only calls that clients made themselves match: no episodes and no batch items. */
+  isDirect?: boolean | undefined;
   requestId?: string | undefined;
   status?: string | undefined;
   httpStatus?: number | undefined;
@@ -113,6 +117,7 @@ export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Pro
       join request_kind as k on k.id = e.kind left join key on key.id = key_id
       left join request_log as l on l.org_id = ${orgId} and l.request_id = e.request_id and l.request_id >= ${kept}
     where true ${ofKind(sql, filter.kind)} ${named(sql, filter)}
+      ${filter.isDirect === true ? sql`and contract not in ('evaluate', 'batch') and batch_id = ''` : sql``}
       ${workspaceId === undefined ? sql`` : sql`and key.workspace_id = ${workspaceId}`}
       ${since === undefined ? sql`` : sql`and e.created >= ${new Date(since * 1000)}`}
     order by e.request_id desc limit ${limit}`;

@@ -97,7 +97,12 @@ describe("GET /v1/logs", () => {
       expect(found).toBeDefined();
       return found;
     });
-    expect(failed).toMatchObject({ cost_usd: 0, http_status: expect.any(Number), error_code: expect.any(String) });
+    expect(failed).toMatchObject({
+      cost_usd: 0,
+      http_status: expect.any(Number),
+      error_code: expect.any(String),
+      error_message: expect.any(String),
+    });
   });
 
   it("pages from newest to oldest without a gap, by kind and time", async () => {

@@ -52,6 +52,7 @@ describe("a refused call", () => {
         status: "failed",
         http_status: answer.status,
         error_code: code,
+        error_message: answer.body.error.message,
         cost_usd: 0,
         attempts: [],
         latency_ms: expect.any(Number),
@@ -62,6 +63,29 @@ describe("a refused call", () => {
     expect(noRoute.model_requested).toBe(`${named.acme}/base`);
     const { data, totals } = (await app.call("/v1/usage", undefined, { key: poor.key })).body;
     expect([data, totals.requests]).toEqual([[], 0]);
+  });
+
+  it("is recorded without its message under zero data retention", async () => {
+    const silent = await app.caller();
+    const { status } = await app.call(
+      `/v1/orgs/${silent.org}/settings`,
+      { zdr: true },
+      { key: silent.key, method: "PATCH" },
+    );
+    expect(status).toBe(200);
+    await act({ horizon: 0 }, silent);
+    const [record] = await logs("", silent);
+    expect(record.error_code).toBe("validation_failed");
+    expect(record.error_message).toBeUndefined();
+  });
+
+  it("is left out of the calls that clients made themselves if it is an evaluation or a batch", async () => {
+    const mine = await app.caller();
+    await app.call("/v1/evaluate", {}, { key: mine.key });
+    await app.call("/v1/batch", {}, { key: mine.key });
+    const { headers } = await act({ horizon: 0 }, mine);
+    expect(await logs("", mine)).toHaveLength(3);
+    expect((await logs("?direct=true", mine)).map(({ id }: { id: string }) => id)).toEqual([idOf({ headers })]);
   });
 
   it("is not recorded without a valid key, and cannot fill the log", async () => {

@@ -134,6 +134,7 @@ describe.skipIf(!canBrowse)("the calls page", () => {
     await page.goto(`${app.url}/console/calls?call=${id}`);
     const sheet = page.getByRole("dialog");
     await sheet.getByText("model not found").waitFor();
+    await sheet.getByText('model or alias "nobody/nothing" not found').first().waitFor();
     await sheet.getByText("Rejected before any provider was called").waitFor();
     await sheet.getByText("Raw JSON").click();
     expect(JSON.parse((await sheet.getByRole("group", { name: "text to copy" }).textContent()) ?? "")).toMatchObject({

@@ -48,6 +48,7 @@ function Called({ record }: { record: LogRecord }) {
       <Pairs
         of={[
           ["outcome", <Ended key="" record={record} />],
+          record.errorMessage !== undefined && ["message", record.errorMessage],
           ["ended", <Time key="" at={record.ts} />],
           ["requested model", <Code key="">{modelRequested}</Code>],
           [

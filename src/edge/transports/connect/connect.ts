@@ -366,6 +366,7 @@ function lineOf(
     ...(facts && { code: facts.code }),
     ...(principal?.kind === "key" && { keyId: principal.keyId }),
     ...(refusal?.cause !== undefined && { cause: refusal.cause }),
+    ...(refusal && { message: refusal.message }),
     callerRequestId: callerIdOf(context.requestHeader.get("x-request-id")),
   };
 }

@@ -336,6 +336,7 @@ class Gr00tPeer {
       latencyMs,
       ...(facts && { code: facts.code }),
       ...(refusal?.cause !== undefined && { cause: refusal.cause }),
+      ...(refusal && { message: refusal.message }),
       trail,
     });
   }

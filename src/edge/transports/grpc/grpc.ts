@@ -506,6 +506,7 @@ class GrpcCall implements CallHandler {
       code: facts?.code,
       keyId: principal?.kind === "key" ? principal.keyId : undefined,
       cause: this.#refusal?.cause,
+      message: this.#refusal?.message,
       callerRequestId: callerIdOf(this.#headers["x-request-id"]),
       trail: this.#trail,
     });

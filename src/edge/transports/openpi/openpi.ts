@@ -476,6 +476,7 @@ class OpenpiRobot {
       ...(keyId !== undefined && { keyId }),
       trail,
       ...(refusal?.cause !== undefined && { cause: refusal.cause }),
+      ...(refusal && { message: refusal.message }),
     });
   }
 }

@@ -344,6 +344,7 @@ export class RestTransport implements WholeRequestHandler {
       code: facts?.code,
       keyId: principal?.kind === "key" ? principal.keyId : undefined,
       cause: refusal?.cause,
+      message: refusal?.message,
       callerRequestId: callerIdOf(request.headers["x-request-id"]),
       trail: context.trail,
     });

@@ -20,7 +20,7 @@ class GetLogResponse(_message.Message):
     def __init__(self, record: _Optional[_Union[_log_pb2.LogRecord, _Mapping]] = ...) -> None: ...
 
 class ListLogsRequest(_message.Message):
-    __slots__ = ("kind", "workspace_id", "since_minutes", "limit", "cursor", "status", "http_status", "robot_id", "session_id", "model", "provider", "request_id")
+    __slots__ = ("kind", "workspace_id", "since_minutes", "limit", "cursor", "status", "http_status", "robot_id", "session_id", "model", "provider", "request_id", "direct")
     KIND_FIELD_NUMBER: _ClassVar[int]
     WORKSPACE_ID_FIELD_NUMBER: _ClassVar[int]
     SINCE_MINUTES_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class ListLogsRequest(_message.Message):
     MODEL_FIELD_NUMBER: _ClassVar[int]
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    DIRECT_FIELD_NUMBER: _ClassVar[int]
     kind: _log_pb2.LogKind
     workspace_id: str
     since_minutes: int
@@ -45,7 +46,8 @@ class ListLogsRequest(_message.Message):
     model: str
     provider: str
     request_id: str
-    def __init__(self, kind: _Optional[_Union[_log_pb2.LogKind, str]] = ..., workspace_id: _Optional[str] = ..., since_minutes: _Optional[int] = ..., limit: _Optional[int] = ..., cursor: _Optional[str] = ..., status: _Optional[str] = ..., http_status: _Optional[int] = ..., robot_id: _Optional[str] = ..., session_id: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., request_id: _Optional[str] = ...) -> None: ...
+    direct: bool
+    def __init__(self, kind: _Optional[_Union[_log_pb2.LogKind, str]] = ..., workspace_id: _Optional[str] = ..., since_minutes: _Optional[int] = ..., limit: _Optional[int] = ..., cursor: _Optional[str] = ..., status: _Optional[str] = ..., http_status: _Optional[int] = ..., robot_id: _Optional[str] = ..., session_id: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., request_id: _Optional[str] = ..., direct: _Optional[bool] = ...) -> None: ...
 
 class ListLogsResponse(_message.Message):
     __slots__ = ("object", "data", "has_more", "next_cursor")
@@ -60,7 +62,7 @@ class ListLogsResponse(_message.Message):
     def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[_log_pb2.LogRecord, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_cursor: _Optional[str] = ...) -> None: ...
 
 class ExportLogsRequest(_message.Message):
-    __slots__ = ("kind", "since_minutes", "workspace_id", "status", "http_status", "robot_id", "session_id", "model", "provider", "request_id", "cursor")
+    __slots__ = ("kind", "since_minutes", "workspace_id", "status", "http_status", "robot_id", "session_id", "model", "provider", "request_id", "cursor", "direct")
     KIND_FIELD_NUMBER: _ClassVar[int]
     SINCE_MINUTES_FIELD_NUMBER: _ClassVar[int]
     WORKSPACE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -72,6 +74,7 @@ class ExportLogsRequest(_message.Message):
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
+    DIRECT_FIELD_NUMBER: _ClassVar[int]
     kind: _log_pb2.LogKind
     since_minutes: int
     workspace_id: str
@@ -83,7 +86,8 @@ class ExportLogsRequest(_message.Message):
     provider: str
     request_id: str
     cursor: str
-    def __init__(self, kind: _Optional[_Union[_log_pb2.LogKind, str]] = ..., since_minutes: _Optional[int] = ..., workspace_id: _Optional[str] = ..., status: _Optional[str] = ..., http_status: _Optional[int] = ..., robot_id: _Optional[str] = ..., session_id: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., request_id: _Optional[str] = ..., cursor: _Optional[str] = ...) -> None: ...
+    direct: bool
+    def __init__(self, kind: _Optional[_Union[_log_pb2.LogKind, str]] = ..., since_minutes: _Optional[int] = ..., workspace_id: _Optional[str] = ..., status: _Optional[str] = ..., http_status: _Optional[int] = ..., robot_id: _Optional[str] = ..., session_id: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., request_id: _Optional[str] = ..., cursor: _Optional[str] = ..., direct: _Optional[bool] = ...) -> None: ...
 
 class ExportLogsResponse(_message.Message):
     __slots__ = ("record",)
