@@ -10,6 +10,7 @@ const COMMANDS: Readonly<Record<string, { readonly does: string; readonly run: (
     run: () => import("./sidecar/main.ts"),
   },
   provider: { does: "brings a model server to a gateway", run: () => import("../tools/provider.ts") },
+  archive: { does: "verifies the archive of the request history", run: () => import("../tools/archive.ts") },
   plan: {
     does: "replays a routing case from a file",
     run: async () => (await import("../tools/plan.ts")).runPlan(),

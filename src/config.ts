@@ -4,6 +4,7 @@ import { isIP } from "node:net";
 import { availableParallelism } from "node:os";
 import { delimiter, join, resolve } from "node:path";
 import { createSecureContext } from "node:tls";
+import { fileURLToPath } from "node:url";
 import { natsAddress } from "./events/nats/connect.ts";
 import { ORG_CAPS, type OrgCaps } from "./store/account/org-caps.ts";
 import { databaseAddress } from "./store/database/address.ts";
@@ -17,6 +18,8 @@ const SETTINGS = [
   "DATA_DIR",
   "HOST",
   "LIMBER_ALLOW_PRIVATE_ADDRESSES",
+  "LIMBER_ARCHIVE_AFTER_MONTHS",
+  "LIMBER_ARCHIVE_URL",
   "LIMBER_BODY_MEMORY_MIB",
   "LIMBER_BODY_MEMORY_PER_KEY_MIB",
   "LIMBER_CORS_ORIGINS",
@@ -135,6 +138,8 @@ export interface Config {
   corsOrigins: ReadonlySet<string>;
   /** A folder of scenario packs; undefined uses only the built-in scenarios. */
   scenarioPacks: string | undefined;
+  /** The folder of the archive of the request history, and the age of its months; undefined archives nothing. */
+  archive: { folder: string; afterMonths: number } | undefined;
   /** The mail server (`smtp:` or `smtps:`) and the sender's address; undefined sends no mail. */
   mail: { url: string; from: string } | undefined;
   /** `apiBase` replaces Stripe's address. */
@@ -309,6 +314,17 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     else bad("LIMBER_ROLES", "a list of api and worker");
   }
 
+  const archiveUrl = text("LIMBER_ARCHIVE_URL");
+  const archiveFolder = archiveUrl === undefined ? undefined : folderOf(archiveUrl);
+  if (archiveUrl !== undefined && archiveFolder === undefined)
+    bad(
+      "LIMBER_ARCHIVE_URL",
+      "the address of a folder, such as file:///var/lib/limber/archive; mount a bucket as a folder",
+    );
+  const archiveMonths = Number(text("LIMBER_ARCHIVE_AFTER_MONTHS") ?? "13");
+  if (!Number.isInteger(archiveMonths) || archiveMonths < 2 || archiveMonths > 240)
+    bad("LIMBER_ARCHIVE_AFTER_MONTHS", "a whole number of months from 2 to 240");
+
   const smtpUrl = url("LIMBER_SMTP_URL", ["smtp:", "smtps:"]);
   const mailFrom = text("LIMBER_MAIL_FROM");
   if ((smtpUrl === undefined) !== (mailFrom === undefined))
@@ -365,6 +381,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     directUrl: url("LIMBER_DIRECT_URL", ["https:", "http:"]),
     corsOrigins: new Set(corsOrigins),
     scenarioPacks: text("LIMBER_SCENARIO_PACKS"),
+    archive: archiveFolder === undefined ? undefined : { folder: archiveFolder, afterMonths: archiveMonths },
     mail: smtpUrl !== undefined && mailFrom !== undefined ? { url: smtpUrl, from: mailFrom } : undefined,
     stripe: {
       secretKey: text("STRIPE_SECRET_KEY"),
@@ -385,6 +402,15 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   };
   if (problems.length > 0) throw new ConfigError(problems);
   return config;
+}
+
+/** The path of a `file:` address; undefined for other text. */
+function folderOf(address: string): string | undefined {
+  try {
+    return fileURLToPath(address);
+  } catch {
+    return undefined;
+  }
 }
 
 /** The first executable with this name on a path. */

@@ -164,7 +164,7 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
   const shared = sharedParts(config, storage, [...outward.own]);
   const refused = new RefusedCalls((record) => void billing.leaser.note(record).catch(() => undefined));
   const record = (line: LogLine): void => refused.take(line);
-  if (config.roles.has("worker")) startWorkers(context, subsystems, gate, record);
+  const working = config.roles.has("worker") ? startWorkers(context, subsystems, gate, record) : undefined;
   if (port === undefined)
     return { url: undefined, otherUrls: [], demo, shared, close: () => closers.close(), renew: () => undefined };
 
@@ -180,6 +180,7 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
         isDatabaseUp: !storage.pulse.silent,
         doEventsWait: storage.doEventsWait(),
         historyAheadDays: storage.historyAheadDays(),
+        archiveFailures: working?.archiveFailures() ?? 0,
       }),
     },
     adminToken,

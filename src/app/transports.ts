@@ -202,7 +202,7 @@ function hostsOf(host: string): string[] {
 /** What the port serves once everything is open. */
 interface PortContent {
   readonly sources: Omit<MetricSources, "unhandledErrors" | "bodyBytes" | "load" | "standing"> & {
-    storage(): Pick<Standing, "isDatabaseUp" | "doEventsWait" | "historyAheadDays">;
+    storage(): Pick<Standing, "isDatabaseUp" | "doEventsWait" | "historyAheadDays" | "archiveFailures">;
   };
   readonly adminToken: string;
   isReady(): boolean;
@@ -236,6 +236,7 @@ export async function openPort(
       isDatabaseUp: content?.sources.storage().isDatabaseUp ?? false,
       doEventsWait: content?.sources.storage().doEventsWait ?? false,
       historyAheadDays: content?.sources.storage().historyAheadDays,
+      archiveFailures: content?.sources.storage().archiveFailures ?? 0,
       certificateEnds: transports?.certificateEnds,
     }),
     offerings: () => content?.sources.offerings() ?? [],

@@ -24,6 +24,7 @@ import { pruneCodes, pruneSessions } from "../store/account/sessions.ts";
 import { pruneTold } from "../store/billing/alerts.ts";
 import { pruneIdempotency } from "../store/billing/idempotency.ts";
 import { closeAllMonths } from "../store/billing/statements.ts";
+import type { Sql } from "../store/database/tx.ts";
 import { pruneTargetEvents } from "../store/events/broadcast.ts";
 import { pruneMail } from "../store/events/mail.ts";
 import { EVENT_DAYS, pruneEvents, pruneUnsent } from "../store/events/outbox.ts";
@@ -41,6 +42,7 @@ import { addressOf, type Subsystems, supplyDeps } from "./services.ts";
 import { HOOK_MS } from "./subsystems.ts";
 
 const PRUNE_MS = 3_600_000;
+const ARCHIVE_MS = 6 * 3_600_000;
 /** A month is closed this long after its end, because clocks of replicas differ slightly. */
 const CLOSING_GRACE_MS = 600_000;
 /** The retention of jobs and their results. */
@@ -54,13 +56,18 @@ const EVALUATIONS_AT_ONCE = 16;
 /** The number of queued callers from which low-priority work waits. */
 const CROWD = 32;
 
+/** The figures of the workers. */
+interface Working {
+  archiveFailures(): number;
+}
+
 /** Starts the workers. */
 export function startWorkers(
   { config, log, replica, closers }: AppContext,
   subsystems: Subsystems,
   gate: Gate,
   record: CallLog,
-): void {
+): Working {
   const { limits, load, scenarios, seals } = subsystems;
   const { sql, notifications, natsUrl, vault } = subsystems.storage;
   const { leaser, queryPendingPayments, processor, warn, alert } = subsystems.billing;
@@ -102,6 +109,7 @@ export function startWorkers(
   }
   const rest = every(PRUNE_MS, prune);
   closers.add(async () => rest());
+  const archive = startArchive({ config, log, closers }, sql);
   const later = openJobCalls({ gate, limits, find: (keyId) => findKey(sql, keyId), log: record });
   const evaluation = evaluationWork({
     sql,
@@ -164,4 +172,45 @@ export function startWorkers(
     closers.add(() => mails.close());
   }
   closers.add(() => Promise.all(workers.map((worker) => worker.close())));
+  return { archiveFailures: archive };
+}
+
+/** Archives due months, at once and every few hours; returns the number of failures so far. */
+function startArchive(
+  { config, log, closers }: Pick<AppContext, "config" | "log" | "closers">,
+  sql: Sql,
+): () => number {
+  const { archive } = config;
+  if (archive === undefined) return () => 0;
+  let [failures, isClosing] = [0, false];
+  let running: Promise<unknown> | undefined;
+  const run = async (): Promise<void> => {
+    // Most processes archive nothing, and need no Parquet.
+    const [{ archiveHistory }, { openFolder }] = await Promise.all([
+      import("../jobs/archive.ts"),
+      import("../jobs/archive/folder.ts"),
+    ]);
+    const { folder, afterMonths } = archive;
+    const deps = { sql, folder: openFolder(folder), afterMonths, isClosing: () => isClosing };
+    const requests = await archiveHistory(deps, new Date(now()));
+    if (requests > 0) log.info({ requests }, "archived requests of past months");
+  };
+  const start = (): void => {
+    running ??= run()
+      .catch((error) => {
+        failures += 1;
+        log.warn({ err: error }, "the request history could not be archived; nothing was dropped");
+      })
+      .finally(() => {
+        running = undefined;
+      });
+  };
+  start();
+  const rest = every(ARCHIVE_MS, start);
+  closers.add(async () => {
+    isClosing = true;
+    rest();
+    await running;
+  });
+  return () => failures;
 }

@@ -55,6 +55,8 @@ export interface Standing {
   readonly doEventsWait: boolean;
   /** How many days ahead the request history has partitions; undefined until known. */
   readonly historyAheadDays: number | undefined;
+  /** How often a run of the archive failed. */
+  readonly archiveFailures: number;
   /** Unix seconds; undefined without a certificate. */
   readonly certificateEnds: number | undefined;
 }
@@ -153,6 +155,9 @@ export class Metrics {
       const { historyAheadDays } = sources.standing();
       if (historyAheadDays !== undefined) set({}, historyAheadDays * 86_400);
     });
+    metric("counter", "archive_failures_total", "Failed runs of the archive of the request history.", [], (set) =>
+      set({}, sources.standing().archiveFailures),
+    );
     metric(
       "counter",
       "undecided_payments_total",

@@ -22,6 +22,7 @@ import { Reason, refuse } from "../errors.ts";
 import { traceOf } from "../events/spans.ts";
 import type { PlanDigest } from "../routing/index.ts";
 import type { Sql } from "../store/database/tx.ts";
+import { isArchived } from "../store/history/archive.ts";
 import { type ActLog, type CallLog, findDigest, type LogFilter, listActs, listCalls } from "../store/history/logs.ts";
 import { type Found, readPage } from "./pages.ts";
 import { quantilesOf } from "./quantiles.ts";
@@ -104,8 +105,12 @@ export function logService({ sql, caughtUp }: LogDeps): Implementation<typeof Lo
           });
       const record = (await Promise.all(found)).find((each) => each !== undefined);
       const ownRobot = robotOf(call);
-      if (!record || (ownRobot !== undefined && record.robotId !== ownRobot))
-        throw refuse(Reason.NOT_FOUND, "record not found", {}, { param: "log_id" });
+      if (!record || (ownRobot !== undefined && record.robotId !== ownRobot)) {
+        const gone = (await isArchived(sql, orgId, requestOf(logId)))
+          ? "the records of this month are in the operator's archive"
+          : "record not found";
+        throw refuse(Reason.NOT_FOUND, gone, {}, { param: "log_id" });
+      }
       return create(GetLogResponseSchema, { record });
     },
 

@@ -169,6 +169,7 @@ describe("POST /v1/orgs/{org_id}/export", () => {
   });
   const MAY_BE_EMPTY = new Set([
     "group_members.jsonl",
+    "closing_entries.jsonl",
     "payment_reversals.jsonl",
     "sign_in_identities.jsonl",
     "mail_preferences.jsonl",

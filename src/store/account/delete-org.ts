@@ -73,6 +73,7 @@ export const KEPT = [
   "transfer",
   "request_outcome",
   "hedge_loser",
+  "closing_entry",
   "margin_hour",
   "lease",
   "recall",

@@ -14,4 +14,6 @@ export const Lock = {
   ROLLUP: 5_417_116_327,
   /** Held while partitions of the history are made or dropped. */
   PARTITIONS: 5_417_116_328,
+  /** Held while requests are archived and folded. */
+  ARCHIVE: 5_417_116_329,
 } as const;

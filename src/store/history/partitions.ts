@@ -98,3 +98,26 @@ async function dropLogs(sql: Sql): Promise<void> {
     where relname ~ '^request_log_[0-9]{8}$' and relkind = 'r' and relnamespace = current_schema()::regnamespace and not relispartition`;
   for (const { name } of detached) await sql.unsafe(`drop table if exists ${name}`);
 }
+
+/** Drops empty partitions of a table whose week is over since a day: their requests are in the archive. Returns their number. */
+export async function dropArchived(sql: Sql, table: "request_outcome" | "hedge_loser", before: Date): Promise<number> {
+  const old = await sql<{ name: string }[]>`
+    select relname as name from pg_inherits join pg_class on pg_class.oid = inhrelid
+    where inhparent = ${table}::text::regclass and relname ~ '_[0-9]{8}$'
+      and to_date(right(relname, 8), 'YYYYMMDD') + 7 <= (${before}::timestamptz at time zone 'UTC')::date`;
+  let dropped = 0;
+  for (const { name } of old) {
+    const [kept] = await sql`select from ${sql(name)} limit 1`;
+    if (kept !== undefined) continue;
+    dropped += await tx(sql, async (tx) => {
+      if (!(await locked(tx))) return 0;
+      // In the order of those who write, who lock the table first: a late charge is either seen here or goes to the default partition.
+      await tx.unsafe(`lock table ${table}, ${name} in access exclusive mode`);
+      const [late] = await tx`select from ${tx(name)} limit 1`;
+      if (late !== undefined) return 0;
+      await tx.unsafe(`drop table ${name}`);
+      return 1;
+    });
+  }
+  return dropped;
+}

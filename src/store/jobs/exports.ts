@@ -385,6 +385,12 @@ export const EXPORT_FILES: readonly ExportFile[] = [
     key: ["request_id"],
   },
   {
+    file: "closing_entries.jsonl",
+    table: "closing_entry",
+    columns: ["month", "day", "lease", "key_id", "records", "requests", "cost_micro", "own_key_micro"],
+    key: ["month", "day", "lease", "key_id"],
+  },
+  {
     file: "jobs.jsonl",
     table: "job",
     columns: ["id", "kind", "workspace_id", "key_id", "status", "request", "result", "total"],

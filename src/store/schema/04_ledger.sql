@@ -177,11 +177,35 @@ create view request as
     left join request_log as l on l.org_id = e.org_id and l.request_id = e.request_id
       and e.created >= now() - make_interval(days => coalesce(s.retention_days, 30));
 
+-- What is left in the database of requests that are in the archive (`13_archive.sql`): one entry for each account, a lease or none, and day. A
+-- lease is of one key.
+create table closing_entry (
+  org_id text not null,
+  -- The month of the archive, which is that of the request's id, and the day of the charge: in another month if it was late.
+  month date not null,
+  day date not null,
+  -- The lease that paid; empty where nothing was held.
+  lease text not null,
+  key_id text not null,
+  -- All requests, and those of the usage list.
+  records bigint not null check (records > 0),
+  requests bigint not null,
+  cost_micro bigint not null check (cost_micro >= 0),
+  -- The part of the cost that was charged for calls with the caller's own provider key.
+  own_key_micro bigint not null,
+  -- What providers were credited with.
+  gross_micro bigint not null,
+  primary key (org_id, month, day, lease, key_id)
+);
+
 -- The whole ledger.
 create view entry as
   select cause, kind::text, org_id, debit, credit, amount_micro, created from transfer
   union all
-  select request_id, 'charge', org_id, lease, 'spent', cost_micro, created from request_outcome where cost_micro > 0;
+  select request_id, 'charge', org_id, lease, 'spent', cost_micro, created from request_outcome where cost_micro > 0
+  union all
+  select 'closing/' || day, 'charge', org_id, lease, 'spent', cost_micro, day::timestamp at time zone 'UTC' from closing_entry
+  where cost_micro > 0;
 
 -- The ids of kinds, in the order of `p_fields`; kinds that are missing are made. `p_fields` has 14 elements for each: the columns of
 -- `request_kind` from `key_id` to `batch_id`. Two transactions that make the same kind wait for each other; all of them make theirs in one
