@@ -168,6 +168,12 @@ describe("a refusal", () => {
     expect(error).toBeInstanceOf(Refused);
   });
 
+  it("of a key names the address that refused it", async () => {
+    const lost = new Limber({ url: app.url, key: `lmb_sk_${"0".repeat(48)}` });
+    const error = await lost.act({ ...ACT, observations }).catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ code: "invalid_api_key", message: expect.stringContaining(`(sent to ${app.url})`) });
+  });
+
   it("of invalid arguments is thrown before anything is sent", () => {
     expect(() => observationOf({ state: [1, Number.NaN] })).toThrow(/state\[1\] must be a finite number/);
     expect(() => new Limber({ url: "gopher://x", key: "k" })).toThrow(BadInput);

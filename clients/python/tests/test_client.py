@@ -228,8 +228,10 @@ def test_an_unknown_reason_raises_a_refusal(client: limber.Limber) -> None:
     from limber._gen.google.rpc import error_details_pb2, status_pb2
 
     class Newer(grpc.RpcError):
+        answer = grpc.StatusCode.FAILED_PRECONDITION
+
         def code(self) -> grpc.StatusCode:
-            return grpc.StatusCode.FAILED_PRECONDITION
+            return self.answer
 
         def details(self) -> str:
             return "said so"
@@ -242,3 +244,7 @@ def test_an_unknown_reason_raises_a_refusal(client: limber.Limber) -> None:
 
     error = errors.of_rpc(Newer(), "act")
     assert isinstance(error, errors.Refused) and str(error) == "moon_is_full: said so"
+    # A key may have been sent to another gateway than its own.
+    newer = Newer()
+    newer.answer = grpc.StatusCode.UNAUTHENTICATED
+    assert str(errors.of_rpc(newer, "act at http://arm:8080")) == "moon_is_full: said so (act at http://arm:8080)"

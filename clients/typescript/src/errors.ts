@@ -1,5 +1,5 @@
 /** Client-side errors, and the conversion of transport errors to them. */
-import { Code, ConnectError } from "@connectrpc/connect";
+import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import { ErrorInfoSchema, RetryInfoSchema } from "./gen/google/rpc/error_details_pb.ts";
 import { ErrorDetailsSchema } from "./gen/limber/v1/error_pb.ts";
 import { BY_CODE, DeadlineExceeded } from "./gen/reasons.ts";
@@ -23,6 +23,19 @@ export class ObservationRejected extends LimberError {}
 
 /** Connect codes that mean that the connection did not carry the call. */
 const BROKEN: ReadonlySet<Code> = new Set([Code.Unavailable, Code.Aborted, Code.Unknown, Code.Canceled]);
+
+/** Adds the address to the message of a refused key: a key of one gateway may have been sent to another. */
+export const addressed: Interceptor = (next) => async (request) => {
+  try {
+    return await next(request);
+  } catch (thrown) {
+    const { code, rawMessage, metadata, details } = ConnectError.from(thrown);
+    if (code !== Code.Unauthenticated) throw thrown;
+    const error = new ConnectError(`${rawMessage} (sent to ${new URL(request.url).origin})`, code, metadata);
+    error.details = details;
+    throw error;
+  }
+};
 
 /** Converts anything that a call threw to an error of this package. */
 export function errorOf(thrown: unknown, signal?: AbortSignal): LimberError {

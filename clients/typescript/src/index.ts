@@ -2,7 +2,7 @@
 import type { Interceptor, Transport } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { LimberClient } from "./client.ts";
-import { BadInput } from "./errors.ts";
+import { addressed, BadInput } from "./errors.ts";
 import { Loop, type LoopOptions } from "./loop/loop.ts";
 import { Sessions } from "./sessions.ts";
 
@@ -49,7 +49,7 @@ export class Limber extends LimberClient {
     };
     const transport = createGrpcTransport({
       baseUrl: url,
-      interceptors: [signed],
+      interceptors: [addressed, signed],
       readMaxBytes: MOST_ANSWER_BYTES,
       sessionManager: new Sessions(url, { pingIntervalMs: PING_MS }),
     });

@@ -2,7 +2,7 @@
 import type { Interceptor } from "@connectrpc/connect";
 import { createConnectTransport } from "@connectrpc/connect-web";
 import { LimberClient } from "./client.ts";
-import { BadInput } from "./errors.ts";
+import { addressed, BadInput } from "./errors.ts";
 
 export * from "./api.ts";
 
@@ -37,7 +37,7 @@ export class Limber extends LimberClient {
     super(
       createConnectTransport({
         baseUrl: url,
-        interceptors: [signed],
+        interceptors: [addressed, signed],
         // Cookies are sent only to the page's own origin.
         fetch: (input, init) => fetch(input, { ...init, credentials: "same-origin" }),
       }),
