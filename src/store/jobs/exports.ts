@@ -169,6 +169,14 @@ export const EXPORT_FILES: readonly ExportFile[] = [
     key: ["owner"],
   },
   {
+    // Documents are public under their ids.
+    file: "publications.jsonl",
+    table: "publication",
+    columns: ["id", "kind", "subject", "title"],
+    times: ["created", "withdrawn"],
+    key: ["id"],
+  },
+  {
     file: "maker_keys.jsonl",
     table: "maker_key",
     columns: ["id", "owner", "name", "public_key"],
