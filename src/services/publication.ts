@@ -232,12 +232,18 @@ async function draftOf({ sql }: PublicationDeps, job: JobRecord): Promise<Draft>
 type PublishedPolicy = (
   | { kind: "model"; model: string; revision?: string; offering: string; provider: string }
   | { kind: "server"; protocol: string }
-) & { horizon?: number; replan_steps?: number; pictures: boolean };
+) & {
+  horizon?: number;
+  replan_steps?: number;
+  pictures: boolean;
+  camera_map?: EvaluationRequest["cameraMap"];
+  state_map?: EvaluationRequest["stateMap"];
+};
 
 /** The policy without its address, metadata and credentials. Refuses if it names another organization's private offering. */
 async function policyOf(
   sql: Sql,
-  { protocol, offering, horizon, replanSteps, pictures }: EvaluationRequest,
+  { protocol, offering, horizon, replanSteps, pictures, cameraMap, stateMap }: EvaluationRequest,
   { model }: EvaluationResult,
   orgId: string,
 ): Promise<PublishedPolicy> {
@@ -245,6 +251,8 @@ async function policyOf(
     ...(horizon !== undefined && { horizon }),
     ...(replanSteps !== undefined && { replan_steps: replanSteps }),
     pictures,
+    ...(cameraMap && { camera_map: cameraMap }),
+    ...(stateMap && { state_map: stateMap }),
   };
   if (!offering) return { kind: "server", protocol, ...how };
   const record = await findOffering(sql, offering.id);
