@@ -1,7 +1,8 @@
 /** The TypeScript client against a gateway: calls, refusals, retries, and control loops. */
+import { constants } from "node:http2";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { inspect } from "node:util";
-import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { FinishReason } from "../../clients/typescript/src/gen/limber/v1/inference_service_pb.ts";
 import type { Suggestion } from "../../clients/typescript/src/gen/limber/v1/plan_pb.ts";
 import {
@@ -25,7 +26,9 @@ import { Limber as WebLimber } from "../../clients/typescript/src/web.ts";
 import { redSquare } from "../../src/upstream/pictures/test-picture.ts";
 import type { App, Caller } from "../support/app.ts";
 import { eventually } from "../support/eventually.ts";
+import { SERVER_HELLO, startBareServer } from "../support/h2-server.ts";
 import { honestSteps, type Model } from "../support/model.ts";
+import { FRAME, frame, uint32 } from "../support/wire-client.ts";
 import { openModel, ownGateway } from "../support/world.ts";
 
 let app: App;
@@ -209,6 +212,19 @@ describe("retries", () => {
     model.script.act = () => {};
     const signal = AbortSignal.timeout(50);
     await expect(limber.act({ ...ACT, observations }, { signal })).rejects.toThrow(CalledOff);
+  });
+
+  it("are made again if a draining gateway refused the stream", async () => {
+    const draining = await startBareServer(({ send }, { type, stream }, index) => {
+      if (index === 0) send(SERVER_HELLO);
+      if (type === FRAME.headers) send(frame(FRAME.reset, 0, stream, uint32(constants.NGHTTP2_REFUSED_STREAM)));
+    });
+    onTestFinished(() => draining.close());
+    const calls = () =>
+      draining.connections.flatMap((each) => each.frames().filter(({ type }) => type === FRAME.headers));
+    const refused = new Limber({ url: draining.url.origin, key: caller.key });
+    await expect(refused.act({ ...ACT, observations }, { timeoutMs: 5_000 })).rejects.toThrow(ConnectionFailed);
+    expect(calls()).toHaveLength(3);
   });
 
   it("end with an error if no gateway is reachable", async () => {

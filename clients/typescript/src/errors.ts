@@ -37,6 +37,10 @@ export const addressed: Interceptor = (next) => async (request) => {
   }
 };
 
+/** Whether Node.js reports a broken stream or session, such as one that a draining gateway refused; connect-node calls all of them internal. */
+const isOfHttp2 = (cause: unknown): boolean =>
+  cause instanceof Error && "code" in cause && String(cause.code).startsWith("ERR_HTTP2_");
+
 /** Converts anything that a call threw to an error of this package. */
 export function errorOf(thrown: unknown, signal?: AbortSignal): LimberError {
   if (thrown instanceof LimberError) return thrown;
@@ -56,6 +60,7 @@ export function errorOf(thrown: unknown, signal?: AbortSignal): LimberError {
     return new (BY_CODE.get(info.reason) ?? Refused)(error.rawMessage, facts);
   }
   if (error.code === Code.DeadlineExceeded) return new DeadlineExceeded(error.rawMessage);
-  if (BROKEN.has(error.code)) return new ConnectionFailed(error.rawMessage, { cause: thrown });
+  if (BROKEN.has(error.code) || isOfHttp2(error.cause))
+    return new ConnectionFailed(error.rawMessage, { cause: thrown });
   return new MalformedAnswer(`the server is not a gateway: ${error.rawMessage}`, { cause: thrown });
 }

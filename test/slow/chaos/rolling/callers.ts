@@ -128,7 +128,9 @@ export async function loop({ url, key, tally, over }: Calling, sessionId: string
       if (isMoving) tally.moved += 1;
     } catch (thrown) {
       const why = thrown instanceof ConnectError ? thrown.message : String(thrown);
-      tally.failed.push(`a loop ended unasked: ${why}`);
+      // A stream that a draining process refused was not processed, and clients open it again (RFC 9113, section 8.7).
+      if (/REFUSED_STREAM/.test(why)) isMoving ||= step > 0;
+      else tally.failed.push(`a loop ended unasked: ${why}`);
       await rest(pauseMs);
     } finally {
       stream.leave();
