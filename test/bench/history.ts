@@ -253,6 +253,8 @@ for (const { gateway, sql } of [empty, full]) {
 await Promise.all([server.end(), upstream.stop()]);
 await postgres.stop();
 rmSync(folder, { recursive: true, force: true });
+// Replicas keep timers.
+process.exit(0);
 
 /** The settlement transaction of a replica of its own. */
 async function settlements({
