@@ -44,6 +44,11 @@ const ON_RECORD_AS_WORK = new Set([
   "RunPolicy",
   "CancelRun",
   "AttendRobot",
+  // On record as `publication.created` and `publication.withdrawn` by tests of their own: they need a completed evaluation.
+  "CreatePublication",
+  "WithdrawPublication",
+  // An act of the operator for no organization.
+  "RotateSigningKey",
 ]);
 
 const mayChange = (method: DescMethod): boolean =>

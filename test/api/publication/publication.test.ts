@@ -76,6 +76,8 @@ describe("a published evaluation", () => {
       title: "first",
       path: `/v1/publications/${id}`,
     });
+    const acts = await app.call("/v1/audit?action=publication.created", undefined, { key: caller.key });
+    expect(acts.body.data, acts.text).toMatchObject([{ actor: expect.stringMatching(/^key_/), subject: id }]);
     const document = await documentOf(id);
     expect(JSON.stringify(document)).not.toContain(new URL(endpoint).host);
     expect(JSON.stringify(document)).not.toContain("our own words");
@@ -229,6 +231,11 @@ describe("a leaderboard", () => {
     ]);
     expect(rows[1]!.interval.low).toBeLessThan(rows[2]!.interval.low);
     await app.call(`/v1/publications/${best}`, undefined, { key: caller.key, method: "DELETE" });
+    const withdrawn = await app.call("/v1/audit?action=publication.withdrawn", undefined, { key: caller.key });
+    expect(withdrawn.body.data[0], withdrawn.text).toMatchObject({
+      actor: expect.stringMatching(/^key_/),
+      subject: best,
+    });
     expect((await board()).body.data).toHaveLength(3);
     expect((await app.call("/v1/leaderboards/unknown")).status).toBe(404);
     expect((await app.call("/v1/leaderboards/arm-reach?action_space=unknown")).status).toBe(422);
