@@ -21,7 +21,10 @@ beforeAll(async () => {
 
 type Answering = (steps: readonly (readonly number[])[]) => void;
 
-const NAV = { policy_endpoint: "acme/base", scenario: "base-nav", episodes: 3, policy_timeout_ms: 5000 };
+const NAV = {
+  ...{ policy_endpoint: "acme/base", scenario: "base-nav", episodes: 3, policy_timeout_ms: 5000 },
+  ...{ horizon: 16, replan_steps: 16 },
+};
 const evaluate = (body: object, key = caller.key) => app.call("/v1/evaluate", body, { key });
 const shown = (id: string, key = caller.key) => app.call(`/v1/evaluate/${id}`, undefined, { key });
 const ended = (id: string) =>

@@ -21,7 +21,7 @@ beforeAll(async () => {
   caller = await app.caller();
 });
 
-const NAV = { scenario: "base-nav", episodes: 1, policy_timeout_ms: 5_000 };
+const NAV = { scenario: "base-nav", episodes: 1, policy_timeout_ms: 5_000, horizon: 16, replan_steps: 16 };
 const MAPS = {
   camera_map: { base_0_rgb: "overhead" },
   state_map: [
