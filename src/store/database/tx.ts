@@ -410,3 +410,15 @@ function recordOf<R extends object>(row: object): R {
     record[name] = value === null ? undefined : value instanceof Date ? unixSeconds(value) : value;
   return record as R; // the caller states what the query selects
 }
+
+/** Rows per statement of a long delete, which would otherwise hold its locks and its snapshot throughout. */
+const DELETED_AT_ONCE = 5_000;
+
+/** Runs a delete of at most `most` rows until it finds fewer; returns the number of deleted rows. */
+export async function inBatches(remove: (most: number) => PromiseLike<{ readonly count: number }>): Promise<number> {
+  for (let all = 0; ; ) {
+    const { count } = await remove(DELETED_AT_ONCE);
+    all += count;
+    if (count < DELETED_AT_ONCE) return all;
+  }
+}

@@ -1,6 +1,6 @@
 /** The outbox: events leave the gateway only after the transaction of their cause has committed, and none is lost. */
 import { Lock } from "../database/locks.ts";
-import { type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
+import { inBatches, type Queryable, type Sql, type Tx, tx } from "../database/tx.ts";
 import { type JobKind, type QueuedJob, queueJobs } from "../jobs/jobs.ts";
 import { type QueuedDeliveries, queueDeliveries } from "./webhooks.ts";
 
@@ -106,17 +106,21 @@ export async function positionBefore(sql: Sql, orgId: string, since: number): Pr
 }
 
 /** Deletes events that were sent more than `days` days ago; returns their number. */
-export async function pruneEvents(sql: Sql, days: number): Promise<number> {
-  const { count } = await sql`delete from outbox where sent_at < now() - make_interval(days => ${days})`;
-  return count;
-}
+export const pruneEvents = (sql: Sql, days: number): Promise<number> =>
+  inBatches(
+    (most) => sql`
+      delete from outbox where position in (
+        select position from outbox where sent_at < now() - make_interval(days => ${days}) order by position limit ${most})`,
+  );
 
 /** For a gateway without a relay: deletes unsent events older than `days` days; returns their number. */
-export async function pruneUnsent(sql: Sql, days: number): Promise<number> {
-  const { count } =
-    await sql`delete from outbox where sent_at is null and created < now() - make_interval(days => ${days})`;
-  return count;
-}
+export const pruneUnsent = (sql: Sql, days: number): Promise<number> =>
+  inBatches(
+    (most) => sql`
+      delete from outbox where position in (
+        select position from outbox where sent_at is null and created < now() - make_interval(days => ${days})
+        order by position limit ${most})`,
+  );
 
 // Work queued through NATS. The rows are authoritative: a message only reports that one waits, and grants no claim.
 

@@ -2,7 +2,7 @@
 
 import { Reason, refuse } from "../../errors.ts";
 import { newId } from "../../ids.ts";
-import { allRecords, firstRecord, type Queryable, type Tx } from "../database/tx.ts";
+import { allRecords, firstRecord, inBatches, type Queryable, type Tx } from "../database/tx.ts";
 
 /** A webhook. Times are unix seconds. */
 export interface WebhookRecord {
@@ -441,8 +441,10 @@ export async function disableWebhook(tx: Tx, id: string): Promise<boolean> {
 }
 
 /** Deletes deliveries that ended more than `days` days ago; returns their number. */
-export async function pruneDeliveries(sql: Queryable, days: number): Promise<number> {
-  const { count } = await sql`
-    delete from webhook_delivery where state <> 'pending' and created < now() - make_interval(days => ${days})`;
-  return count;
-}
+export const pruneDeliveries = (sql: Queryable, days: number): Promise<number> =>
+  inBatches(
+    (most) => sql`
+      delete from webhook_delivery where id in (
+        select id from webhook_delivery where state <> 'pending' and created < now() - make_interval(days => ${days})
+        order by id limit ${most})`,
+  );

@@ -1,6 +1,6 @@
 /** Weekly partitions of the request history: made ahead, and dropped with the retention of logs (see `schema/11_partitions.sql`). */
 import { Lock } from "../database/locks.ts";
-import { type Sql, type Tx, tx } from "../database/tx.ts";
+import { inBatches, type Sql, type Tx, tx } from "../database/tx.ts";
 
 /** Weeks that are made ahead. */
 const AHEAD = 4;
@@ -42,9 +42,6 @@ export async function historyAheadDays(sql: Sql): Promise<number> {
   return row?.days ?? -1;
 }
 
-/** The most log rows that are deleted at once. */
-const DELETED = 5_000;
-
 /** The days of a partition: a shorter retention does not wait for its end. */
 const WEEK = 7;
 
@@ -55,8 +52,8 @@ const WEEK = 7;
  */
 export async function forgetLogs(sql: Sql): Promise<number> {
   await dropLogs(sql);
-  for (let all = 0; ; ) {
-    const { count } = await sql`
+  return inBatches(
+    (most) => sql`
       with longest as (${longestRetention(sql)}),
       due as (
         select org.id, case when status = 'deleted' then 'req~'
@@ -65,13 +62,11 @@ export async function forgetLogs(sql: Sql): Promise<number> {
         where status = 'deleted' or coalesce(retention_days, 30) < greatest(longest.days, ${WEEK})
       ), gone as (
         select each.* from due cross join lateral (
-          select org_id, request_id from request_log where org_id = due.id and request_id < due.mark limit ${DELETED}
-        ) as each limit ${DELETED}
+          select org_id, request_id from request_log where org_id = due.id and request_id < due.mark limit ${most}
+        ) as each limit ${most}
       )
-      delete from request_log using gone where request_log.org_id = gone.org_id and request_log.request_id = gone.request_id`;
-    all += count;
-    if (count < DELETED) return all;
-  }
+      delete from request_log using gone where request_log.org_id = gone.org_id and request_log.request_id = gone.request_id`,
+  );
 }
 
 const longestRetention = (sql: Sql) => sql`
