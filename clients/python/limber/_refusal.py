@@ -87,6 +87,7 @@ class Refused(LimberError):
         retry_after_s: float | None = None,
         request_id: str = "",
         unknown_code: str = "",
+        sent_to: str = "",
     ) -> None:
         self.message = message
         self.details = details or Details()
@@ -96,6 +97,8 @@ class Refused(LimberError):
         self.request_id = request_id
         #: The word of a reason that this package version does not know.
         self.unknown_code = unknown_code
+        #: The call and the address that refused a key, such as `act at http://…`; empty for other refusals.
+        self.sent_to = sent_to
         super().__init__(message)
 
     @property
@@ -104,7 +107,8 @@ class Refused(LimberError):
         return self.details.suggestions
 
     def __str__(self) -> str:
-        parts = [f"{self.code or self.unknown_code}: {self.message}"]
+        note = f" ({self.sent_to})" if self.sent_to else ""
+        parts = [f"{self.code or self.unknown_code}: {self.message}{note}"]
         parts += map(str, self.details.suggestions)
         if self.details.near:
             parts.append(f"did you mean {', '.join(self.details.near)}?")

@@ -140,7 +140,7 @@ def of_rpc(error: grpc.RpcError, doing: str) -> LimberError:
     code = error.code() if callable(getattr(error, "code", None)) else grpc.StatusCode.UNKNOWN
     text = (error.details() if callable(getattr(error, "details", None)) else "") or ""
     # A key of one gateway may have been sent to another.
-    refused = _refused(_details_of(error), text, f" ({doing})" if code == grpc.StatusCode.UNAUTHENTICATED else "")
+    refused = _refused(_details_of(error), text, sent_to=doing if code == grpc.StatusCode.UNAUTHENTICATED else "")
     if refused is not None:
         return refused
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -151,7 +151,7 @@ def of_rpc(error: grpc.RpcError, doing: str) -> LimberError:
     return MalformedAnswer(f"{doing}: the server is not a Limber gateway, or has an incompatible version ({detail})")
 
 
-def _refused(details: bytes | None, text: str, note: str) -> Refused | None:
+def _refused(details: bytes | None, text: str, *, sent_to: str) -> Refused | None:
     if details is None:
         return None
     reason, request_id, retry_after = "", "", None
@@ -174,9 +174,10 @@ def _refused(details: bytes | None, text: str, note: str) -> Refused | None:
         return None
     found = BY_CODE.get(reason, Refused)
     return found(
-        (status.message or text) + note,
+        status.message or text,
         details=more,
         retry_after_s=retry_after,
         request_id=request_id,
         unknown_code="" if reason in BY_CODE else reason,
+        sent_to=sent_to,
     )

@@ -30,7 +30,7 @@ let document: any;
 beforeAll(async () => {
   database = await freshDatabase();
   await importCatalog(database.sql, join(import.meta.dirname, "../../../data"));
-  app = await openApp({ database, referenceSupply: true, publicSignup: true });
+  app = await openApp({ database, referenceSupply: true, publicSignup: true, roles: new Set(["api", "worker"]) });
   receiver = await startOtlpReceiver();
   liar = await startLyingIssuer();
   ({ body: document } = await app.call("/openapi.json"));
@@ -132,6 +132,15 @@ const BEFORE: Readonly<Record<string, Before>> = {
     await app.sql`delete from email_domain where domain = ${"acme.example"}`;
     return {};
   },
+  CreatePublication: async ({ key }) => {
+    const evaluation = { policy_endpoint: "reference/potential-nav", scenario: "base-nav", episodes: 1 };
+    const { body } = await app.call("/v1/evaluate", evaluation, { key });
+    await eventually(async () => {
+      const now = await app.call(`/v1/evaluate/${body.id}`, undefined, { key });
+      expect(now.body.status, now.text).toBe("completed");
+    });
+    return { job_id: body.id };
+  },
   RenewClaim: claimed,
   ReportEpisode: claimed,
   FinishEvaluation: claimed,
@@ -178,6 +187,7 @@ const OWN: Readonly<Record<string, string>> = {
   org: "org_id",
   usr: "user_id",
   stop: "stop_id",
+  job: "job_id",
   iss: "issuer_id",
   arm: "arming_id",
   oac: "client_id",
