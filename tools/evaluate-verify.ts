@@ -64,7 +64,7 @@ async function verified(source: string, { keys, packs }: { keys?: string; packs?
   for (const problem of all.slice(0, SHOWN)) console.error(`  ${problem}`);
   if (all.length > SHOWN) console.error(`  and ${all.length - SHOWN} more`);
   if (all.length > 0) {
-    console.log(`${document.id} does not verify: ${all.length} differences`);
+    console.log(`${document.id} does not verify: ${all.length} difference${all.length === 1 ? "" : "s"}`);
     return 1;
   }
   console.log(

@@ -204,9 +204,9 @@ async function draftOf({ sql }: PublicationDeps, job: JobRecord): Promise<Draft>
   const request = job.request as EvaluationRequest;
   const result = (job.result ?? {}) as EvaluationResult;
   if (job.sealed)
-    throw unpublishable("with zero data retention, actions are not kept, so that nobody could replay this evaluation");
+    throw unpublishable("actions are not kept with zero data retention, so this evaluation cannot be replayed");
   if (isExternal(request))
-    throw unpublishable("an external runner ran this evaluation, so that its episodes cannot be replayed");
+    throw unpublishable("an external runner ran this evaluation, so its episodes cannot be replayed");
   if (result.simulated) throw unpublishable("this evaluation used placeholder actions");
   const items = await listItems(sql, job.id, 0, job.total, { actions: true });
   const { id, version, digest, engine, engineVersion, actionSpace } = shownScenario(request);
@@ -258,7 +258,7 @@ async function policyOf(
   const record = await findOffering(sql, offering.id);
   const isVisible = record && (record.orgId === orgId || ["live", "degraded"].includes(record.status));
   if (!isVisible || model === undefined)
-    throw unpublishable("the model's offering is not public any more, so that its name cannot be published");
+    throw unpublishable("the model's offering is no longer public, so its name cannot be published");
   const { id, provider, revision } = offering;
   return { kind: "model", model, ...(revision !== undefined && { revision }), offering: id, provider, ...how };
 }
@@ -303,7 +303,7 @@ function comparisonOf(jobs: readonly JobRecord[], drafts: readonly Draft[]): Pub
   return { ...judged, failed, pairs: pairsOf(evaluations, judged) };
 }
 
-/** What leaderboards read: only of evaluations that begin at seed 0, so that nobody chooses seeds. */
+/** What leaderboards read: only evaluations that begin at seed 0, because publishers must not choose seeds. */
 function resultOf(
   { label = "", scenario, seed, episodes, attempts }: PublishedEvaluation,
   { model, revision }: Extract<PublishedPolicy, { kind: "model" }>,

@@ -1,5 +1,4 @@
 /** Control loops that agents' runs open on robots that wait: in the name of the agent's key, through the gate, within its limits. */
-
 import { ArmingService } from "../../../gen/limber/v1/arming_service_pb.ts";
 import { type ActStreamRequest, InferenceService } from "../../../gen/limber/v1/inference_service_pb.ts";
 import type { StreamHandler, StreamWriter } from "../../call.ts";

@@ -94,7 +94,7 @@ async function dropLogs(sql: Sql): Promise<void> {
   for (const { name } of detached) await sql.unsafe(`drop table if exists ${name}`);
 }
 
-/** Drops empty partitions of a table whose week is over since a day: their requests are in the archive. Returns their number. */
+/** Drops empty partitions of a table whose week ended more than a day ago: their requests are in the archive. Returns their number. */
 export async function dropArchived(sql: Sql, table: "request_outcome" | "hedge_loser", before: Date): Promise<number> {
   const old = await sql<{ name: string }[]>`
     select relname as name from pg_inherits join pg_class on pg_class.oid = inhrelid

@@ -151,12 +151,12 @@ create function series_put(p_from timestamptz, p_to timestamptz) returns void la
       failed = l.failed + excluded.failed, cost_micro = l.cost_micro + excluded.cost_micro, requests = l.requests + excluded.requests,
       own_micro = l.own_micro + excluded.own_micro, parts = series_sum(l.parts, excluded.parts)
     returning id, org_id, day, key_id, contract, model, provider, robot
-  ), told as materialized (
+  ), counted as materialized (
     select id, minute, calls, failed, cost_micro, requests, own_micro, parts
     from delta join line using (org_id, day, key_id, contract, model, provider, robot)
   ), minutes as (
     insert into series_minute as m (line, minute, calls, failed, cost_micro, requests, own_micro, parts)
-    select * from told
+    select * from counted
     on conflict (line, minute) do update set calls = m.calls + excluded.calls, failed = m.failed + excluded.failed,
       cost_micro = m.cost_micro + excluded.cost_micro, requests = m.requests + excluded.requests,
       own_micro = m.own_micro + excluded.own_micro, parts = series_sum(m.parts, excluded.parts)
@@ -164,7 +164,7 @@ create function series_put(p_from timestamptz, p_to timestamptz) returns void la
   insert into series_hour as h (line, hour, calls, failed, cost_micro, requests, own_micro, parts)
   select id, minute / 60, sum(calls)::bigint, sum(failed)::bigint, sum(cost_micro)::bigint, sum(requests)::bigint, sum(own_micro)::bigint,
     series_sum_of(parts)
-  from told group by 1, 2
+  from counted group by 1, 2
   on conflict (line, hour) do update set calls = h.calls + excluded.calls, failed = h.failed + excluded.failed,
     cost_micro = h.cost_micro + excluded.cost_micro, requests = h.requests + excluded.requests,
       own_micro = h.own_micro + excluded.own_micro, parts = series_sum(h.parts, excluded.parts);

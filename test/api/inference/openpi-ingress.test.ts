@@ -8,8 +8,11 @@ import { WebSocket } from "ws";
 import type { Packable } from "../../../src/codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../../src/codecs/python/ndarray.ts";
 import type { App, Caller } from "../../support/app.ts";
+import { setClock } from "../../support/clocks.ts";
+import { eventually } from "../../support/eventually.ts";
 import { honestSteps, type Model } from "../../support/model.ts";
 import { uniqueNames } from "../../support/names.ts";
+import { SkippingClock } from "../../support/skipping-clock.ts";
 import { openModel, openWorld } from "../../support/world.ts";
 
 const named = uniqueNames("acme", "one", "two");
@@ -51,6 +54,7 @@ async function connect(path: string, headers: Record<string, string>) {
   return {
     socket,
     metadata,
+    receive,
     /** As `infer` of the client: an answer, or the server's text as an error. */
     async infer(message: Buffer | string): Promise<Map<string, never>> {
       socket.send(message);
@@ -124,6 +128,31 @@ describe("a client with an api key", () => {
     expect(frames.map(({ camera }) => camera)).toEqual(expect.arrayContaining(cameras));
     expect(proprio).toHaveLength(numbers);
     client.socket.close();
+  });
+
+  it("gets ages that include the wait behind its earlier message", async () => {
+    const clock = setClock(new SkippingClock());
+    const client = await connect(`/v1/openpi/${named.acme}/arm?horizon=4`, apiKey(caller));
+    onTestFinished(() => client.socket.terminate());
+    const held: (() => void)[] = [];
+    for (const { script } of [one, two])
+      script.act = (call, answer) => void held.push(() => answer(honestSteps(call, 7)));
+    const message = encodeNumpy({ "observation/state": [1, 2] });
+    const first = client.infer(message);
+    client.socket.send(message);
+    // Frames are read in order: with the pong, both messages have arrived.
+    client.socket.ping();
+    await once(client.socket, "pong");
+    await eventually(() => expect(held).not.toEqual([]));
+    clock.skip(1_000);
+    for (const { script } of [one, two]) script.act = undefined;
+    for (const release of held) release();
+    await first;
+    const ageMs = async () => {
+      const answer = decodeNumpy((await client.receive())[0]) as Map<string, Map<string, number>>;
+      return answer.get("gateway")?.get("observation_age_ms");
+    };
+    expect(await ageMs()).toBeGreaterThan(1_000);
   });
 
   it("may send its state as a plain list of numbers", async () => {

@@ -118,7 +118,7 @@ describe("XPolicyLab's client", () => {
     expect(rowsOf((await call("get_action_batch", [0])).payload.get("result")![0]!)).toEqual(wanted());
   });
 
-  it("is told how old the kept observation is", async () => {
+  it("gets the age of the kept observation", async () => {
     const clock = setClock(new SkippingClock());
     const { call } = await connect();
     const ageMs = async () => Number((await call("get_action")).payload.get("gateway")?.get("observation_age_ms"));

@@ -13,10 +13,14 @@ import { askedBy, type OpenpiQuery, requestOf } from "./observation.ts";
 /** Bytes go as binary frames, texts as text. */
 type RobotFrame = Buffer | string;
 
+/** An act, and when its observation arrived if that was before its message, on the monotonic clock in milliseconds. */
+interface ActHeard extends OwnRequest {
+  readonly kind: "act";
+  readonly observedAt?: number | undefined;
+}
+
 /** What a message comes to: an act, or frames that answer it without one. */
-export type Heard =
-  | ({ readonly kind: "act" /** See CallContext. */; readonly observedAt?: number | undefined } & OwnRequest)
-  | { readonly kind: "frames"; readonly frames: readonly RobotFrame[] };
+export type Heard = ActHeard | { readonly kind: "frames"; readonly frames: readonly RobotFrame[] };
 
 /** One connection's side of a protocol. Messages come one after the other, each after the one before was answered. */
 export interface RobotProtocol {
