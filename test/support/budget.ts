@@ -10,6 +10,8 @@ import { childSeconds, ownSeconds } from "./cpu.ts";
 
 /** CPU-seconds that the calibration loop takes on the machine for which budgets are written, when nothing else runs. */
 const CALIBRATION_S = 0.25;
+/** The loop runs before and after a run, and after every so many files: a machine's speed changes during a run. */
+const FILES_PER_CALIBRATION = 20;
 /** A run may cost this many times its budget before `BUDGET=hold` fails it. */
 const TOLERANCE = 1.5;
 /** A file of the fast suite may cost this many CPU-seconds, unless the budget file lists it as large. */
@@ -29,11 +31,17 @@ type Costs = Readonly<Record<string, number>>;
 // biome-ignore lint/style/noDefaultExport: Vitest loads a reporter by its default export.
 export default class BudgetReporter implements Reporter {
   readonly #calibrations = [calibrate()];
+  #files = 0;
+
+  onTestModuleEnd(): void {
+    this.#files++;
+    if (this.#files % FILES_PER_CALIBRATION === 0) this.#calibrations.push(calibrate());
+  }
 
   onTestRunEnd(modules: readonly TestModule[]): void {
     printFlaky(modules);
     this.#calibrations.push(calibrate());
-    const scale = CALIBRATION_S / (this.#calibrations.reduce((sum, each) => sum + each, 0) / this.#calibrations.length);
+    const scale = CALIBRATION_S / median(this.#calibrations);
     const suites = Map.groupBy(modules, ({ project }) => suiteOf(project.name));
     // PostgreSQL and the workers count once they have exited, which is after this.
     process.once("exit", () => {
@@ -77,18 +85,21 @@ function report(project: string, costs: Costs, totalS: number | undefined, scale
   if (large.length > 0 || sum > TOLERANCE * budget.totalS) process.exitCode = 1;
 }
 
+const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1]!;
+
 const signed = (change: number): string => `${change < 0 ? "" : "+"}${change.toFixed(1)}`.padStart(6);
 
 const print = (lines: readonly string[]): void => void writeSync(1, `${lines.join("\n")}\n`);
 
-/** Times a fixed piece of work of the kind that tests do, in CPU-seconds. */
+/** Times a fixed piece of work of the kind that tests do, in CPU-seconds of this thread: the others transform files meanwhile. */
 function calibrate(): number {
-  const began = ownSeconds();
+  const began = process.threadCpuUsage();
   const value = Array.from({ length: 2_000 }, (_, i) => ({
     id: `item_${i}`,
     steps: [i / 3, i / 7],
     name: "a".repeat(i % 40),
   }));
   for (let round = 0; round < 120; round++) JSON.parse(JSON.stringify(value));
-  return ownSeconds() - began;
+  const { user, system } = process.threadCpuUsage(began);
+  return (user + system) / 1e6;
 }
