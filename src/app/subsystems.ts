@@ -36,11 +36,13 @@ import { Ledger } from "../store/billing/ledger.ts";
 import { MOST_AT_ONE_HOOK } from "../store/events/webhooks.ts";
 import { keepDigests } from "../store/history/logs.ts";
 import { addTroubles, addUpSeries, loadLatencies, loadUptimes, putMinutes, rollUp } from "../store/history/series.ts";
+import { measuredResults } from "../store/jobs/publications.ts";
 import { livingReplicas, releaseServer, takeServer } from "../store/replicas/replicas.ts";
 import { loadCatalog } from "../store/supply/catalog.ts";
 import { SupplyReader } from "../store/supply/supply-reader.ts";
 import { SupplyOpener } from "../supply/facts.ts";
 import { dividing, LiveSupply, provenProviders, SupplyLoader } from "../supply/live-supply.ts";
+import { COUNTED_DIGESTS, measuredQuality } from "../supply/measured.ts";
 import { Prober } from "../supply/prober.ts";
 import { Registry } from "../supply/registry/registry.ts";
 import { ReplicaRelay } from "../supply/replica-relay.ts";
@@ -237,9 +239,13 @@ export function openSupply({
   const opener = new SupplyOpener({ vault, upstream, evaluated, log: (text) => log.error(text) });
   const warn = (text: string, cause: unknown): void => log.error({ err: cause }, text);
   const loader = new SupplyLoader(async () => {
-    const [all, catalog] = await Promise.all([reader.read(), loadCatalog(sql, registry.catalog)]);
+    const [all, catalog, results] = await Promise.all([
+      reader.read(),
+      loadCatalog(sql, registry.catalog),
+      measuredResults(sql, COUNTED_DIGESTS),
+    ]);
     const { open, own } = await inSlices(dividing(all), pause);
-    await inSlices(supply.adopting(await inSlices(opener.facts(open), pause), own), pause);
+    await inSlices(supply.adopting(await inSlices(opener.facts(open, measuredQuality(results)), pause), own), pause);
     await circuits.refresh();
     const providers = await inSlices(provenProviders(all), pause);
     await inSlices(registry.adopting({ ...open, providers }, catalog), pause);

@@ -60,6 +60,7 @@ export {
   type Alias,
   type Axis,
   type CatalogModel,
+  type Measured,
   type ModelVariant,
   type Offering,
   standsFor,

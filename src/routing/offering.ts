@@ -5,6 +5,19 @@ import { Contract } from "../contracts/contract.ts";
 import type { DeclaredInput } from "../contracts/inputs.ts";
 import type { Supplier } from "../contracts/trust.ts";
 
+/** A published evaluation of an offering in one scenario. */
+export interface Measured {
+  readonly publicationId: string;
+  readonly scenario: string;
+  readonly actionSpace: string;
+  /** The scenario's task family, such as `manipulation`. */
+  readonly task: string;
+  readonly successes: number;
+  readonly episodes: number;
+  /** Lower bound of the success rate. */
+  readonly low: number;
+}
+
 /** One offering as a snapshot holds it. Immutable; a change makes a new snapshot. */
 export interface Offering {
   readonly id: string;
@@ -50,6 +63,8 @@ export interface Offering {
   };
   /** What its last probe measured; undefined where nothing was. The share is of probes since the last that passed, which counts. */
   readonly probed?: { readonly p95Ms: number | undefined; readonly uptime: number | undefined } | undefined;
+  /** Published evaluations that count for its quality, one per scenario; absent where there are none. */
+  readonly measured?: readonly Measured[];
   /** Cost of its accelerator, nano-dollars per second; what a wake-up is priced by. */
   readonly costNanoPerSecond: number;
   /** Seconds of idleness after which it is scaled to zero; undefined when nothing is paid or waited for then. */
@@ -81,6 +96,19 @@ export interface Alias {
   readonly filter: { readonly contract?: Contract; readonly domain?: string; readonly family?: string };
   /** How it orders unless the request says otherwise. */
   readonly sort?: Axis;
+}
+
+/** Each alias's task family: only evaluations of these tasks count for the quality of its offerings. */
+const TASKS: ReadonlyMap<string, string> = new Map([[`${ALIAS_PREFIX}auto:manipulation`, "manipulation"]]);
+
+/** The evaluations that count for an offering's quality in an action space, for an alias or a model. */
+export function evaluationsOf(
+  { measured = [] }: Offering,
+  actionSpace: string | undefined,
+  alias: Alias | undefined,
+): readonly Measured[] {
+  const task = alias && TASKS.get(alias.id);
+  return measured.filter((each) => each.actionSpace === actionSpace && (task === undefined || each.task === task));
 }
 
 const alias = (name: string, description: string, filter: Alias["filter"] = {}, sort?: Axis): Alias => ({
@@ -129,7 +157,11 @@ export const VARIANTS: readonly ModelVariant[] = [
   { suffix: ":nitro", description: "Highest frames per second; for batch rollouts", axis: "throughput" },
   { suffix: ":turbo", description: "Lowest time to first frame; for closed-loop control", axis: "latency" },
   { suffix: ":floor", description: "Cheapest offering that can serve the request", axis: "price" },
-  { suffix: ":quality", description: "Highest precision and uptime; price ignored", axis: "quality" },
+  {
+    suffix: ":quality",
+    description: "Highest success in published evaluations, then precision and uptime; price ignored",
+    axis: "quality",
+  },
 ];
 
 const aliasById = new Map(ALIASES.map((entry) => [entry.id, entry]));

@@ -194,7 +194,7 @@ async function sourceOf(sql: Sql, { evaluationId, comparisonId }: CreatePublicat
   return { kind, subject: evaluationId ?? comparisonId!, jobs };
 }
 
-/** An evaluation to publish, and what leaderboards read of it. */
+/** An evaluation to publish, and what leaderboards and routing read of it. */
 interface Draft {
   readonly evaluation: PublishedEvaluation;
   readonly result: store.PublishedResult | undefined;
@@ -303,15 +303,15 @@ function comparisonOf(jobs: readonly JobRecord[], drafts: readonly Draft[]): Pub
   return { ...judged, failed, pairs: pairsOf(evaluations, judged) };
 }
 
-/** What leaderboards read: only evaluations that begin at seed 0, because publishers must not choose seeds. */
+/** What leaderboards and routing read: only evaluations that begin at seed 0, because publishers must not choose seeds. */
 function resultOf(
   { label = "", scenario, seed, episodes, attempts }: PublishedEvaluation,
-  { model, revision }: Extract<PublishedPolicy, { kind: "model" }>,
+  { model, offering, revision }: Extract<PublishedPolicy, { kind: "model" }>,
 ): store.PublishedResult | undefined {
   if (seed !== 0 || scenario.mode !== "sync" || episodes.length < FEWEST_RANKED) return undefined;
   const outcomes = episodes.map(({ success }) => (success ? "1" : "0")).join("");
   const progress = episodes.reduce((sum, each) => sum + each.progress, 0) / episodes.length;
-  return { label, digest: scenario.digest, model, revision, outcomes, progress, attempts };
+  return { label, digest: scenario.digest, model, offeringId: offering, revision, outcomes, progress, attempts };
 }
 
 /** What becomes public, in words. */

@@ -1,4 +1,5 @@
 /** What the store knows of supply, in the terms of the router and of the wires. */
+import { isDeepStrictEqual } from "node:util";
 import { fromJson, toBinary } from "@bufbuild/protobuf";
 import { SafetyBoundsSchema } from "../../gen/limber/v1/action_pb.ts";
 import {
@@ -13,13 +14,14 @@ import { secondOf } from "../billing/price.ts";
 import { CONTRACT_WORDS, Contract, DROPPED_PARAMETERS, EPISODE_MICRO } from "../contracts/contract.ts";
 import { type DeclaredInput, declaredInput } from "../contracts/inputs.ts";
 import { isSigned, statementOf } from "../contracts/trust.ts";
-import { type CatalogModel, Names, naming, type Offering } from "../routing/index.ts";
+import { type CatalogModel, type Measured, Names, naming, type Offering } from "../routing/index.ts";
 import type { Sliced } from "../slices.ts";
 import { ASSUMED_SCALEDOWN_S } from "../store/history/series.ts";
 import { type ModelRecord, type OfferingRecord, offeringContext, type SupplyRecord } from "../store/supply/supply.ts";
 import type { Upstream } from "../upstream/index.ts";
 import type { Vault } from "../vault.ts";
 import type { LiveOffering, SupplyFacts } from "./live-supply.ts";
+import type { MeasuredQuality } from "./measured.ts";
 
 /** What one record is opened with. */
 interface OpeningMeans {
@@ -40,6 +42,7 @@ interface OpeningFacts extends OpeningMeans {
 interface Opened {
   readonly record: OfferingRecord;
   readonly model: ModelRecord | undefined;
+  readonly measured: readonly Measured[] | undefined;
   readonly live: LiveOffering;
 }
 
@@ -60,7 +63,10 @@ export class SupplyOpener {
   }
 
   /** Everything live, ready for a snapshot. One look at a time. */
-  *facts({ models, offerings: records, providers }: SupplyRecord): Sliced<SupplyFacts> {
+  *facts(
+    { models, offerings: records, providers }: SupplyRecord,
+    measured: MeasuredQuality = new Map(),
+  ): Sliced<SupplyFacts> {
     const slugs = yield* naming(models, ({ slug }) => slug, this.#slugs);
     const catalog: CatalogModel[] = [];
     for (const model of models) {
@@ -74,7 +80,7 @@ export class SupplyOpener {
     const declared = new Map<string, DeclaredInput>();
     for (const record of records) {
       if (opened.length % 32 === 0) yield;
-      const each = this.#opensOrNot(record, models[slugs.of(record.model)]);
+      const each = this.#opensOrNot(record, models[slugs.of(record.model)], measured.get(record.id));
       opened.push(each);
       const said = each?.live.offering.declared;
       if (said) declared.set(said.key, said);
@@ -89,23 +95,31 @@ export class SupplyOpener {
     return { offerings, catalog, providers: providers.map(({ name }) => name) };
   }
 
-  #opensOrNot(record: OfferingRecord, model: ModelRecord | undefined): Opened | undefined {
+  #opensOrNot(
+    record: OfferingRecord,
+    model: ModelRecord | undefined,
+    measured: readonly Measured[] | undefined,
+  ): Opened | undefined {
     if (record.status !== "live" && record.status !== "degraded") return undefined;
     try {
-      return this.#open(record, model);
+      return this.#open(record, model, measured);
     } catch {
       this.#opening.log(`offering ${record.id} cannot be opened and is not routed to`);
       return undefined;
     }
   }
 
-  #open(record: OfferingRecord, model: ModelRecord | undefined): Opened {
+  #open(record: OfferingRecord, model: ModelRecord | undefined, measured: readonly Measured[] | undefined): Opened {
     const before = this.#opened[this.#ids.of(record.id)];
-    if (before?.record === record && before.model === model) return before;
+    const isSame = before?.record === record && before.model === model && isDeepStrictEqual(before.measured, measured);
+    if (isSame) return before;
     const { offering: stated, ...way } = liveOffering(record, model, this.#opening);
     const said = stated.declared && (this.#declared.get(stated.declared.key) ?? stated.declared);
-    const live = { ...way, offering: withEpisodes({ ...stated, declared: said }, this.#opening.evaluated) };
-    return { record, model, live };
+    const live = {
+      ...way,
+      offering: withEpisodes({ ...stated, declared: said, ...(measured && { measured }) }, this.#opening.evaluated),
+    };
+    return { record, model, measured, live };
   }
 }
 

@@ -15,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/plan.proto.
  */
 export const file_limber_v1_plan: GenFile = /*@__PURE__*/
-  fileDesc("ChRsaW1iZXIvdjEvcGxhbi5wcm90bxIJbGltYmVyLnYxIuwDCghQbGFuU3RlcBIMCgRyYW5rGAEgASgNEhMKC29mZmVyaW5nX2lkGAIgASgJEg0KBW1vZGVsGAMgASgJEhAKCHByb3ZpZGVyGAQgASgJEg4KBnJlZ2lvbhgFIAEoCRIRCglwcmVjaXNpb24YBiABKAkSDQoFc2NvcmUYByABKAESFgoOcHJpY2VfdW5pdF91c2QYCCABKAESFQoNcHJpY2Vfbm93X3VzZBgJIAEoARIaChJlc3RpbWF0ZWRfY29zdF91c2QYCiABKAESEwoLd2FrZV91cF91c2QYCyABKAESLwoLZXhwZWN0ZWRfbXMYDCABKAsyGi5saW1iZXIudjEuRXhwZWN0ZWRMYXRlbmN5EgwKBGNvbGQYDSABKAgSFAoMcmVhc29uX2NvZGVzGA4gAygJEhEKBGJ5b2sYDyABKAhIAIgBARIlCgV0cnVzdBgQIAEoDjIWLmxpbWJlci52MS5TdXBwbHlUcnVzdBIsCgVpbnB1dBgRIAEoCzIYLmxpbWJlci52MS5JbnB1dENvbnRyYWN0SAGIAQESLgoHYWN0aW9ucxgSIAEoCzIYLmxpbWJlci52MS5BY3Rpb25NZWFuaW5nSAKIAQFCBwoFX2J5b2tCCAoGX2lucHV0QgoKCF9hY3Rpb25zIkUKD0V4cGVjdGVkTGF0ZW5jeRIQCgNwNTAYASABKAFIAIgBARIQCgNwOTUYAiABKAFIAYgBAUIGCgRfcDUwQgYKBF9wOTUijQEKD0Ryb3BwZWRPZmZlcmluZxITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRIlCgZyZWFzb24YBCABKA4yFS5saW1iZXIudjEuRHJvcFJlYXNvbhIOCgZkZXRhaWwYBSABKAkSDQoFc3RhZ2UYBiABKAkiaQoKU3VnZ2VzdGlvbhINCgVmaWVsZBgBIAEoCRISCgV2YWx1ZRgCIAEoAUgAiAEBEg4KBmFkbWl0cxgDIAEoDRITCgZjaGFuZ2UYBCABKAlIAYgBAUIICgZfdmFsdWVCCQoHX2NoYW5nZSrNBwoKRHJvcFJlYXNvbhIbChdEUk9QX1JFQVNPTl9VTlNQRUNJRklFRBAAEhsKF0RST1BfUkVBU09OX05PVF9JTl9PTkxZEAESGQoVRFJPUF9SRUFTT05fSU5fSUdOT1JFEAISFgoSRFJPUF9SRUFTT05fUkVHSU9OEAMSHwobRFJPUF9SRUFTT05fREFUQV9DT0xMRUNUSU9OEAQSHgoaRFJPUF9SRUFTT05fTUFYX0xBVEVOQ1lfTVMQBRIyChpEUk9QX1JFQVNPTl9NSU5fVVBUSU1FXzMwRBAGGhKCvBgObWluX3VwdGltZV8zMGQSHAoYRFJPUF9SRUFTT05fTUFYX0NPU1RfVVNEEAcSIwofRFJPUF9SRUFTT05fTUFYX1BSSUNFX1BFUl9GUkFNRRAIEikKJURST1BfUkVBU09OX01BWF9QUklDRV9QRVJfQUNUSU9OX1NURVAQCRIiCh5EUk9QX1JFQVNPTl9SRVFVSVJFX1BBUkFNRVRFUlMQChIcChhEUk9QX1JFQVNPTl9BQ1RJT05fU1BBQ0UQCxIYChREUk9QX1JFQVNPTl9DT05UUkFDVBAMEigKJERST1BfUkVBU09OX0hPUklaT05fRVhDRUVEU19PRkZFUklORxANEhkKFURST1BfUkVBU09OX0tFWV9TQ09QRRAOEhgKFERST1BfUkVBU09OX05PVF9MSVZFEA8SJQohRFJPUF9SRUFTT05fTk9UX1NJTVVMQVRFRF9BTExPV0VEEBASHAoYRFJPUF9SRUFTT05fQ0lSQ1VJVF9PUEVOEBESJAogRFJPUF9SRUFTT05fREVBRExJTkVfVU5SRUFDSEFCTEUQEhIcChhEUk9QX1JFQVNPTl9OT1RfSU5fT1JERVIQExIZChVEUk9QX1JFQVNPTl9CWU9LX09OTFkQFBIaChZEUk9QX1JFQVNPTl9FTUJPRElNRU5UEBUSIAocRFJPUF9SRUFTT05fTk9UX0lOX09GRkVSSU5HUxAWEhUKEURST1BfUkVBU09OX1RSVVNUEBgSEwoPRFJPUF9SRUFTT05fWkRSEB4SFQoRRFJPUF9SRUFTT05fSU5QVVQQIhIeChpEUk9QX1JFQVNPTl9BQ1RJT05fTUVBTklORxAjEhgKFERST1BfUkVBU09OX1VOU0lHTkVEECQSHAoYRFJPUF9SRUFTT05fTk9fRkFMTEJBQ0tTEB8SGQoVRFJPUF9SRUFTT05fUExBTl9GVUxMECASHAoYRFJPUF9SRUFTT05fVU5BRkZPUkRBQkxFECFiBnByb3RvMw", [file_limber_edge_v1_options, file_limber_v1_input_contract, file_limber_v1_preferences]);
+  fileDesc("ChRsaW1iZXIvdjEvcGxhbi5wcm90bxIJbGltYmVyLnYxIpsECghQbGFuU3RlcBIMCgRyYW5rGAEgASgNEhMKC29mZmVyaW5nX2lkGAIgASgJEg0KBW1vZGVsGAMgASgJEhAKCHByb3ZpZGVyGAQgASgJEg4KBnJlZ2lvbhgFIAEoCRIRCglwcmVjaXNpb24YBiABKAkSDQoFc2NvcmUYByABKAESFgoOcHJpY2VfdW5pdF91c2QYCCABKAESFQoNcHJpY2Vfbm93X3VzZBgJIAEoARIaChJlc3RpbWF0ZWRfY29zdF91c2QYCiABKAESEwoLd2FrZV91cF91c2QYCyABKAESLwoLZXhwZWN0ZWRfbXMYDCABKAsyGi5saW1iZXIudjEuRXhwZWN0ZWRMYXRlbmN5EgwKBGNvbGQYDSABKAgSFAoMcmVhc29uX2NvZGVzGA4gAygJEhEKBGJ5b2sYDyABKAhIAIgBARIlCgV0cnVzdBgQIAEoDjIWLmxpbWJlci52MS5TdXBwbHlUcnVzdBIsCgVpbnB1dBgRIAEoCzIYLmxpbWJlci52MS5JbnB1dENvbnRyYWN0SAGIAQESLgoHYWN0aW9ucxgSIAEoCzIYLmxpbWJlci52MS5BY3Rpb25NZWFuaW5nSAKIAQESLQoHcXVhbGl0eRgTIAMoCzIcLmxpbWJlci52MS5RdWFsaXR5RXZhbHVhdGlvbkIHCgVfYnlva0IICgZfaW5wdXRCCgoIX2FjdGlvbnMidwoRUXVhbGl0eUV2YWx1YXRpb24SFgoOcHVibGljYXRpb25faWQYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSEQoJc3VjY2Vzc2VzGAMgASgNEhAKCGVwaXNvZGVzGAQgASgNEhMKC2xvd2VyX2JvdW5kGAUgASgBIkUKD0V4cGVjdGVkTGF0ZW5jeRIQCgNwNTAYASABKAFIAIgBARIQCgNwOTUYAiABKAFIAYgBAUIGCgRfcDUwQgYKBF9wOTUijQEKD0Ryb3BwZWRPZmZlcmluZxITCgtvZmZlcmluZ19pZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIQCghwcm92aWRlchgDIAEoCRIlCgZyZWFzb24YBCABKA4yFS5saW1iZXIudjEuRHJvcFJlYXNvbhIOCgZkZXRhaWwYBSABKAkSDQoFc3RhZ2UYBiABKAkiaQoKU3VnZ2VzdGlvbhINCgVmaWVsZBgBIAEoCRISCgV2YWx1ZRgCIAEoAUgAiAEBEg4KBmFkbWl0cxgDIAEoDRITCgZjaGFuZ2UYBCABKAlIAYgBAUIICgZfdmFsdWVCCQoHX2NoYW5nZSrNBwoKRHJvcFJlYXNvbhIbChdEUk9QX1JFQVNPTl9VTlNQRUNJRklFRBAAEhsKF0RST1BfUkVBU09OX05PVF9JTl9PTkxZEAESGQoVRFJPUF9SRUFTT05fSU5fSUdOT1JFEAISFgoSRFJPUF9SRUFTT05fUkVHSU9OEAMSHwobRFJPUF9SRUFTT05fREFUQV9DT0xMRUNUSU9OEAQSHgoaRFJPUF9SRUFTT05fTUFYX0xBVEVOQ1lfTVMQBRIyChpEUk9QX1JFQVNPTl9NSU5fVVBUSU1FXzMwRBAGGhKCvBgObWluX3VwdGltZV8zMGQSHAoYRFJPUF9SRUFTT05fTUFYX0NPU1RfVVNEEAcSIwofRFJPUF9SRUFTT05fTUFYX1BSSUNFX1BFUl9GUkFNRRAIEikKJURST1BfUkVBU09OX01BWF9QUklDRV9QRVJfQUNUSU9OX1NURVAQCRIiCh5EUk9QX1JFQVNPTl9SRVFVSVJFX1BBUkFNRVRFUlMQChIcChhEUk9QX1JFQVNPTl9BQ1RJT05fU1BBQ0UQCxIYChREUk9QX1JFQVNPTl9DT05UUkFDVBAMEigKJERST1BfUkVBU09OX0hPUklaT05fRVhDRUVEU19PRkZFUklORxANEhkKFURST1BfUkVBU09OX0tFWV9TQ09QRRAOEhgKFERST1BfUkVBU09OX05PVF9MSVZFEA8SJQohRFJPUF9SRUFTT05fTk9UX1NJTVVMQVRFRF9BTExPV0VEEBASHAoYRFJPUF9SRUFTT05fQ0lSQ1VJVF9PUEVOEBESJAogRFJPUF9SRUFTT05fREVBRExJTkVfVU5SRUFDSEFCTEUQEhIcChhEUk9QX1JFQVNPTl9OT1RfSU5fT1JERVIQExIZChVEUk9QX1JFQVNPTl9CWU9LX09OTFkQFBIaChZEUk9QX1JFQVNPTl9FTUJPRElNRU5UEBUSIAocRFJPUF9SRUFTT05fTk9UX0lOX09GRkVSSU5HUxAWEhUKEURST1BfUkVBU09OX1RSVVNUEBgSEwoPRFJPUF9SRUFTT05fWkRSEB4SFQoRRFJPUF9SRUFTT05fSU5QVVQQIhIeChpEUk9QX1JFQVNPTl9BQ1RJT05fTUVBTklORxAjEhgKFERST1BfUkVBU09OX1VOU0lHTkVEECQSHAoYRFJPUF9SRUFTT05fTk9fRkFMTEJBQ0tTEB8SGQoVRFJPUF9SRUFTT05fUExBTl9GVUxMECASHAoYRFJPUF9SRUFTT05fVU5BRkZPUkRBQkxFECFiBnByb3RvMw", [file_limber_edge_v1_options, file_limber_v1_input_contract, file_limber_v1_preferences]);
 
 /**
  * An offering in a routing plan.
@@ -148,6 +148,14 @@ export type PlanStep = Message<"limber.v1.PlanStep"> & {
    * @generated from field: optional limber.v1.ActionMeaning actions = 18;
    */
   actions?: ActionMeaning | undefined;
+
+  /**
+   * Published evaluations that the order used, if it depends on quality: at most one per built-in scenario in the requested action space.
+   * If empty, its precision counts instead.
+   *
+   * @generated from field: repeated limber.v1.QualityEvaluation quality = 19;
+   */
+  quality: QualityEvaluation[];
 };
 
 /**
@@ -156,6 +164,56 @@ export type PlanStep = Message<"limber.v1.PlanStep"> & {
  */
 export const PlanStepSchema: GenMessage<PlanStep> = /*@__PURE__*/
   messageDesc(file_limber_v1_plan, 0);
+
+/**
+ * A published evaluation of an offering, by an organization that owns neither the offering nor its model's name.
+ *
+ * @generated from message limber.v1.QualityEvaluation
+ */
+export type QualityEvaluation = Message<"limber.v1.QualityEvaluation"> & {
+  /**
+   * Publication id, such as `pub_01J…`.
+   *
+   * @generated from field: string publication_id = 1;
+   */
+  publicationId: string;
+
+  /**
+   * Scenario id, such as `arm-reach`.
+   *
+   * @generated from field: string scenario = 2;
+   */
+  scenario: string;
+
+  /**
+   * Number of successful episodes.
+   *
+   * @generated from field: uint32 successes = 3;
+   */
+  successes: number;
+
+  /**
+   * Number of episodes.
+   *
+   * @generated from field: uint32 episodes = 4;
+   */
+  episodes: number;
+
+  /**
+   * Lower bound of the success rate, from 0 to 1: of the Wilson interval whose error is 5 % divided by the number of publishers and by the
+   * publisher's attempts. Offerings are ordered by the sum over their scenarios.
+   *
+   * @generated from field: double lower_bound = 5;
+   */
+  lowerBound: number;
+};
+
+/**
+ * Describes the message limber.v1.QualityEvaluation.
+ * Use `create(QualityEvaluationSchema)` to create a new message.
+ */
+export const QualityEvaluationSchema: GenMessage<QualityEvaluation> = /*@__PURE__*/
+  messageDesc(file_limber_v1_plan, 1);
 
 /**
  * Expected latency: measured if there are enough samples, else advertised.
@@ -183,7 +241,7 @@ export type ExpectedLatency = Message<"limber.v1.ExpectedLatency"> & {
  * Use `create(ExpectedLatencySchema)` to create a new message.
  */
 export const ExpectedLatencySchema: GenMessage<ExpectedLatency> = /*@__PURE__*/
-  messageDesc(file_limber_v1_plan, 1);
+  messageDesc(file_limber_v1_plan, 2);
 
 /**
  * An offering excluded from the plan. Every considered offering is either in the plan or here.
@@ -239,7 +297,7 @@ export type DroppedOffering = Message<"limber.v1.DroppedOffering"> & {
  * Use `create(DroppedOfferingSchema)` to create a new message.
  */
 export const DroppedOfferingSchema: GenMessage<DroppedOffering> = /*@__PURE__*/
-  messageDesc(file_limber_v1_plan, 2);
+  messageDesc(file_limber_v1_plan, 3);
 
 /**
  * The smallest change to a single field that would admit an offering. The gateway never applies it by itself.
@@ -281,7 +339,7 @@ export type Suggestion = Message<"limber.v1.Suggestion"> & {
  * Use `create(SuggestionSchema)` to create a new message.
  */
 export const SuggestionSchema: GenMessage<Suggestion> = /*@__PURE__*/
-  messageDesc(file_limber_v1_plan, 3);
+  messageDesc(file_limber_v1_plan, 4);
 
 /**
  * Why an offering was dropped.

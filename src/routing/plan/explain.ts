@@ -13,11 +13,14 @@ import {
   ExpectedLatencySchema,
   type PlanStep as PlanStepMessage,
   PlanStepSchema,
+  type QualityEvaluation,
+  QualityEvaluationSchema,
 } from "../../../gen/limber/v1/plan_pb.ts";
 import { Reach } from "../../call.ts";
 import { differenceOf } from "../../contracts/inputs.ts";
 import { TRUSTS, tierOf } from "../../contracts/trust.ts";
 import { factsOf, Reason, Refusal, refuse } from "../../errors.ts";
+import { evaluationsOf } from "../offering.ts";
 import { inScope } from "../snapshot/snapshot.ts";
 import {
   type Ask,
@@ -25,6 +28,7 @@ import {
   declare,
   meaningAt,
   type PlanArgs,
+  type RoutingTarget,
   universeOf,
   withoutSupply,
   wrongActionSpace,
@@ -159,14 +163,34 @@ function explainStep(ask: Ask, plan: Plan, step: PlanStep): PlanStepMessage {
     trust: TRUSTS[tierOf(step.offering.supplier, ask.scope.orgId)],
     input: step.offering.declared?.input,
     actions: meaningAt(ask, step.row),
+    quality: qualityOf(ask, step),
   });
 }
+
+/** The published evaluations that its position depends on. */
+function qualityOf(ask: Ask, { row, offering }: PlanStep): QualityEvaluation[] {
+  const { ordering, alias } = targetAt(ask, row) ?? {};
+  const axes =
+    ordering?.kind === "axis"
+      ? [ordering.axis]
+      : ordering?.kind === "objective"
+        ? ordering.weights.map(([axis]) => axis)
+        : [];
+  if (!axes.includes("quality")) return [];
+  return evaluationsOf(offering, ask.intent.actionSpace, alias).map(({ low, ...evaluation }) =>
+    create(QualityEvaluationSchema, { ...evaluation, lowerBound: low }),
+  );
+}
+
+/** The model or alias of the request that a row was ranked for. */
+const targetAt = (ask: Ask, row: number): RoutingTarget | undefined =>
+  ask.targets.find((each) => universeOf(ask, each).includes(row));
 
 /** A figure if it is known. */
 const known = (name: "p50" | "p95", ms: number) => (Number.isFinite(ms) ? { [name]: ms } : {});
 
 function reasonCodes(ask: Ask, plan: Plan, step: PlanStep): string[] {
-  const target = ask.targets.find((each) => universeOf(ask, each).includes(step.row));
+  const target = targetAt(ask, step.row);
   const ordering = target?.ordering;
   const codes: string[] = [];
   if (step.pinned) codes.push("pinned");

@@ -89,6 +89,8 @@ export interface Ask extends PlanArgs {
   readonly most: Float64Array | undefined;
   readonly preferences: ProviderPreferences | undefined;
   readonly targets: readonly RoutingTarget[];
+  /** The alias whose offerings are being ranked; undefined for those of a model. */
+  readonly alias?: Alias | undefined;
   /** Required bits of the column `serves`. */
   readonly serves: number;
   /** Required bits of the column `parameters`. */

@@ -107,7 +107,7 @@ export function rank(
   best: Shortlist,
 ): void {
   const scores = scoreBuffer.of(count);
-  score(ask, target.ordering, survivors, count, scores);
+  score(target.alias ? { ...ask, alias: target.alias } : ask, target.ordering, survivors, count, scores);
   const group = place * PER_TARGET;
   const groupOf = groupsOf(ask, group);
   if (groupOf) best.offerGrouped(survivors, scores, count, groupOf);

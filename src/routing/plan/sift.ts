@@ -1,6 +1,6 @@
 /** Measures rows and tests them against columns: the inner loops of stages 3 and 4. */
 import { microOf } from "../../contracts/contract.ts";
-import type { Axis } from "../offering.ts";
+import { type Axis, evaluationsOf, type Measured } from "../offering.ts";
 import type { Candidates } from "../snapshot/snapshot.ts";
 import { type Ask, Reused, unitsAt } from "./intent.ts";
 
@@ -54,14 +54,23 @@ const reliability: Measure = ({ health: { uptime, success }, snapshot }, rows, c
   }
 };
 
-/** Precision; then uptime. */
-const quality: Measure = ({ health: { uptime, success }, snapshot }, rows, count, into) => {
-  const { precisionBits } = snapshot.columns;
+/** Success in published evaluations; precision where there are none; then uptime. */
+const quality: Measure = ({ health: { uptime, success }, snapshot, intent, alias }, rows, count, into) => {
+  const { precisionBits, measured } = snapshot.columns;
   for (let i = 0; i < count; i++) {
     const row = rows[i]!;
-    into[i] = -(precisionBits[row]! + uptime[row]! * success[row]!);
+    const known =
+      measured[row]! > 0 ? successIn(evaluationsOf(snapshot.offerings[row]!, intent.actionSpace, alias)) : undefined;
+    into[i] = -((known ?? precisionBits[row]!) + uptime[row]! * success[row]!);
   }
 };
+
+/** More than any precision: the lowest positive bound, of 1 success in 50 episodes after 1,000 attempts, is about 0.001. */
+const MEASURED = 1e6;
+
+/** The sum of the lower bounds over all scenarios; one without a result adds nothing. Undefined without evaluations. */
+const successIn = (evaluations: readonly Measured[]): number | undefined =>
+  evaluations.length === 0 ? undefined : evaluations.reduce((sum, { low }) => sum + low, 0) * MEASURED;
 
 /** The axes of `sort`, `objective`, suffixes and preferences. */
 export const MEASURES: Readonly<Record<Axis, Measure>> = {

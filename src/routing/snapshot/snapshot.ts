@@ -54,6 +54,8 @@ export interface Columns {
   readonly chunk: Float64Array;
   /** Bits per number of the precision; 0 when it is not known. */
   readonly precisionBits: Float64Array;
+  /** The number of published evaluations that count for its quality. */
+  readonly measured: Float64Array;
   /** Micro-dollars that a wake-up costs. */
   readonly wakeMicro: Float64Array;
   /** Milliseconds of idleness after which it is cold; Infinity when it stays warm. */
@@ -208,7 +210,7 @@ const priceOf = (contract: Contract) => (offering: Offering) => offering.priceNa
 
 /** Every column of numbers; what is not known is Infinity where less is better, and 0 where more is. */
 export const NUMBERS: {
-  readonly plain: OfferingNumbers<"maxHorizon" | "chunk" | "precisionBits" | "wakeMicro" | "warmMs">;
+  readonly plain: OfferingNumbers<"maxHorizon" | "chunk" | "precisionBits" | "measured" | "wakeMicro" | "warmMs">;
   /** One for each contract, in their order. */
   readonly priceNano: readonly ((offering: Offering) => number)[];
   readonly advertised: OfferingNumbers<keyof Columns["advertised"]>;
@@ -217,6 +219,7 @@ export const NUMBERS: {
     maxHorizon: ({ maxHorizon }) => maxHorizon,
     chunk: ({ chunk, maxHorizon }) => Math.min(chunk ?? DEFAULT_HORIZON, maxHorizon),
     precisionBits: ({ precision }) => precisionBits(precision),
+    measured: ({ measured }) => measured?.length ?? 0,
     wakeMicro: ({ coldTimeoutMs, costNanoPerSecond }) =>
       Math.round(((coldTimeoutMs ?? 0) / 1000) * (costNanoPerSecond / 1000)),
     warmMs: ({ scaledownS }) => (scaledownS === undefined ? Number.POSITIVE_INFINITY : scaledownS * 1000),

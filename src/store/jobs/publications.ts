@@ -13,11 +13,12 @@ export interface PublicationRecord {
   readonly withdrawn: number | undefined;
 }
 
-/** What leaderboards read of a publication. */
+/** What leaderboards and routing read of a publication. */
 export interface PublishedResult {
   readonly label: string;
   readonly digest: string;
   readonly model: string;
+  readonly offeringId: string;
   readonly revision: string | undefined;
   readonly outcomes: string;
   readonly progress: number;
@@ -36,10 +37,10 @@ export async function addPublication(
     insert into publication (id, org_id, subject, kind, title, document)
     values (${id}, ${orgId}, ${subject}, ${kind}, ${title}, ${document}) on conflict do nothing`;
   if (count === 0) return false;
-  for (const { label, digest, model, revision, outcomes, progress, attempts } of results)
+  for (const { label, digest, model, offeringId, revision, outcomes, progress, attempts } of results)
     await tx`
-      insert into publication_result (publication_id, label, digest, model, revision, outcomes, progress, attempts)
-      values (${id}, ${label}, ${digest}, ${model}, ${revision ?? null}, ${outcomes}, ${progress}, ${attempts})`;
+      insert into publication_result (publication_id, label, digest, model, offering_id, revision, outcomes, progress, attempts)
+      values (${id}, ${label}, ${digest}, ${model}, ${offeringId}, ${revision ?? null}, ${outcomes}, ${progress}, ${attempts})`;
   return true;
 }
 
@@ -82,7 +83,7 @@ export async function withdrawPublication(tx: Tx, orgId: string, id: string, not
 }
 
 /** A result with its publication and the publisher's name. */
-export interface RankedResult extends Omit<PublishedResult, "label" | "digest"> {
+export interface RankedResult extends Omit<PublishedResult, "label" | "digest" | "offeringId"> {
   readonly publicationId: string;
   readonly publisher: string;
 }
@@ -99,6 +100,33 @@ export const resultsOf = (sql: Queryable, digest: string, limit: number): Promis
       order by org_id, model, revision, length(outcomes) desc, publication.created, publication_id
     ) as best
     order by length(replace(outcomes, '0', ''))::float8 / length(outcomes) desc, publication_id limit ${limit}`);
+
+/** A published result of an offering, as routing reads it. */
+export interface MeasuredResult {
+  readonly offeringId: string;
+  readonly digest: string;
+  readonly publicationId: string;
+  readonly successes: number;
+  readonly episodes: number;
+  readonly attempts: number;
+}
+
+/**
+ * For each offering, scenario digest and publisher, the public result of the most episodes; the earliest of equal ones. Leaves out results
+ * from the organization of the offering or of its model's name, and results with another checkpoint than the offering's.
+ */
+export const measuredResults = (sql: Queryable, digests: readonly string[]): Promise<MeasuredResult[]> =>
+  allRecords<MeasuredResult>(sql`
+    select distinct on (offering_id, digest, publication.org_id) offering_id, digest, publication_id, attempts,
+      length(outcomes) as episodes, length(replace(outcomes, '0', '')) as successes
+    from publication_result as result
+      join publication on publication.id = publication_id and withdrawn is null
+      join org on org.id = publication.org_id and org.status = 'active'
+      join offering on offering.id = offering_id and offering.org_id <> publication.org_id
+        and offering.checkpoint ->> 'digest' is not distinct from revision
+    where digest = any(${[...digests]}::text[]) and not exists (
+      select from model_owner where owner = split_part(result.model, '/', 1) and org_id = publication.org_id)
+    order by offering_id, digest, publication.org_id, length(outcomes) desc, publication.created, publication_id`);
 
 /**
  * How many evaluations of a model an organization has started in a scenario, successful or not. Those with zero data retention count, because

@@ -26,6 +26,8 @@ create table publication_result (
   -- The scenario's.
   digest text not null,
   model text not null,
+  -- The offering that was called. It may have been removed since.
+  offering_id text not null,
   revision text,
   -- One letter for each seed from 0 on: `1` if the episode succeeded, else `0`.
   outcomes text not null,
@@ -35,6 +37,10 @@ create table publication_result (
 );
 
 create index publication_result_by_digest on publication_result (digest);
+
+-- Published results order offerings by quality.
+create trigger supply_changed after insert or update or delete on publication
+  for each statement execute function notify_supply_changed();
 
 create function publication_never_changes() returns trigger language plpgsql as $$
 begin

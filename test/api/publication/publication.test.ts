@@ -202,18 +202,81 @@ describe("publishing", () => {
   });
 });
 
+/** Stores a published evaluation of 60 episodes from seed 0, as if it had been run. */
+async function stored(
+  org: string,
+  scenario: { name: string; space?: string },
+  { successes, ...facts }: { model: string; offeringId?: string; successes: number; attempts?: number },
+): Promise<string> {
+  const known = scenarios.get(scenario.name)!;
+  const digest = digestOf(known, variantFor(known, scenario.space)!);
+  const id = newId("pub");
+  const outcomes = "1".repeat(successes) + "0".repeat(60 - successes);
+  const result = {
+    label: "",
+    digest,
+    revision: undefined,
+    outcomes,
+    progress: 0.5,
+    attempts: 1,
+    offeringId: "",
+    ...facts,
+  };
+  const publication = { id, kind: "evaluation" as const, subject: id, title: "" };
+  await tx(app.sql, (tx) => addPublication(tx, org, publication, '{"object":"publication"}', [result]));
+  return id;
+}
+
+describe("measured quality", () => {
+  it("orders offerings by what independent publishers measured, and the preview names the evaluations", async () => {
+    const { endpoint } = await openModel();
+    const supply = (provider: string, precision: string) =>
+      app.supply({ provider, model: "acme/judged", endpoint, precision });
+    const precise = await supply("precise", "fp32");
+    const able = await supply("able", "int8");
+    const { key } = await app.caller();
+    const asked = {
+      ...{ model: "acme/judged:quality", action_space: "base_twist_2d" },
+      observations: [{ proprio: [0, 0, 0] }],
+    };
+    const planned = async () => {
+      const { body, text } = await app.call("/v1/routes/preview", asked, { key });
+      expect(body.plan, text).toHaveLength(2);
+      return body.plan as { offering_id: string; quality?: object[] }[];
+    };
+    const firstIs = (id: string) => eventually(async () => expect((await planned())[0]?.offering_id).toBe(id));
+    await firstIs(precise);
+
+    const drive = { name: "base-nav", space: "base_twist_2d" };
+    const [owner] = await app.sql<{ orgId: string }[]>`select org_id from offering where id = ${able}`;
+    await stored(owner!.orgId, drive, { model: "acme/judged", offeringId: able, successes: 60 });
+    const other = { name: "base-nav", space: "waypoint_se2" };
+    await stored(caller.org, other, { model: "acme/judged", offeringId: able, successes: 60 });
+    const counted = await stored(caller.org, drive, { model: "acme/judged", offeringId: able, successes: 30 });
+    await firstIs(able);
+    const [first, second] = await planned();
+    expect(first?.quality).toEqual([
+      {
+        publication_id: counted,
+        scenario: "base-nav",
+        successes: 30,
+        episodes: 60,
+        lower_bound: expect.closeTo(0.377, 3),
+      },
+    ]);
+    expect(second?.quality ?? []).toEqual([]);
+
+    await app.call(`/v1/publications/${counted}`, undefined, { key: caller.key, method: "DELETE" });
+    await firstIs(precise);
+  });
+});
+
 describe("a leaderboard", () => {
   it("shows ties as ties, widens intervals by attempts, and drops withdrawn results", async () => {
     const scenario = scenarios.get("arm-reach")!;
     const digest = digestOf(scenario, variantFor(scenario, undefined)!);
-    const add = async (model: string, successes: number, attempts = 1): Promise<string> => {
-      const id = newId("pub");
-      const outcomes = "1".repeat(successes) + "0".repeat(60 - successes);
-      const result = { label: "", digest, model, revision: undefined, outcomes, progress: 0.5, attempts };
-      const publication = { id, kind: "evaluation" as const, subject: id, title: "" };
-      await tx(app.sql, (tx) => addPublication(tx, caller.org, publication, '{"object":"publication"}', [result]));
-      return id;
-    };
+    const add = (model: string, successes: number, attempts = 1): Promise<string> =>
+      stored(caller.org, { name: "arm-reach" }, { model, successes, attempts });
     const best = await add("acme/best", 58);
     await add("acme/near", 56);
     await add("acme/lucky", 57, 40);

@@ -54,3 +54,23 @@ test("a plan contains the sixteen best of a hundred offerings, and a preview ran
   expect(planFor(args).steps.map((step) => step.offering.id)).toEqual(cheapestFirst.slice(0, MOST_STEPS));
   expect(explain(args).plan.map((step) => step.offeringId)).toEqual(cheapestFirst);
 });
+
+test("measured success decides the quality order before precision, in the requested action space and the alias's task alone", () => {
+  const measured = (id: string, scenario: string, task: string, low: number) =>
+    offering(id, {
+      ...{ precision: "int8", domain: "embodied", family: "manipulation" },
+      measured: [
+        { publicationId: `pub_${id}`, scenario, actionSpace: "ee_delta_6d_grip", task, successes: 1, episodes: 2, low },
+      ],
+    });
+  const all = [
+    measured("off_a", "maze", "navigation", 0.9),
+    measured("off_b", "stack", "manipulation", 0.02),
+    measured("off_c", "stack", "manipulation", 0),
+    offering("off_d", { precision: "fp64", family: "manipulation" }),
+  ];
+  const order = (model: string, actionSpace = "ee_delta_6d_grip") =>
+    planFor(planArgs(supplyOf(all), { intent: { model, actionSpace } })).steps.map((step) => step.offering.id);
+  expect(order("acme/arm:quality")).toEqual(["off_a", "off_b", "off_d", "off_c"]);
+  expect(order("service/auto:manipulation:quality")).toEqual(["off_b", "off_d", "off_a", "off_c"]);
+});

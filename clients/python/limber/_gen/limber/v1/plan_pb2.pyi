@@ -75,7 +75,7 @@ DROP_REASON_PLAN_FULL: DropReason
 DROP_REASON_UNAFFORDABLE: DropReason
 
 class PlanStep(_message.Message):
-    __slots__ = ("rank", "offering_id", "model", "provider", "region", "precision", "score", "price_unit_usd", "price_now_usd", "estimated_cost_usd", "wake_up_usd", "expected_ms", "cold", "reason_codes", "byok", "trust", "input", "actions")
+    __slots__ = ("rank", "offering_id", "model", "provider", "region", "precision", "score", "price_unit_usd", "price_now_usd", "estimated_cost_usd", "wake_up_usd", "expected_ms", "cold", "reason_codes", "byok", "trust", "input", "actions", "quality")
     RANK_FIELD_NUMBER: _ClassVar[int]
     OFFERING_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -94,6 +94,7 @@ class PlanStep(_message.Message):
     TRUST_FIELD_NUMBER: _ClassVar[int]
     INPUT_FIELD_NUMBER: _ClassVar[int]
     ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    QUALITY_FIELD_NUMBER: _ClassVar[int]
     rank: int
     offering_id: str
     model: str
@@ -112,7 +113,22 @@ class PlanStep(_message.Message):
     trust: _preferences_pb2.SupplyTrust
     input: _input_contract_pb2.InputContract
     actions: _input_contract_pb2.ActionMeaning
-    def __init__(self, rank: _Optional[int] = ..., offering_id: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., region: _Optional[str] = ..., precision: _Optional[str] = ..., score: _Optional[float] = ..., price_unit_usd: _Optional[float] = ..., price_now_usd: _Optional[float] = ..., estimated_cost_usd: _Optional[float] = ..., wake_up_usd: _Optional[float] = ..., expected_ms: _Optional[_Union[ExpectedLatency, _Mapping]] = ..., cold: _Optional[bool] = ..., reason_codes: _Optional[_Iterable[str]] = ..., byok: _Optional[bool] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., input: _Optional[_Union[_input_contract_pb2.InputContract, _Mapping]] = ..., actions: _Optional[_Union[_input_contract_pb2.ActionMeaning, _Mapping]] = ...) -> None: ...
+    quality: _containers.RepeatedCompositeFieldContainer[QualityEvaluation]
+    def __init__(self, rank: _Optional[int] = ..., offering_id: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., region: _Optional[str] = ..., precision: _Optional[str] = ..., score: _Optional[float] = ..., price_unit_usd: _Optional[float] = ..., price_now_usd: _Optional[float] = ..., estimated_cost_usd: _Optional[float] = ..., wake_up_usd: _Optional[float] = ..., expected_ms: _Optional[_Union[ExpectedLatency, _Mapping]] = ..., cold: _Optional[bool] = ..., reason_codes: _Optional[_Iterable[str]] = ..., byok: _Optional[bool] = ..., trust: _Optional[_Union[_preferences_pb2.SupplyTrust, str]] = ..., input: _Optional[_Union[_input_contract_pb2.InputContract, _Mapping]] = ..., actions: _Optional[_Union[_input_contract_pb2.ActionMeaning, _Mapping]] = ..., quality: _Optional[_Iterable[_Union[QualityEvaluation, _Mapping]]] = ...) -> None: ...
+
+class QualityEvaluation(_message.Message):
+    __slots__ = ("publication_id", "scenario", "successes", "episodes", "lower_bound")
+    PUBLICATION_ID_FIELD_NUMBER: _ClassVar[int]
+    SCENARIO_FIELD_NUMBER: _ClassVar[int]
+    SUCCESSES_FIELD_NUMBER: _ClassVar[int]
+    EPISODES_FIELD_NUMBER: _ClassVar[int]
+    LOWER_BOUND_FIELD_NUMBER: _ClassVar[int]
+    publication_id: str
+    scenario: str
+    successes: int
+    episodes: int
+    lower_bound: float
+    def __init__(self, publication_id: _Optional[str] = ..., scenario: _Optional[str] = ..., successes: _Optional[int] = ..., episodes: _Optional[int] = ..., lower_bound: _Optional[float] = ...) -> None: ...
 
 class ExpectedLatency(_message.Message):
     __slots__ = ("p50", "p95")

@@ -300,7 +300,7 @@ export const SortAxis = {
   THROUGHPUT: 3,
 
   /**
-   * Highest precision and uptime first.
+   * Highest success in published evaluations of the requested action space first; where none exists, highest precision. Then uptime.
    *
    * @generated from enum value: SORT_AXIS_QUALITY = 4;
    */
