@@ -101,8 +101,8 @@ export interface CallTrail {
   batchId?: string;
   /** The stored plan, or why there is none: the id of a digest, and the order. */
   plan?: { readonly id: string; readonly ranks: string };
-  /** Whether only billing records the end of the call. */
-  isBilled?: boolean;
+  /** Who records the end of the call: billing, or the log of refused calls. A request id has one record. */
+  recordedBy?: "billing" | "log";
 }
 
 /** What a request reveals about its browser, and the cookies there. */

@@ -78,7 +78,11 @@ export async function openBilling(
 ): Promise<Billing> {
   // The embedded database has one process at a time, so it is the same replica at each start.
   const ledger = new Ledger({ sql, line, notifications, replica: config.databaseUrl ? replica : "embedded" });
-  const leaser: Leaser = await whenDatabaseAnswers(log, () => CreditLeaser.open(ledger));
+  const ledgerLog = {
+    warn: (text: string, cause: unknown) => log.warn({ err: cause }, text),
+    error: (text: string, cause: unknown) => log.error({ err: cause }, text),
+  };
+  const leaser: Leaser = await whenDatabaseAnswers(log, () => CreditLeaser.open(ledger, ledgerLog));
   closers.add(() => leaser.close());
   const warn = (text: string): void => log.warn(text);
   let undecided = 0;

@@ -6,6 +6,7 @@ import { after, now, steadyNow } from "../clock.ts";
 import { Reason, Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import {
+  type CommitLog,
   type CreditShortage,
   Durability,
   GroupCommitter,
@@ -29,6 +30,8 @@ const PATIENCE_MS = 1_000;
 const LOOK_MS = 200;
 const CONTENT_MS = 250;
 
+const NO_LOG: CommitLog = { warn: () => {}, error: () => {} };
+
 /** The credit leases of one replica. */
 export class CreditLeaser<I, S extends Charged> {
   readonly #port: LedgerPort<I, S>;
@@ -45,19 +48,23 @@ export class CreditLeaser<I, S extends Charged> {
   #recoveredAt = Number.NEGATIVE_INFINITY;
   #closed = false;
 
-  private constructor(port: LedgerPort<I, S>, leaser: string) {
+  private constructor(port: LedgerPort<I, S>, leaser: string, log: CommitLog) {
     this.#port = port;
     this.#committer = new GroupCommitter(port, leaser, {
       recalled: (leases) => {
         for (const id of leases) this.#returnIdle(this.#leases.get(id), true);
       },
       fenced: () => this.#beginAnew(),
+      log,
     });
   }
 
-  /** Opens a credit leaser on a ledger, after recovering this replica's predecessor. */
-  static async open<I, S extends Charged>(port: LedgerPort<I, S>): Promise<CreditLeaser<I, S>> {
-    const leaser = new CreditLeaser(port, await port.open());
+  /** Opens a credit leaser on a ledger, after recovering this replica's predecessor. `log` receives its failures. */
+  static async open<I, S extends Charged>(
+    port: LedgerPort<I, S>,
+    log: CommitLog = NO_LOG,
+  ): Promise<CreditLeaser<I, S>> {
+    const leaser = new CreditLeaser(port, await port.open(), log);
     leaser.#unlisten = port.listen({
       wanted: (orgId) => {
         for (const credit of leaser.#credits.of(orgId)) leaser.#returnIdle(credit.lease, true);

@@ -2,7 +2,7 @@
  * Group commit: operations that arrive while a batch is being written form the next one, with a short pause between batches. Responses wait
  * only for their intents, so ends gather for longer: writing many costs little more than writing one.
  */
-import { after, sleep, steadyNow } from "../clock.ts";
+import { after, everySpan, sleep, steadyNow } from "../clock.ts";
 import { Reason, Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 
@@ -19,8 +19,12 @@ const DISTANCE_MS = { perOp: 0.25, most: 5 };
  * cost of a batch is that of fifty ends. If the process crashes, their intents are on record, and they are not charged.
  */
 const GATHER = { ops: MOST_OPS, ms: 20 };
-/** The duration of a batch in milliseconds after which calls are refused because the store is unavailable. */
+/** Milliseconds without a response of the store to a batch after which calls are refused because the store is unavailable. */
 const STALL_MS = 3_000;
+/** The interval at which they are counted. */
+const LOOK_MS = 250;
+/** The minimum interval between two equal lines of the log. */
+const LOG_MS = 60_000;
 /** The retry interval of a closing committer. */
 const LAST_ATTEMPTS = 3;
 const RETRY_MS = { first: 20, most: 1_000 };
@@ -31,6 +35,13 @@ interface GroupCommitListener {
   recalled(leases: readonly string[]): void;
   /** The credit leaser was fenced: its leases are gone and pending operations were refused. It continues under a new name. */
   fenced(): void;
+  readonly log: CommitLog;
+}
+
+/** Receives failures of the ledger, each text at most once a minute. */
+export interface CommitLog {
+  warn(text: string, cause: unknown): void;
+  error(text: string, cause: unknown): void;
 }
 
 /** Writes operations in batches, in arrival order, one batch at a time. */
@@ -50,6 +61,10 @@ export class GroupCommitter<I, S> {
   #running: Promise<void> | undefined;
   #closing = false;
   #startedAt = 0;
+  /** How long the store has not responded, without the time for which this process itself was stalled. */
+  #silentMs = 0;
+  /** When each text was last logged. */
+  readonly #loggedAt = new Map<string, number>();
   /** The number of operations in the last batch that had any besides gathered ends. */
   #carried = 0;
   /** Whether no operation arrived while it was being written. */
@@ -100,7 +115,7 @@ export class GroupCommitter<I, S> {
 
   /** Whether the store responds. */
   get well(): boolean {
-    return this.#running === undefined || steadyNow() - this.#startedAt < STALL_MS;
+    return this.#silentMs < STALL_MS;
   }
 
   /** Sends a heartbeat if nothing was written for `ms`, and refuses operations that waited too long for the store. */
@@ -209,7 +224,7 @@ export class GroupCommitter<I, S> {
   async #commit(ops: CommitOp<I, S>[], batch: CommitBatch<I, S>): Promise<void> {
     const outcome = await this.#insist(() => this.#port.commit(this.#leaser, batch));
     if (outcome.kind === "fenced") return this.#beginAnew(ops);
-    if (outcome.kind === "refused") return this.#commitEach(ops, outcome.cause);
+    if (outcome.kind === "refused") return this.#commitHalves(ops, outcome.cause);
     this.#committed = batch.number;
     this.#conclude(ops, outcome);
     if (outcome.recalled.length > 0) this.#listener.recalled(outcome.recalled);
@@ -226,23 +241,24 @@ export class GroupCommitter<I, S> {
     }
   }
 
-  /** Retries each operation in its own batch, so that an invalid one does not fail the others. Intents stay in the journal until the end. */
-  async #commitEach(ops: CommitOp<I, S>[], cause: unknown): Promise<void> {
+  /**
+   * Commits the halves of a refused batch one after the other, down to the invalid operations, so that these do not fail the others and cost
+   * few batches. An intent whose settlement is refused stays in the journal until the leaser ends.
+   */
+  async #commitHalves(ops: CommitOp<I, S>[], cause: unknown): Promise<void> {
+    withdraw(ops);
     if (ops.length === 1) {
+      this.#log("error", "the ledger refused the record of a call, which was not charged", cause);
       const refused = refuse(Reason.INTERNAL_ERROR, "the gateway could not record this call", {}, { cause });
       this.#rejectAll(ops, refused);
       for (const op of ops) if (op.kind === "move") op.taken?.(refused);
       return;
     }
     const life = this.#leaser;
-    for (const op of ops) {
-      if (this.#leaser !== life) {
-        op.done.reject(leaseLost());
-        continue;
-      }
-      if (op.kind === "intent") op.ended = false;
-      if (op.kind === "settlement") op.intent = undefined;
-      await this.#commit([op], compose(this.#committed + 1, [op]));
+    const middle = Math.ceil(ops.length / 2);
+    for (const half of [ops.slice(0, middle), ops.slice(middle)]) {
+      if (this.#leaser === life) await this.#commit(half, compose(this.#committed + 1, half));
+      else this.#rejectAll(half, leaseLost());
     }
   }
 
@@ -258,14 +274,30 @@ export class GroupCommitter<I, S> {
 
   /** Retries until the store responds: an operation with an unknown outcome cannot be dropped. */
   async #insist<T>(attempt: () => Promise<T>): Promise<T> {
-    for (let failures = 0; ; failures++) {
-      try {
-        return await attempt();
-      } catch (cause) {
-        if (this.#closing && failures >= LAST_ATTEMPTS) throw cause;
-        await sleep(Math.min(RETRY_MS.first * 2 ** failures, RETRY_MS.most));
+    const stop = everySpan(LOOK_MS, (spanMs) => {
+      this.#silentMs += spanMs;
+    });
+    try {
+      for (let failures = 0; ; failures++) {
+        try {
+          return await attempt();
+        } catch (cause) {
+          this.#log("warn", "the ledger could not be written; trying again", cause);
+          if (this.#closing && failures >= LAST_ATTEMPTS) throw cause;
+          await sleep(Math.min(RETRY_MS.first * 2 ** failures, RETRY_MS.most));
+        }
       }
+    } finally {
+      stop();
+      this.#silentMs = 0;
     }
+  }
+
+  #log(level: keyof CommitLog, text: string, cause: unknown): void {
+    const at = steadyNow();
+    if (at - (this.#loggedAt.get(text) ?? Number.NEGATIVE_INFINITY) < LOG_MS) return;
+    this.#loggedAt.set(text, at);
+    this.#listener.log[level](text, cause);
   }
 
   #rejectAll(ops: CommitOp<I, S>[], refusal: Refusal): void {
@@ -403,6 +435,17 @@ function compose<I, S>(number: number, ops: readonly CommitOp<I, S>[]): CommitBa
     }
   }
   return batch;
+}
+
+/** Undoes what composing a batch that was not applied changed in its operations. */
+function withdraw(ops: readonly CommitOp<unknown, unknown>[]): void {
+  for (const op of ops) {
+    if (op.kind === "intent") op.page = undefined;
+    else if (op.kind === "settlement" && op.intent) {
+      op.intent.ended = false;
+      if (op.intent.page) op.intent.page.open += 1;
+    }
+  }
 }
 
 /** Takes credit into a lease: at least `need`, `asked` for the waiting calls, up to `want` while there is plenty. In micro-dollars. */

@@ -154,11 +154,12 @@ export class RefusedCalls {
   /** Receives the end of any call. */
   take({ requestId, rpc, status, code, message, latencyMs, trail }: LogLine): void {
     const contract = CONTRACTS[rpc];
-    if (contract === undefined || trail?.principal === undefined || trail.isBilled) return;
+    if (contract === undefined || trail?.principal === undefined || trail.recordedBy !== undefined) return;
     const { principal, inputBytes, batchId } = trail;
     const isPreviewed = contract === "preview" && code === undefined;
     if (!isPreviewed && (code === undefined || status === 401 || UNTOLD.has(code))) return;
     if (!this.#hasRoom(principal.orgId)) return;
+    trail.recordedBy = "log";
     this.#note({
       orgId: principal.orgId,
       keyId: principal.keyId,

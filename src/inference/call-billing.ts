@@ -100,6 +100,10 @@ export class CallBilling {
     const hold =
       leaser.tryHold(payer, plan.ceilingMicro) ??
       (await until(endsAt, leaser.hold(payer, plan.ceilingMicro, estimateOf(plan)), tooLate, releaseUnused));
+    if (call.trail?.recordedBy === "log") {
+      releaseUnused(hold);
+      throw refuse(Reason.CLIENT_CLOSED_REQUEST, "the call ended before its credit was reserved");
+    }
     const first = plan.steps[0]!.offering;
     const intent: IntentRecord = {
       orgId,
@@ -113,7 +117,7 @@ export class CallBilling {
     };
     // From here on the record of the call's end stores the response under the idempotency key, or frees the key.
     if (call.idempotency) call.idempotency.promised = true;
-    if (call.trail) call.trail.isBilled = true;
+    if (call.trail) call.trail.recordedBy = "billing";
     return new CallBilling(hold, { plan, call, asked, endsAt }, intent, leaser.remainders);
   }
 

@@ -2,6 +2,8 @@ import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import type { CommitBatch, CommitOutcome, LedgerPort } from "../../../src/billing/group-commit.ts";
 import { GroupCommitter } from "../../../src/billing/group-commit.ts";
+import type { Clock } from "../../../src/clock.ts";
+import { Reason } from "../../../src/errors.ts";
 import { setAmbient } from "../../support/clocks.ts";
 import { ManualClock, settle } from "../../support/manual-clock.ts";
 import { runs } from "../../support/runs.ts";
@@ -70,8 +72,13 @@ afterEach(() => restore());
 
 function open() {
   const ledger = new SlowLedger();
-  const committer = new GroupCommitter(ledger, "leaser/1", { recalled: () => {}, fenced: () => {} });
-  return { ledger, committer };
+  const logged: string[] = [];
+  const log = {
+    warn: (text: string) => void logged.push(`warn: ${text}`),
+    error: (text: string) => void logged.push(`error: ${text}`),
+  };
+  const committer = new GroupCommitter(ledger, "leaser/1", { recalled: () => {}, fenced: () => {}, log });
+  return { ledger, committer, logged };
 }
 
 const names = (count: number): string[] => Array.from({ length: count }, (_, i) => `call ${i}`);
@@ -268,6 +275,93 @@ describe("unawaited settlements", () => {
     await committer.close();
     expect(ledger.sizes).toEqual([1, 1]);
     expect(clock.pending).toBe(0);
+  });
+});
+
+describe("records that the ledger refuses", () => {
+  it("fail alone, cost few batches, and leave the journal as it would be without them", async () => {
+    const most = 300;
+    await fc.assert(
+      fc.asyncProperty(
+        fc.uniqueArray(fc.nat({ max: most - 1 }), { maxLength: 4 }),
+        fc.boolean(),
+        async (bad, split) => {
+          const { ledger, committer, logged } = open();
+          const isBad = new Set(bad.map(String));
+          const applied: CommitBatch<string, string>[] = [];
+          ledger.commit = async (_, batch) => {
+            ledger.batches.push(batch);
+            if (batch.settlements.some(({ record }) => isBad.has(record)))
+              return { kind: "refused", cause: new Error("a duplicate key") };
+            applied.push(batch);
+            return { kind: "done", takes: [], recalled: [] };
+          };
+          const all = Array.from({ length: most }, (_, i) => String(i));
+          const intents = all.map((name) => committer.intend(name));
+          // The intents are in a batch of their own, or in that of their settlements.
+          if (split) await settle();
+          const failed: string[] = [];
+          const ends = all.map((name, i) =>
+            committer
+              .settle("lease_1", name, intents[i], true)
+              .promise.catch(({ reason }) => void failed.push(`${name} ${reason}`)),
+          );
+          await Promise.all([clock.advance(100), ...ends]);
+          await committer.close();
+          expect(failed.sort()).toEqual(bad.map((name) => `${name} ${Reason.INTERNAL_ERROR}`).sort());
+          expect(ledger.batches.length).toBeLessThanOrEqual(2 + bad.length * 2 * Math.ceil(Math.log2(2 * most)));
+          expect(applied.map(({ number }) => number)).toEqual(applied.map((_, i) => i + 1));
+          const journal = new Map(applied.map(({ number, intents }) => [number, intents]));
+          for (const number of applied.flatMap(({ over }) => over)) journal.delete(number);
+          const kept = [...journal.values()].filter((intents) => intents.length > 0);
+          expect(kept.flat()).toEqual(expect.arrayContaining([...isBad]));
+          for (const intents of kept) expect(intents.some((name) => isBad.has(name))).toBe(true);
+          expect(logged).toEqual(
+            bad.length > 0 ? ["error: the ledger refused the record of a call, which was not charged"] : [],
+          );
+        },
+      ),
+      { numRuns: runs(15) },
+    );
+  });
+});
+
+describe("a ledger that does not respond", () => {
+  it("is unavailable after three seconds, until it responds", async () => {
+    const { ledger, committer, logged } = open();
+    committer.intend("call");
+    await settle();
+    await clock.advance(2_900);
+    expect(committer.well).toBe(true);
+    await ledger.lose();
+    await clock.advance(250);
+    expect(committer.well).toBe(false);
+    await ledger.lose();
+    await clock.advance(100);
+    await ledger.done();
+    expect(committer.well).toBe(true);
+    expect(logged).toEqual(["warn: the ledger could not be written; trying again"]);
+    expect(clock.pending).toBe(0);
+  });
+
+  it("is not unavailable because this process was stalled", async () => {
+    let stalledMs = 0;
+    const stalling: Clock = {
+      wall: () => clock.wall() + stalledMs,
+      steady: () => clock.steady() + stalledMs,
+      after: (ms, run) => clock.after(ms, run),
+    };
+    const undo = setAmbient({ clock: stalling });
+    const { ledger, committer } = open();
+    committer.intend("call");
+    await settle();
+    for (let stall = 0; stall < 3; stall++) {
+      stalledMs += 10_000;
+      await clock.advance(250);
+      expect(committer.well).toBe(true);
+    }
+    await ledger.done();
+    undo();
   });
 });
 

@@ -5,14 +5,16 @@ import { afterEach, describe, expect, it } from "vitest";
 import { ActResponseSchema } from "../../../gen/limber/v1/inference_service_pb.ts";
 import { CreditLeaser } from "../../../src/billing/credit-leaser.ts";
 import type { CommitBatch, LedgerPort } from "../../../src/billing/group-commit.ts";
+import type { CallTrail } from "../../../src/call.ts";
 import { Cancel } from "../../../src/cancellation.ts";
+import { RefusedCalls } from "../../../src/edge/call-log.ts";
 import { Reason, Refusal, refuse } from "../../../src/errors.ts";
 import { CallBilling } from "../../../src/inference/call-billing.ts";
 import { planFor } from "../../../src/routing/index.ts";
 import type { IntentRecord, RequestRecord } from "../../../src/store/billing/ledger.ts";
 import { setAmbient } from "../../support/clocks.ts";
 import { eventually } from "../../support/eventually.ts";
-import { keyCall } from "../../support/key-call.ts";
+import { DEVELOPER, keyCall } from "../../support/key-call.ts";
 import { ManualClock } from "../../support/manual-clock.ts";
 import { offering, planArgs, supplyOf } from "../../support/supply.ts";
 
@@ -82,6 +84,40 @@ it("an answer that its transport cannot encode is not charged", async () => {
   await bill.void(refuse(Reason.INTERNAL_ERROR, "no answer"));
   await leaser.close();
   expect(records.map(({ status, costMicro }) => [status, costMicro])).toEqual([["failed", 0]]);
+});
+
+it("a call that was refused before its credit is granted has one record, and holds no credit", async () => {
+  const records: RequestRecord[] = [];
+  const granted = Promise.withResolvers<void>();
+  const leaser = await CreditLeaser.open<IntentRecord, RequestRecord>({
+    ...fencing,
+    async commit(_, { settlements, moves }) {
+      if (moves.some(({ kind }) => kind === "take")) await granted.promise;
+      records.push(...settlements.map(({ record }) => record));
+      const takes = moves.flatMap((move) =>
+        move.kind === "take" ? [{ entry: move.entry, grantedMicro: move.want }] : [],
+      );
+      return { kind: "done", takes, recalled: [] };
+    },
+  });
+  const trail: CallTrail = { principal: DEVELOPER };
+  const opened = CallBilling.open(leaser, plan, { ...keyCall(), trail }, { modelRequested: "a" });
+  const refused = new RefusedCalls((record) => void leaser.note(record));
+  const rpc = "limber.v1.InferenceService/ActStream";
+  refused.take({
+    requestId: "req_1",
+    transport: "grpc",
+    rpc,
+    status: 400,
+    code: "invalid_argument",
+    latencyMs: 1,
+    trail,
+  });
+  granted.resolve();
+  await expect(opened).rejects.toMatchObject({ reason: Reason.CLIENT_CLOSED_REQUEST });
+  expect(leaser.figures).toMatchObject({ running: 0, promisedMicro: 0 });
+  await leaser.close();
+  expect(records.map(({ requestId, errorCode }) => `${requestId} ${errorCode}`)).toEqual(["req_1 invalid_argument"]);
 });
 
 describe("while the ledger does not respond,", () => {
