@@ -1,7 +1,7 @@
 /** The playground: a request as a form, a picture in it, one click, an answer that can be seen. */
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useCallback, useId, useMemo, useState } from "react";
+import { useCallback, useId, useMemo, useRef, useState } from "react";
 import {
   ActRequestSchema,
   type ActResponse,
@@ -14,13 +14,13 @@ import {
   type PredictResponse,
   PredictResponseSchema,
 } from "#messages/limber/v1/inference_service_pb.ts";
-import { InputNeed, type ProprioSpec } from "#messages/limber/v1/input_contract_pb.ts";
+import { type InputContract, InputNeed, type ProprioSpec } from "#messages/limber/v1/input_contract_pb.ts";
 import { RegistryService } from "#messages/limber/v1/registry_service_pb.ts";
 import { restJson } from "../lib/json.ts";
 import { Choice, CopyCall, Empty, Head, Json, Money, Ms, Refused, Status, TextField, Tick } from "../parts/basics.tsx";
 import { Chunk } from "./playground/chunk.tsx";
 import { actOf, type Called, type Draft, EXAMPLES, groundOf, predictOf, type StateValue } from "./playground/draft.ts";
-import { Pictures } from "./playground/pictures.tsx";
+import { Grounded, Pictures } from "./playground/pictures.tsx";
 import { LivePlan, usePlan } from "./playground/plan.tsx";
 import { type Film, Likeness, Player, type Projector, useProjector } from "./playground/player.tsx";
 import {
@@ -34,6 +34,7 @@ import {
   useLayout,
   useReader,
 } from "./playground/reads.ts";
+import { Seen } from "./playground/seen.tsx";
 import { Truth } from "./playground/truth.tsx";
 
 type Answer =
@@ -47,6 +48,9 @@ interface Outcome {
   readonly answer?: Answer;
   readonly error?: unknown;
   readonly ms: number;
+  readonly sent: Draft;
+  /** What offerings of the plan read when the request was sent, by their ids. */
+  readonly inputs: ReadonlyMap<string, InputContract>;
 }
 
 /** Longer strings of raw JSON, such as pictures, are cut. */
@@ -59,6 +63,7 @@ export function PlaygroundPage() {
   const [draft, setDraft] = useState<Draft>(() => begin(search));
   const [outcomes, setOutcomes] = useState<readonly Outcome[]>([]);
   const [busy, setBusy] = useState(false);
+  const shown = useRef<HTMLElement>(null);
   const act = useMutation(InferenceService.method.act);
   const predict = useMutation(InferenceService.method.predict);
   const ground = useMutation(InferenceService.method.ground);
@@ -78,6 +83,8 @@ export function PlaygroundPage() {
 
   const ask = async (model: string): Promise<Outcome> => {
     const began = performance.now();
+    const inputs = new Map(planned.data?.plan.flatMap(({ offeringId, input }) => (input ? [[offeringId, input]] : [])));
+    const of = { model, sent: draft, inputs };
     const call = async (): Promise<Answer> => {
       if (draft.contract === "act") return { case: "act", value: await act.mutateAsync(actOf(draft, model)) };
       if (draft.contract === "predict")
@@ -86,15 +93,17 @@ export function PlaygroundPage() {
     };
     try {
       const answer = await call();
-      return { model, answer, ms: performance.now() - began };
+      return { ...of, answer, ms: performance.now() - began };
     } catch (error) {
-      return { model, error, ms: performance.now() - began };
+      return { ...of, error, ms: performance.now() - began };
     }
   };
   const run = async (): Promise<void> => {
     setBusy(true);
     setOutcomes(await Promise.all([draft.model, ...(draft.against === "" ? [] : [draft.against])].map(ask)));
     setBusy(false);
+    // On a phone the answer is above the form, and the button is below it.
+    if ((shown.current?.getBoundingClientRect().top ?? 0) < 0) shown.current?.scrollIntoView({ block: "start" });
   };
 
   const films = useMemo(
@@ -105,7 +114,6 @@ export function PlaygroundPage() {
     [outcomes],
   );
   const projector = useProjector(films);
-  const grounded = outcomes.flatMap(({ answer }) => (answer?.case === "ground" ? [answer.value] : []));
   return (
     <>
       <Head title="Playground">
@@ -132,7 +140,11 @@ export function PlaygroundPage() {
           }}
         >
           <Form draft={draft} change={change} reader={reader} />
-          <button type="submit" className="button button-main justify-center" disabled={busy}>
+          <button
+            type="submit"
+            className="button button-main sticky bottom-2 z-10 justify-center max-lg:h-10 lg:static"
+            disabled={busy}
+          >
             {busy ? "Running…" : "Run"}
           </button>
         </form>
@@ -140,20 +152,21 @@ export function PlaygroundPage() {
           <Pictures
             pictures={draft.pictures}
             onChange={(pictures) => change({ pictures })}
+            isSequence={draft.contract === "predict"}
             cameras={draft.contract === "predict" ? undefined : reader?.input.cameras?.cameras}
-            boxes={grounded[0]?.boxes ?? []}
-            points={grounded[0]?.points ?? []}
           />
           {draft.contract === "predict" && <Truth pictures={truth} onChange={setTruth} />}
         </section>
         <section
+          ref={shown}
           aria-label="Answer"
           aria-live="polite"
-          className={`grid gap-4 ${outcomes.length > 1 ? "xl:grid-cols-2" : ""}`}
+          className={`grid scroll-mt-14 gap-4 ${outcomes.length > 0 ? "max-lg:order-first" : ""} ${outcomes.length > 1 ? "xl:grid-cols-2" : ""}`}
         >
           {outcomes.length === 0 && (
             <Empty>
-              Run shows the response here: actions as a plot, boxes over the image, predicted frames as a film.
+              Run shows the response here: actions as a plot, boxes and points over the image, predicted frames as a
+              film.
             </Empty>
           )}
           {outcomes.map((outcome, i) => (
@@ -471,11 +484,17 @@ function Layouts({
   );
 }
 
-function Shown({ outcome: { model, answer, error, ms }, projector }: { outcome: Outcome; projector: Projector }) {
+function Shown({
+  outcome: { model, answer, error, ms, sent, inputs },
+  projector,
+}: {
+  outcome: Outcome;
+  projector: Projector;
+}) {
   if (answer === undefined)
     return (
       <div>
-        <h2 className="text-lg font-semibold">{model}</h2>
+        <h2 className="text-lg font-semibold">{model || sent.contract}</h2>
         <Refused error={error} />
       </div>
     );
@@ -506,11 +525,17 @@ function Shown({ outcome: { model, answer, error, ms }, projector }: { outcome: 
       )}
       {answer.case === "predict" && <Player frames={answer.value.frames} projector={projector} />}
       {answer.case === "ground" && (
-        <p>
-          {answer.value.boxes.length} {answer.value.boxes.length === 1 ? "box" : "boxes"} and{" "}
-          {answer.value.points.length} {answer.value.points.length === 1 ? "point" : "points"}, over the picture.
-        </p>
+        <>
+          <p>
+            {answer.value.boxes.length} {answer.value.boxes.length === 1 ? "box" : "boxes"} and{" "}
+            {answer.value.points.length} {answer.value.points.length === 1 ? "point" : "points"}
+          </p>
+          {sent.pictures[0] !== undefined && (
+            <Grounded picture={sent.pictures[0]} boxes={answer.value.boxes} points={answer.value.points} />
+          )}
+        </>
       )}
+      <Seen sent={sent} input={inputs.get(route?.offeringId ?? "")} />
       {note !== undefined && note !== "" && <p className="mt-2 text-sm text-muted [overflow-wrap:anywhere]">{note}</p>}
       <Json of={json} title="Answer as JSON" />
     </div>

@@ -449,10 +449,11 @@ export function Refused({ error, again }: { error: unknown; again?: () => void }
   const dropped = details?.dropped ?? [];
   return (
     <div role="alert" className="my-3 rounded border border-bad px-3 py-2">
-      <p>
-        <Status tone="bad">
-          <strong className="whitespace-normal font-semibold">{sentence}</strong>
-        </Status>
+      <p className="flex items-baseline gap-1.5">
+        <span aria-hidden="true" className="text-[11px] text-bad">
+          {SHAPES.bad.mark}
+        </span>
+        <strong className="min-w-0 font-medium [overflow-wrap:anywhere]">{sentence}</strong>
       </p>
       {details?.suggestions.map((suggestion) => (
         <p key={suggestion.field} className="mt-1">

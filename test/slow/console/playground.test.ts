@@ -95,7 +95,47 @@ describe.skipIf(!canBrowse)("the playground's form", () => {
     const [seen] = call!.observations;
     expect([seen!.proprio, seen!.proprioNames, seen!.frames[0]!.camera]).toEqual([[0.5, 0], ["x", "yaw"], "wrist"]);
     expect(await sharp(seen!.frames[0]!.data).metadata()).toMatchObject({ format: "jpeg", width: 64, height: 48 });
+    const shown = await page.getByRole("region", { name: "What the model saw" }).textContent();
+    expect(shown).toMatch(/wristsent as 64 × 48 JPEG.*cropped and scaled from 100 × 100/);
+    expect(shown).toMatch(/instruction“go”statex 0.5 m, yaw 0 rad/);
     expect(faults).toEqual([]);
+  });
+
+  it("replaces an example's picture with the user's own, upright, and shows the answer on a phone's first screen", async () => {
+    const phone = { viewport: { width: 390, height: 844 } };
+    const { page, faults } = await console.open("/console/playground", phone);
+    const turned = await sharp({ create: { width: 240, height: 120, channels: 3, background: "#808080" } })
+      .composite([{ input: await colour(40, 40, 220), left: 60, top: 40 }])
+      .withMetadata({ orientation: 6 })
+      .jpeg()
+      .toBuffer();
+    const chosen = page.getByLabel("pictures", { exact: true });
+    await chosen.setInputFiles({ name: "clip.gif", mimeType: "image/gif", buffer: Buffer.from("GIF89a") });
+    await page.getByText("clip.gif is image/gif; choose a PNG, JPEG or WebP image").waitFor();
+    /** Pastes an image, as after a screenshot; `bytes` is an expression of the page. */
+    const paste = (name: string, type: string, bytes: string) =>
+      page.evaluate(`(() => {
+        const data = new DataTransfer();
+        data.items.add(new File([${bytes}], "${name}", { type: "${type}" }));
+        document.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data }));
+      })()`);
+    await paste("raw.png", "image/png", "new Uint8Array(17 << 20)");
+    await page.getByText("raw.png has 17.0 MB; an image can have at most 16 MB").waitFor();
+    const text = `atob("${turned.toString("base64")}")`;
+    await paste("turned.jpg", "image/jpeg", `Uint8Array.from(${text}, (each) => each.charCodeAt(0))`);
+    await expect.poll(() => page.getByRole("img", { name: /^what .* sees$/ }).count()).toBe(1);
+    await page.getByRole("button", { name: "Run", exact: true }).click();
+    const answer = page.getByRole("region", { name: "Answer", exact: true });
+    const seen = answer.getByRole("region", { name: "What the model saw" });
+    await seen.getByText(/sent as 120 × 240 JPEG/).waitFor();
+    const { y } = (await answer.getByRole("heading").first().boundingBox())!;
+    expect(y).toBeGreaterThanOrEqual(0);
+    expect(y).toBeLessThan(844 / 2);
+
+    await page.getByRole("combobox", { name: "Model", exact: true }).fill("nobody/nothing");
+    await page.getByRole("button", { name: "Run", exact: true }).click();
+    await answer.getByRole("alert").getByRole("link", { name: "model_not_found" }).waitFor();
+    expect(faults.filter((fault) => !/404|409|422/.test(fault))).toEqual([]);
   });
 
   it("offers every layout that a model reads, and keeps the values that two layouts share", async () => {

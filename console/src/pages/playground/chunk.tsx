@@ -25,7 +25,7 @@ export function Chunk({ action, validMs }: { action: Action; validMs: number }) 
         <code>{action.space}</code> · {action.steps.length} steps of {action.dtMs} ms, valid for {Math.round(validMs)}{" "}
         ms
       </p>
-      <div className="grid grid-cols-[repeat(auto-fill,minmax(210px,1fr))] gap-x-4 gap-y-2">
+      <div className="grid grid-cols-[repeat(auto-fill,minmax(160px,1fr))] gap-x-4 gap-y-2">
         {fields.map(({ name, unit }, dim) => (
           <Strip
             key={`${dim} ${name}`}
@@ -62,6 +62,9 @@ export function Chunk({ action, validMs }: { action: Action; validMs: number }) 
   );
 }
 
+/** Two significant digits: small steps are not zero. */
+const short = (n: number): string => (Math.abs(n) >= 10 ? plain(n, 0) : String(Number(n.toPrecision(2))));
+
 function Strip({
   name,
   unit,
@@ -88,8 +91,8 @@ function Strip({
           {name} <span className="text-muted">{unit}</span>
         </span>
         <span className="whitespace-nowrap text-muted">
-          {plain(lowest, 3)}
-          {highest !== lowest && ` to ${plain(highest, 3)}`}
+          {short(lowest)}
+          {highest !== lowest && ` to ${short(highest)}`}
         </span>
       </figcaption>
       <svg
@@ -97,7 +100,7 @@ function Strip({
         preserveAspectRatio="none"
         className="h-11 w-full bg-panel"
         role="img"
-        aria-label={`${name}: ${plain(values[0] ?? 0, 3)} first, ${plain(values.at(-1) ?? 0, 3)} last`}
+        aria-label={`${name}: ${short(values[0] ?? 0)} first, ${short(values.at(-1) ?? 0)} last`}
       >
         <line
           x1={0}

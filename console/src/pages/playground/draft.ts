@@ -28,6 +28,10 @@ export type Called = "act" | "predict" | "ground";
 export interface Picture {
   readonly camera: string;
   readonly url: string;
+  /** Part of an example: the first image of the user's own replaces it. */
+  readonly sample?: boolean;
+  /** The size before this page cropped and scaled it, in pixels. */
+  readonly original?: { readonly width: number; readonly height: number };
 }
 
 /** One number of the robot's state. */
@@ -99,7 +103,7 @@ export const EXAMPLES: readonly { readonly name: string; readonly draft: () => D
     draft: () => ({
       ...PLAIN,
       instruction: "reach the red square",
-      pictures: [{ camera: "wrist", url: redSquare(0.7, 0.3) }],
+      pictures: [{ camera: "wrist", url: redSquare(0.7, 0.3), sample: true }],
     }),
   },
   {
@@ -117,7 +121,7 @@ export const EXAMPLES: readonly { readonly name: string; readonly draft: () => D
       contract: "ground",
       model: "",
       instruction: "the red square",
-      pictures: [{ camera: "scene", url: redSquare(0.62, 0.4) }],
+      pictures: [{ camera: "scene", url: redSquare(0.62, 0.4), sample: true }],
     }),
   },
   {
@@ -126,7 +130,7 @@ export const EXAMPLES: readonly { readonly name: string; readonly draft: () => D
       ...PLAIN,
       contract: "predict",
       horizon: "8",
-      pictures: [0.2, 0.26, 0.32].map((x) => ({ camera: "scene", url: redSquare(x, 0.5) })),
+      pictures: [0.2, 0.26, 0.32].map((x) => ({ camera: "scene", url: redSquare(x, 0.5), sample: true })),
     }),
   },
 ];

@@ -1,11 +1,11 @@
-/** The pictures of a request: dropped, chosen, or taken by this computer's camera; with what an answer points at over them. */
-import { useEffect, useRef, useState } from "react";
+/** The pictures of a request: chosen, dropped, pasted, or taken by this computer's camera. With the boxes and points of an answer over them. */
+import { type ReactNode, useEffect, useRef, useState } from "react";
 import type { GroundedBox, GroundedPoint } from "#messages/limber/v1/grounding_pb.ts";
 import type { CameraSpec } from "#messages/limber/v1/input_contract_pb.ts";
-import { percent } from "../../lib/format.ts";
+import { bytes, percent } from "../../lib/format.ts";
 import { Status } from "../../parts/basics.tsx";
 import type { Picture } from "./draft.ts";
-import { cameraOf, fitted, unfitOf, useSizes, wantedOf } from "./reads.ts";
+import { cameraOf, fitted, type Size, unfitOf, useSizes, wantedOf } from "./reads.ts";
 
 /** A file as a `data:` address. */
 export const read = (file: Blob): Promise<string> =>
@@ -16,39 +16,89 @@ export const read = (file: Blob): Promise<string> =>
     reader.readAsDataURL(file);
   });
 
-/** The pictures, and the ways to others. */
+/** The encodings that the gateway reads. */
+const TYPES = ["image/png", "image/jpeg", "image/webp"];
+/** The gateway's limits of one picture and of a request, in bytes; base64 adds a third to the request. */
+const MOST_BYTES = 16 * 2 ** 20;
+const MOST_TOGETHER = 23 * 2 ** 20;
+
+/** The files that can be sent beside `kept`, and why the others cannot. */
+function sorted(files: Iterable<File>, kept: readonly Picture[]): { readonly good: File[]; readonly faults: string[] } {
+  const good: File[] = [];
+  const faults: string[] = [];
+  let together = kept.reduce((sum, { url }) => sum + (url.length * 3) / 4, 0);
+  for (const file of files) {
+    const { value, unit } = bytes(file.size);
+    if (!TYPES.includes(file.type))
+      faults.push(`${file.name} is ${file.type || "of an unknown type"}; choose a PNG, JPEG or WebP image`);
+    else if (file.size > MOST_BYTES)
+      faults.push(`${file.name} has ${value} ${unit}; an image can have at most ${MOST_BYTES >> 20} MB`);
+    else if (together + file.size > MOST_TOGETHER)
+      faults.push(`with ${file.name} the request exceeds ${MOST_TOGETHER >> 20} MB of images; remove one first`);
+    else {
+      together += file.size;
+      good.push(file);
+    }
+  }
+  return { good, faults };
+}
+
+/** The pictures, and the ways to others. The user's first picture replaces those of an example. */
 export function Pictures({
   pictures,
   onChange,
   cameras,
-  boxes = [],
-  points = [],
+  isSequence = false,
 }: {
   pictures: readonly Picture[];
   /** The cameras that the model reads; undefined where it says nothing of them. */
   cameras?: readonly CameraSpec[] | undefined;
+  /** The pictures are of one camera at successive times. */
+  isSequence?: boolean;
   onChange: (pictures: readonly Picture[]) => void;
-  boxes?: readonly GroundedBox[];
-  points?: readonly GroundedPoint[];
 }) {
   const file = useRef<HTMLInputElement>(null);
   const [over, setOver] = useState(false);
   const [filming, setFilming] = useState(false);
   const sizes = useSizes(pictures);
-  const missing = (cameras ?? []).filter(
-    (camera) => !pictures.some((picture, i) => cameraOf(picture, i, cameras ?? []) === camera),
-  );
-  const add = async (files: Iterable<File>): Promise<void> => {
-    const urls = await Promise.all([...files].filter(({ type }) => type.startsWith("image/")).map(read));
-    const first = pictures.length;
-    onChange([
-      ...pictures,
-      ...urls.map((url, i) => ({
-        camera: missing[i]?.name || (first + i === 0 ? "wrist" : `camera_${first + i}`),
-        url,
-      })),
-    ]);
+  const [faults, setFaults] = useState<readonly string[]>([]);
+  const missingIn = (given: readonly Picture[]): CameraSpec[] =>
+    (cameras ?? []).filter((camera) => !given.some((picture, i) => cameraOf(picture, i, cameras ?? []) === camera));
+  const missing = missingIn(pictures);
+  const put = (urls: readonly string[]): void => {
+    if (urls.length === 0) return;
+    const kept = pictures.filter(({ sample }) => sample !== true);
+    const samples = pictures.filter(({ sample }) => sample === true);
+    const free = missingIn(kept);
+    const nameOf = (i: number): string => {
+      if (isSequence) return (kept[0] ?? samples[0])?.camera ?? "scene";
+      const at = kept.length + i;
+      return free[i]?.name || samples[i]?.camera || (at === 0 ? "wrist" : `camera_${at}`);
+    };
+    onChange([...kept, ...urls.map((url, i) => ({ camera: nameOf(i), url }))]);
   };
+  const add = async (files: Iterable<File>): Promise<void> => {
+    const { good, faults } = sorted(
+      files,
+      pictures.filter(({ sample }) => sample !== true),
+    );
+    setFaults(faults);
+    put(await Promise.all(good.map(read)));
+  };
+  const latest = useRef(add);
+  useEffect(() => {
+    latest.current = add;
+  });
+  useEffect(() => {
+    const paste = (event: ClipboardEvent): void => {
+      const files = [...(event.clipboardData?.files ?? [])];
+      if (files.length === 0) return;
+      event.preventDefault();
+      void latest.current(files);
+    };
+    document.addEventListener("paste", paste);
+    return () => document.removeEventListener("paste", paste);
+  }, []);
   return (
     <div
       onDragOver={(event) => {
@@ -66,10 +116,7 @@ export function Pictures({
       <div className={`grid gap-2 ${pictures.length > 1 ? "grid-cols-2" : ""}`}>
         {pictures.map((picture, i) => (
           <figure key={i} className="min-w-0">
-            <div className="relative">
-              <img src={picture.url} alt={`what ${picture.camera} sees`} className="block w-full rounded bg-panel" />
-              {i === 0 && <Marks boxes={boxes} points={points} />}
-            </div>
+            <Shown picture={picture} size={sizes.get(picture.url)} />
             <figcaption className="mt-1 flex items-center gap-1">
               <input
                 aria-label={`name of camera ${i + 1}`}
@@ -114,12 +161,12 @@ export function Pictures({
       )}
       {pictures.length === 0 && (
         <p className="grid min-h-32 place-items-center rounded border border-dashed border-edge p-4 text-center text-muted">
-          Drop an image here.
+          No image is sent.
         </p>
       )}
       <div className="flex flex-wrap gap-2">
         <button type="button" className="button" onClick={() => file.current?.click()}>
-          Add a picture
+          {pictures.some(({ sample }) => sample === true) ? "Use your own picture" : "Add a picture"}
         </button>
         <button type="button" className="button" onClick={() => setFilming(!filming)}>
           {filming ? "Close the camera" : "This computer's camera"}
@@ -127,21 +174,69 @@ export function Pictures({
         <input
           ref={file}
           type="file"
-          accept="image/png,image/jpeg,image/webp"
+          accept={TYPES.join(",")}
           multiple
           hidden
           aria-label="pictures"
-          onChange={(event) => void add(event.target.files ?? [])}
+          onChange={(event) => {
+            void add([...(event.target.files ?? [])]);
+            // The same file can be chosen again.
+            event.target.value = "";
+          }}
         />
       </div>
+      <p className="text-sm text-muted">
+        Or drop or paste it: PNG, JPEG or WebP, at most {MOST_BYTES >> 20} MB each and {MOST_TOGETHER >> 20} MB
+        together. It is sent upright, as its camera states.
+      </p>
+      {faults.length > 0 && (
+        <ul role="alert" className="grid gap-1 text-sm text-bad">
+          {faults.map((fault) => (
+            <li key={fault} className="[overflow-wrap:anywhere]">
+              {fault}
+            </li>
+          ))}
+        </ul>
+      )}
       {filming && (
         <Webcam
           onTake={(url) => {
-            onChange([{ camera: "webcam", url }]);
+            put([url]);
             setFilming(false);
           }}
         />
       )}
+    </div>
+  );
+}
+
+/** A picture, at most 24 rem high, and what lies over it. */
+function Shown({ picture, size, children }: { picture: Picture; size: Size | undefined; children?: ReactNode }) {
+  const maxWidth = size && `calc(24rem * ${size.width} / ${Math.max(size.height, 1)})`;
+  return (
+    <div className="relative mx-auto" style={{ maxWidth }}>
+      <img src={picture.url} alt={`what ${picture.camera} sees`} className="block w-full rounded bg-panel" />
+      {children}
+    </div>
+  );
+}
+
+/** The picture of a ground request with the boxes and points of its answer. */
+export function Grounded({
+  picture,
+  boxes,
+  points,
+}: {
+  picture: Picture;
+  boxes: readonly GroundedBox[];
+  points: readonly GroundedPoint[];
+}) {
+  const sizes = useSizes([picture]);
+  return (
+    <div className="max-w-md pt-4">
+      <Shown picture={picture} size={sizes.get(picture.url)}>
+        <Marks boxes={boxes} points={points} />
+      </Shown>
     </div>
   );
 }
@@ -231,7 +326,7 @@ function Suits({
   camera: CameraSpec | undefined;
   /** A camera that is read and has no picture. */
   instead: CameraSpec | undefined;
-  size: { readonly width: number; readonly height: number } | undefined;
+  size: Size | undefined;
   onFit: (picture: Picture) => void;
 }) {
   if (camera === undefined)

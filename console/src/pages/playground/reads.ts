@@ -148,11 +148,7 @@ export function wantedOf({ width, height, anySize, formats }: CameraSpec): strin
 }
 
 /** What of a picture does not suit its camera; empty where it does. */
-export function unfitOf(
-  { url }: Picture,
-  size: { readonly width: number; readonly height: number } | undefined,
-  camera: CameraSpec,
-): string {
+export function unfitOf({ url }: Picture, size: Size | undefined, camera: CameraSpec): string {
   const type = /^data:([^;,]+)/.exec(url)?.[1];
   if (type !== undefined && camera.formats.length > 0 && !camera.formats.some((format) => TYPES[format] === type))
     return `${type.replace("image/", "").toUpperCase()}, and it reads ${wantedOf(camera)}`;
@@ -183,6 +179,8 @@ export async function fitted(picture: Picture, camera: CameraSpec): Promise<Pict
   return {
     camera: camera.name === "" ? picture.camera : camera.name,
     url: canvas.toDataURL(type ?? own ?? "image/png", 0.9),
+    ...(picture.sample === true && { sample: true }),
+    original: picture.original ?? { width: image.naturalWidth, height: image.naturalHeight },
   };
 }
 
@@ -209,11 +207,15 @@ export function useLayout(
   }, [refused, reader, contract, key, space, state, change]);
 }
 
-/** The sizes of pictures, in pixels, by their addresses, as far as they are known. */
-export function useSizes(
-  pictures: readonly Picture[],
-): ReadonlyMap<string, { readonly width: number; readonly height: number }> {
-  const [sizes, setSizes] = useState<ReadonlyMap<string, { width: number; height: number }>>(new Map());
+/** The size of an upright picture, in pixels. */
+export interface Size {
+  readonly width: number;
+  readonly height: number;
+}
+
+/** The sizes of pictures by their addresses, as far as they are known. */
+export function useSizes(pictures: readonly Picture[]): ReadonlyMap<string, Size> {
+  const [sizes, setSizes] = useState<ReadonlyMap<string, Size>>(new Map());
   const urls = pictures.map(({ url }) => url).join("\n");
   useEffect(() => {
     let gone = false;
