@@ -12,7 +12,7 @@ import { MailSender } from "../events/mail.ts";
 import { WebhookSender } from "../events/webhooks.ts";
 import { WorkFeeder, WorkQueue } from "../events/work-queue.ts";
 import { batchWork, exportWork } from "../jobs/batch.ts";
-import { Cores, evaluationWork } from "../jobs/evaluation.ts";
+import { Cores, ExtraLanes, evaluationWork } from "../jobs/evaluation.ts";
 import { Worker } from "../jobs/worker.ts";
 import { PIN_SILENCE_MS } from "../routing/index.ts";
 import { notifyExpiringKeys } from "../services/keys.ts";
@@ -53,6 +53,7 @@ const HOOK_ANSWER_BYTES = 64 << 10;
 const BATCHES_AT_ONCE = 4;
 /** Concurrent evaluations: most wait for their policies, and each needs 64 MB. */
 const EVALUATIONS_AT_ONCE = 16;
+const EXTRA_LANES = 16;
 /** The number of queued callers from which low-priority work waits. */
 const CROWD = 32;
 
@@ -123,6 +124,7 @@ export function startWorkers(
     principal: async (keyId) => gate.inNameOf(EvaluationService.method.evaluate, await findKey(sql, keyId)),
     act: (keyId) => (call) => later.inTurn(keyId, { ...call, contract: "act", idempotencyKey: undefined }),
     cores: new Cores(Math.max(1, availableParallelism() - 1)),
+    extraLanes: new ExtraLanes({ inAll: EXTRA_LANES, ofOrg: EXTRA_LANES / 2 }),
   });
   const working = {
     sql,

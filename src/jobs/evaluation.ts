@@ -1,7 +1,8 @@
-/** Evaluations: each episode is held, run, charged and recorded before the next begins. */
+/** Evaluations: episodes run side by side in lanes. A lane holds, runs, charges and records each episode before its next one begins. */
 import { createHash } from "node:crypto";
 import type { KeyPrincipal } from "../call.ts";
 import type { Signal } from "../cancellation.ts";
+import { sleep } from "../clock.ts";
 import { factsOf, Refusal } from "../errors.ts";
 import type { Leaser } from "../inference/call-billing.ts";
 import type { Chunk } from "../scenarios/episode.ts";
@@ -9,7 +10,14 @@ import { PolicyFailure, ScenarioError } from "../scenarios/failure.ts";
 import { builtIn, digestOf, variantFor } from "../scenarios/index.ts";
 import { offersOf, type Scenario, type ScenarioVariant } from "../scenarios/scenario.ts";
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
-import { type FinishedEpisode, runTrial, type Shown, type TrialEnd } from "../scenarios/trial.ts";
+import {
+  type FinishedEpisode,
+  firstAndWorst,
+  type NextEpisode,
+  runTrial,
+  type Shown,
+  type TrialEnd,
+} from "../scenarios/trial.ts";
 import { isDecided } from "../services/evaluation-compare.ts";
 import {
   type CallGateway,
@@ -26,6 +34,7 @@ import {
   isExternal,
   keepsActions,
   openEpisodeBill,
+  PolicyBusy,
   type PolicyDeps,
   PolicyUnusable,
   serverPolicy,
@@ -49,10 +58,19 @@ interface EvaluationDeps extends PolicyDeps {
   act(keyId: string): CallGateway;
   /** The CPU cores for physics in this process. */
   readonly cores: Cores;
+  /** Lanes in this process beyond the first one of each evaluation. */
+  readonly extraLanes: ExtraLanes;
 }
 
 /** A longer episode ends as a fault of its policy, so that it does not hold a core forever. */
 const EPISODE_WALL_MS = 600_000;
+
+/** How many lanes an evaluation gets by default if its remaining episodes would take longer than this in one. Another lane takes about 0.3 s to start. */
+const DEFAULT_LANES = 4;
+const LONG_MS = 5_000;
+
+/** Between two attempts at a server that the evaluation's own lanes may occupy. */
+const AGAIN_MS = 1_000;
 
 const EPISODE_LOST = {
   error: { code: "internal_error", message: "this episode was begun too often and ended its worker each time" },
@@ -66,6 +84,17 @@ export const evaluationWork =
     return new EvaluationRun(deps, seal.job(job), seal, watch).finish();
   };
 
+/** Episodes of an evaluation one after another: in a thread, and in a session of the policy, of their own. */
+interface Lane {
+  /** From 0; the first one also renders. */
+  readonly number: number;
+  readonly policy: EvaluatedPolicy;
+  /** The episode that it runs; undefined between two. */
+  index: number | undefined;
+  /** Milliseconds of that episode so far. */
+  wallMs: number;
+}
+
 class EvaluationRun {
   readonly #deps: EvaluationDeps;
   readonly #job: HeldJob;
@@ -73,7 +102,25 @@ class EvaluationRun {
   readonly #watch: JobWatch;
   readonly #request: EvaluationRequest;
   readonly #episodes: (PaidEpisode & { keptActions: boolean })[] = [];
-  #bill: EpisodeBill | undefined;
+  /** Running lanes with their ends, which never reject. */
+  readonly #lanes = new Map<Lane, Promise<void>>();
+  /** The policy of every lane that has begun. */
+  readonly #policies: EvaluatedPolicy[] = [];
+  /** Reservations of episodes that have begun, by index. */
+  readonly #bills = new Map<number, EpisodeBill>();
+  /** Episodes that a lane began and left to another one. */
+  readonly #left: number[] = [];
+  /** Policy calls in flight, and who waits for the end of one. */
+  #calling = 0;
+  #callEnded = Promise.withResolvers<void>();
+  /** Number of answers of the policy. */
+  #answered = 0;
+  /** Cost of calls of episodes that were left, in micro-dollars. */
+  #leftMicro = 0;
+  /** Whether the policy serves one session at a time, so that only the first lane continues. */
+  #isNarrow = false;
+  /** Whether the job yields its slot once the running episodes have ended. */
+  #isResting = false;
   /** Episodes that had ended when the comparison was last looked at. */
   #lookedAt = 0;
 
@@ -100,11 +147,9 @@ class EvaluationRun {
       return this.#fail("scenario_not_runnable", text);
     }
     try {
-      const policy = this.#policy(variant);
-      const end = await this.#try(policy, scenario);
-      await this.#complete(scenario, variant, policy, end);
+      await this.#complete(scenario, variant, await this.#play(scenario, variant));
     } catch (thrown) {
-      await this.#bill?.free().catch(() => {});
+      for (const bill of this.#bills.values()) await bill.free().catch(() => {});
       await this.#giveUp(thrown);
     }
   }
@@ -126,10 +171,10 @@ class EvaluationRun {
     }
   }
 
-  #policy(variant: ScenarioVariant): EvaluatedPolicy {
+  #policy(variant: ScenarioVariant, lane: number): EvaluatedPolicy {
     const { instruction, fields, dtMs } = variant;
     const { id: jobId, epoch } = this.#job;
-    const about = { jobId, epoch, instruction, offers: offersOf(variant), actionDim: fields.length, dtMs };
+    const about = { jobId, lane, epoch, instruction, offers: offersOf(variant), actionDim: fields.length, dtMs };
     if (this.#request.protocol !== "gateway") {
       const { id, secret } = this.#job;
       const opened = secret ? this.#deps.vault.open(secret, jobSecretContext(id)) : "";
@@ -138,7 +183,8 @@ class EvaluationRun {
     return gatewayPolicy(this.#deps.act(this.#job.keyId), this.#request, about);
   }
 
-  async #try(policy: EvaluatedPolicy, { pack }: Scenario): Promise<TrialEnd> {
+  /** Runs the episodes in lanes. The first lane ends last; if one fails, all end. Throws `Resting` if the job yields its slot. */
+  async #play({ pack }: Scenario, variant: ScenarioVariant): Promise<TrialEnd> {
     const { scenario, actionSpace, seed, mode, replanSteps, pictures, media } = this.#request;
     const calledOff = new AbortController();
     const { lost, stopped } = this.#watch;
@@ -146,48 +192,155 @@ class EvaluationRun {
     lost.addEventListener("abort", leave, { once: true });
     stopped.addEventListener("abort", leave, { once: true });
     if (lost.aborted || stopped.aborted) leave();
+    const plan = { scenario, actionSpace, seed, rules: { mode, replanSteps }, pictures, media, pack };
+    const begin = (leaveSlot: () => void): Promise<TrialEnd> => {
+      const number = this.#policies.length;
+      const lane: Lane = { number, policy: this.#policy(variant, number), index: undefined, wallMs: 0 };
+      this.#policies.push(lane.policy);
+      const listener = {
+        next: async () => {
+          const next = await this.#next(lane);
+          if (next.index !== undefined) widen();
+          return next;
+        },
+        act: async (shown: Shown, signal: Signal, wallMs: number) => {
+          const chunk = await this.#act(lane, shown, signal, wallMs);
+          if (this.#answered++ === 0) widen();
+          return chunk;
+        },
+        finished: (episode: FinishedEpisode) => this.#finished(lane, episode),
+        core: (signal: Signal) => this.#deps.cores.enter(this.#job.orgId, signal),
+      };
+      const end = runTrial(plan, listener, calledOff.signal);
+      const over = end
+        .then(
+          () => {},
+          (thrown) => {
+            if (!(thrown instanceof LaneOver)) calledOff.abort(thrown);
+          },
+        )
+        .finally(() => {
+          this.#lanes.delete(lane);
+          leaveSlot();
+        });
+      this.#lanes.set(lane, over);
+      return end;
+    };
+    const widen = (): void => {
+      while (this.#wantsLane()) {
+        const leaveSlot = this.#deps.extraLanes.enter(this.#job.orgId);
+        if (!leaveSlot) return;
+        begin(leaveSlot).catch(() => {});
+      }
+    };
     try {
       await tx(this.#deps.sql, (tx) => advance(tx, this.#job, "running"));
-      const done = this.#episodes.filter(({ keptActions }) => keptActions);
-      const plan = { scenario, actionSpace, seed, rules: { mode, replanSteps }, pictures, media, done, pack };
-      return await runTrial(
-        plan,
-        {
-          next: () => this.#next(),
-          act: (shown, signal, wallMs): Promise<Chunk> => this.#act(policy, shown, signal, wallMs),
-          finished: (episode) => this.#finished({ ...episode, policyMicro: policy.spentMicro() }),
-          core: (signal) => this.#deps.cores.enter(this.#job.orgId, signal),
-        },
-        calledOff.signal,
-      );
+      const end = begin(() => {});
+      return await end.finally(() => Promise.all(this.#lanes.values()));
+    } catch (thrown) {
+      // The first failure of any lane ended the others.
+      throw calledOff.signal.aborted ? calledOff.signal.reason : thrown;
     } finally {
       lost.removeEventListener("abort", leave);
       stopped.removeEventListener("abort", leave);
     }
   }
 
-  async #act(policy: EvaluatedPolicy, shown: Shown, signal: AbortSignal, wallMs: number): Promise<Chunk> {
-    if (this.#leftMs() <= wallMs) throw new BudgetOver(BUDGET_OVER);
-    const { calls, callsCapMicro = Infinity } = this.#request;
-    if (callsOf(this.#episodes).micro + policy.owedMicro + calls.micro > callsCapMicro)
-      throw new BudgetOver(CALLS_OVER);
+  /** Whether another lane should begin now. None does before the policy has answered. */
+  #wantsLane(): boolean {
+    const { parallelEpisodes, protocol, mode, episodes } = this.#request;
+    if (this.#answered === 0 || this.#isNarrow || this.#isResting) return false;
+    const lanes = [...this.#lanes.keys()];
+    const unclaimed = episodes - this.#episodes.length - lanes.length;
+    if (unclaimed <= 0) return false;
+    if (parallelEpisodes !== undefined) return lanes.length < parallelEpisodes;
+    const fair = this.#episodes.filter((episode) => !isFault(episode));
+    if (protocol !== "gateway" || mode === "realtime" || fair.length === 0) return false;
+    const meanMs = fair.reduce((sum, { wallMs }) => sum + wallMs, 0) / fair.length;
+    return lanes.length < DEFAULT_LANES && unclaimed * meanMs > LONG_MS;
+  }
+
+  async #act(lane: Lane, shown: Shown, signal: Signal, wallMs: number): Promise<Chunk> {
+    lane.wallMs = wallMs;
+    if (this.#leftMs() <= 0) throw new BudgetOver(BUDGET_OVER);
+    await this.#underCap();
     if (wallMs > EPISODE_WALL_MS) throw new PolicyFailure("policy_timeout", TOO_LONG);
-    return policy.act(shown, signal);
+    this.#calling += 1;
+    try {
+      return await lane.policy.act(shown, signal);
+    } catch (thrown) {
+      if (!(thrown instanceof PolicyBusy) || this.#lanes.size === 1) throw thrown;
+    } finally {
+      this.#calling -= 1;
+      this.#callEnded.resolve();
+      this.#callEnded = Promise.withResolvers();
+    }
+    // The lanes themselves may occupy the server.
+    this.#isNarrow = true;
+    if (lane.number > 0) throw this.#leave(lane);
+    await sleep(AGAIN_MS, signal);
+    return this.#act(lane, shown, signal, wallMs);
+  }
+
+  /** Leaves the lane's episode to another lane. */
+  #leave(lane: Lane): LaneOver {
+    if (lane.index !== undefined) this.#left.push(lane.index);
+    this.#leftMicro += lane.policy.spentMicro();
+    return new LaneOver();
+  }
+
+  /** Waits until one more call stays under the cap, whatever the calls in flight cost. */
+  async #underCap(): Promise<void> {
+    const { calls, callsCapMicro = Infinity } = this.#request;
+    const spent = (): number =>
+      callsOf(this.#episodes).micro + this.#policies.reduce((sum, { owedMicro }) => sum + owedMicro, this.#leftMicro);
+    while (spent() + (this.#calling + 1) * calls.micro > callsCapMicro) {
+      if (this.#calling === 0) throw new BudgetOver(CALLS_OVER);
+      await this.#callEnded.promise;
+    }
   }
 
   /** The remaining milliseconds of the time budget. */
   #leftMs(): number {
-    return this.#request.wallBudgetS * 1000 - this.#episodes.reduce((sum, { wallMs }) => sum + wallMs, 0);
+    const running = [...this.#lanes.keys()];
+    return (
+      this.#request.wallBudgetS * 1000 - [...this.#episodes, ...running].reduce((sum, { wallMs }) => sum + wallMs, 0)
+    );
   }
 
-  /** Takes the next episode and holds its price; returns its index, undefined if none is left. */
-  async #next(): Promise<number | undefined> {
+  /** The lane's next episode. The first lane waits for all others before it ends and renders. */
+  async #next(lane: Lane): Promise<NextEpisode> {
+    for (;;) {
+      const index = await this.#take(lane);
+      if (index !== undefined) {
+        lane.index = index;
+        return { index };
+      }
+      if (lane.number > 0) return { index, rendered: [] };
+      const others = [...this.#lanes].filter(([other]) => other !== lane);
+      if (others.length === 0) {
+        if (this.#isResting && this.#episodes.length < this.#request.episodes) throw new Resting(0);
+        const kept = this.#episodes.filter(({ keptActions }) => keptActions);
+        const inOrder = kept.toSorted((a, b) => a.index - b.index);
+        return { index, rendered: this.#request.media === "none" ? [] : firstAndWorst(inOrder) };
+      }
+      await Promise.all(others.map(([, over]) => over));
+    }
+  }
+
+  /** Takes an episode and holds its price; returns its index, undefined if there is none for this lane. */
+  async #take(lane: Lane): Promise<number | undefined> {
+    if (this.#isNarrow && lane.number > 0) return undefined;
     if (this.#episodes.length > 0 && this.#episodes.length < this.#request.episodes) await this.#mayGoOn();
+    if (this.#isResting) return undefined;
+    const left = this.#left.shift();
+    if (left !== undefined) return left;
     if (await this.#isDecided()) return undefined;
     const [next] = await turn(this.#deps.sql, this.#job, { take: 1, poison: EPISODE_LOST });
     if (!next) return undefined;
     const payer = await this.#deps.principal(this.#job.keyId);
-    this.#bill = await openEpisodeBill(this.#deps, { payer, jobId: this.#job.id, index: next.index }, this.#request);
+    const bill = await openEpisodeBill(this.#deps, { payer, jobId: this.#job.id, index: next.index }, this.#request);
+    this.#bills.set(next.index, bill);
     return next.index;
   }
 
@@ -200,18 +353,24 @@ class EvaluationRun {
     return isDecided(this.#deps.sql, this.#deps.seals, this.#job);
   }
 
-  async #finished(episode: PaidEpisode): Promise<void> {
+  async #finished(lane: Lane, finished: FinishedEpisode): Promise<void> {
+    const episode = { ...finished, policyMicro: lane.policy.spentMicro() + this.#leftMicro };
+    this.#leftMicro = 0;
+    const { index } = episode;
+    const bill = this.#bills.get(index);
     const fault = isFault(episode);
-    const costMicro = fault ? 0 : ((await this.#bill?.charge()) ?? 0);
-    if (fault) await this.#bill?.free();
-    this.#bill = undefined;
+    const costMicro = fault ? 0 : ((await bill?.charge()) ?? 0);
+    if (fault) await bill?.free();
+    this.#bills.delete(index);
     this.#episodes.push({ ...episode, keptActions: true });
+    lane.index = undefined;
+    lane.wallMs = 0;
     const response = factsOfEpisode(episode, keepsActions(this.#request, this.#job.sealed));
-    const end = { index: episode.index, state: fault ? "failed" : "completed", response, costMicro } as const;
+    const end = { index, state: fault ? "failed" : "completed", response, costMicro } as const;
     await turn(this.#deps.sql, this.#job, { ended: [this.#seal.end(end)] });
   }
 
-  /** Throws, between two episodes, if the next must not begin or has to wait. */
+  /** Throws, between two episodes, if the next must not begin, and notes if it has to wait. */
   async #mayGoOn(): Promise<void> {
     const { stopAfterFaults } = this.#request;
     const last = this.#episodes.toSorted((a, b) => a.index - b.index).slice(-stopAfterFaults);
@@ -223,10 +382,10 @@ class EvaluationRun {
     )
       throw new PolicyUnusable(first.termination, sameFault(last.length, first.error));
     if (this.#leftMs() <= 0) throw new BudgetOver(BUDGET_OVER);
-    if (await this.#watch.isAwaited()) throw new Resting(0);
+    this.#isResting ||= await this.#watch.isAwaited();
   }
 
-  async #complete(scenario: Scenario, variant: ScenarioVariant, policy: EvaluatedPolicy, end: TrialEnd): Promise<void> {
+  async #complete(scenario: Scenario, variant: ScenarioVariant, end: TrialEnd): Promise<void> {
     const { sql } = this.#deps;
     await tx(sql, (tx) => advance(tx, this.#job, "scoring"));
     const episodes = this.#episodes.toSorted((a, b) => a.index - b.index);
@@ -245,8 +404,8 @@ class EvaluationRun {
       replayVerified: end.replayVerified,
       hash: `sha256:${hash.digest("hex")}`,
       runtime: process.version,
-      model: policy.model,
-      simulated: policy.simulated,
+      model: this.#policies.find(({ model }) => model !== undefined)?.model,
+      simulated: this.#policies.some(({ simulated }) => simulated),
       ...(allFaults && { error: { code: first?.termination ?? "policy_error", message: first?.error ?? "" } }),
     };
     await this.#end(allFaults ? "failed" : "completed", result);
@@ -285,6 +444,11 @@ class EvaluationRun {
 /** The evaluation was canceled or expired. */
 class CalledOff extends Error {
   override readonly name = "CalledOff";
+}
+
+/** Another lane plays this lane's episode, because the server doesn't serve both. */
+class LaneOver extends Error {
+  override readonly name = "LaneOver";
 }
 
 /** An episode and the cost of its policy calls, in micro-dollars. */
@@ -333,6 +497,29 @@ function episodeOf(index: number, facts: EpisodeFacts): PaidEpisode & { keptActi
     actions: numbers,
     keptActions: actions !== undefined,
   };
+}
+
+/** Lanes beyond the first one of each evaluation, so that a process has a bounded number of threads. */
+export class ExtraLanes {
+  readonly #most: { readonly inAll: number; readonly ofOrg: number };
+  readonly #byOrg = new Map<string, number>();
+
+  constructor(most: { readonly inAll: number; readonly ofOrg: number }) {
+    this.#most = most;
+  }
+
+  /** Takes a lane if one is free, and returns its release, which is called once. */
+  enter(orgId: string): (() => void) | undefined {
+    const ofOrg = this.#byOrg.get(orgId) ?? 0;
+    const inAll = [...this.#byOrg.values()].reduce((sum, count) => sum + count, 0);
+    if (inAll >= this.#most.inAll || ofOrg >= this.#most.ofOrg) return undefined;
+    this.#byOrg.set(orgId, ofOrg + 1);
+    return () => {
+      const left = this.#byOrg.get(orgId)! - 1;
+      if (left === 0) this.#byOrg.delete(orgId);
+      else this.#byOrg.set(orgId, left);
+    };
+  }
 }
 
 /** A waiter for a core. */

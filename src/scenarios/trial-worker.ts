@@ -6,8 +6,16 @@ import { builtIn, variantFor } from "./index.ts";
 import { scenarioOfPack } from "./pack.ts";
 import { filmOf, type Picture, pngOf, stripOf, takePicture } from "./picture.ts";
 import type { ScenarioVariant } from "./scenario.ts";
-import { isFault } from "./scores.ts";
-import type { FromThread, Medium, Shown, ToThread, TrialEnd, TrialPlan } from "./trial.ts";
+import type {
+  FinishedEpisode,
+  FromThread,
+  Medium,
+  NextEpisode,
+  Shown,
+  ToThread,
+  TrialEnd,
+  TrialPlan,
+} from "./trial.ts";
 
 /** Milliseconds between a film's images, and its maximum number of images: those of a longer episode are further apart. */
 const FILM_EVERY_MS = 100;
@@ -39,26 +47,22 @@ async function trial(): Promise<TrialEnd> {
   if (!variant) throw new ScenarioError("scenario not found");
   const arena = await Arena.of(variant);
   try {
-    const episodes: Played[] = [...plan.done];
-    for (let index = await nextOf(); index !== undefined; index = await nextOf()) {
-      const at = index;
-      const record = await arena.run(plan.seed + at, (look) => act(arena, at, look), plan.rules);
-      const episode = { ...record, index: at };
-      episodes.push(episode);
-      await ask({ kind: "finished", episode });
+    for (;;) {
+      const next = await nextOf();
+      if (next.index === undefined) return await pictured(arena, next.rendered);
+      const { index } = next;
+      const record = await arena.run(plan.seed + index, (look) => act(arena, index, look), plan.rules);
+      await ask({ kind: "finished", episode: { ...record, index } });
     }
-    return plan.media === "none"
-      ? { media: [], replayVerified: undefined }
-      : await pictured(arena, episodes, plan.media);
   } finally {
     arena.close();
   }
 }
 
-async function nextOf(): Promise<number | undefined> {
+async function nextOf(): Promise<NextEpisode> {
   const answer = await ask({ kind: "next" });
   if (answer.kind !== "next") throw new Error("the answer to a request for an episode must be an episode");
-  return answer.index;
+  return answer.next;
 }
 
 async function act(arena: Arena, episode: number, look: Look): Promise<Chunk> {
@@ -76,18 +80,14 @@ async function act(arena: Arena, episode: number, look: Look): Promise<Chunk> {
   return answer;
 }
 
-/** An episode's data for rendering. */
-type Played = EpisodeRecord & { readonly index: number };
-
-/** Replays the first and the worst episode under a camera. The worst has the least progress among those without a fault, otherwise among all. */
-async function pictured(arena: Arena, episodes: readonly Played[], form: "gif" | "strip"): Promise<TrialEnd> {
-  const first = episodes[0];
-  const fair = episodes.filter((episode) => !isFault(episode));
-  const worst = (fair.length > 0 ? fair : episodes).toSorted((a, b) => a.progress - b.progress)[0];
+/** Replays episodes under a camera. */
+async function pictured(arena: Arena, episodes: readonly FinishedEpisode[]): Promise<TrialEnd> {
+  const form = plan.media;
+  if (form === "none" || episodes.length === 0) return { media: [], replayVerified: undefined };
   const media: Medium[] = [];
   let verified = true;
-  for (const episode of new Set([first, worst])) {
-    if (!episode || !arena.variant.cameras[0]) continue;
+  for (const episode of episodes) {
+    if (!arena.variant.cameras[0]) continue;
     const every = form === "gif" ? filmSteps(episode.steps, arena.variant.dtMs) : spread(episode.steps, STRIP);
     const { pictures, same } = await replayed(arena, episode, every);
     verified &&= same;

@@ -5,6 +5,7 @@ import { steadyNow } from "../clock.ts";
 import type { Chunk, EpisodeRecord, Rules } from "./episode.ts";
 import { PolicyFailure, ScenarioError } from "./failure.ts";
 import type { Pack } from "./pack.ts";
+import { isFault } from "./scores.ts";
 
 /** A trial's settings. Episode i has the seed `seed + i`, so that trials with equal seeds can be compared pairwise. */
 export interface TrialPlan {
@@ -14,12 +15,10 @@ export interface TrialPlan {
   readonly rules: Rules;
   /** Whether the policy receives the scenario's camera images. */
   readonly pictures: boolean;
-  /** The media that are kept of the first and the worst episode. */
+  /** The form of rendered episodes. */
   readonly media: "none" | "gif" | "strip";
   /** The scenario's pack; undefined for a built-in one. */
   readonly pack: Pack | undefined;
-  /** Episodes that were completed before, as data for rendering. */
-  readonly done: readonly FinishedEpisode[];
 }
 
 /** An episode of a trial. */
@@ -48,10 +47,14 @@ export interface Medium {
   readonly bytes: Uint8Array;
 }
 
+/** The next episode of a trial; if none is left, the finished ones to render. */
+export type NextEpisode =
+  | { readonly index: number }
+  | { readonly index: undefined; readonly rendered: readonly FinishedEpisode[] };
+
 /** The listener of a running trial. */
 export interface TrialListener {
-  /** Returns the next episode; undefined if none is left. */
-  next(): Promise<number | undefined>;
+  next(): Promise<NextEpisode>;
   /**
    * Requests a chunk. Throws `PolicyFailure`; any other error ends the trial. `signal` is aborted when the trial is canceled; `wallMs` is
    * the duration of the episode so far.
@@ -84,7 +87,15 @@ export type ToThread =
   | { kind: "chunk"; rows: readonly (readonly number[])[]; latencyMs: number }
   | { kind: "failure"; termination: PolicyFailure["termination"]; message: string }
   | { kind: "received" }
-  | { kind: "next"; index: number | undefined };
+  | { kind: "next"; next: NextEpisode };
+
+/** The episodes to render: the first, and the one with the least progress among those without a fault, otherwise among all. */
+export function firstAndWorst(episodes: readonly FinishedEpisode[]): readonly FinishedEpisode[] {
+  const first = episodes[0];
+  const fair = episodes.filter((episode) => !isFault(episode));
+  const worst = (fair.length > 0 ? fair : episodes).toSorted((a, b) => a.progress - b.progress)[0];
+  return first && worst ? [...new Set([first, worst])] : [];
+}
 
 /**
  * Runs a trial to its end. Rejects with `ScenarioError` if the scenario cannot run, with the signal's reason if canceled, and with any
@@ -123,9 +134,9 @@ export async function runTrial(plan: TrialPlan, listener: TrialListener, signal:
   const answers: { readonly [K in FromThread["kind"]]: (message: Extract<FromThread, { kind: K }>) => Promise<void> } =
     {
       async next() {
-        const index = await listener.next();
+        const next = await listener.next();
         wallMs = 0;
-        await send({ kind: "next", index });
+        await send({ kind: "next", next });
       },
       async act({ shown }) {
         await send(await acted(shown));

@@ -159,7 +159,7 @@ function labelsOf(count: number, blind: boolean): string[] {
 /** One policy's evaluation. */
 function evaluationOf(asked: CompareEvaluationsRequest, policy: PolicyToCompare) {
   const { scenario, episodes, seed, actionSpace, mode, policyTimeoutMs, media, pictures } = asked;
-  const { wallBudgetS, stopAfterFaults, maxCallsUsd, metadata } = asked;
+  const { wallBudgetS, stopAfterFaults, parallelEpisodes, maxCallsUsd, metadata } = asked;
   const { policyEndpoint, horizon, replanSteps, runtime, profile, auth, cameraMap, stateMap } = policy;
   return create(EvaluateRequestSchema, {
     ...{ policyEndpoint, scenario, episodes, mode, media, cameraMap, stateMap },
@@ -169,6 +169,7 @@ function evaluationOf(asked: CompareEvaluationsRequest, policy: PolicyToCompare)
     ...(policyTimeoutMs !== undefined && { policyTimeoutMs }),
     ...(wallBudgetS !== undefined && { wallBudgetS }),
     ...(stopAfterFaults !== undefined && { stopAfterFaults }),
+    ...(parallelEpisodes !== undefined && { parallelEpisodes }),
     ...(maxCallsUsd !== undefined && { maxCallsUsd }),
     ...(metadata !== undefined && { metadata }),
     ...(horizon !== undefined && { horizon }),

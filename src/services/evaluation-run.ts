@@ -65,6 +65,8 @@ export interface EvaluationRequest {
   wallBudgetS: number;
   /** How many consecutive episodes with the same fault end the evaluation. */
   stopAfterFaults: number;
+  /** How many episodes run side by side at most; undefined: the gateway decides. */
+  parallelEpisodes?: number | undefined;
   metadata?: object | undefined;
   /** Micro-dollars per completed episode. */
   priceMicro: number;
@@ -218,11 +220,13 @@ export class PolicyUnusable extends Error {
 }
 
 /** The policy's server is at capacity: another robot uses it, or it serves as many as it can. */
-class PolicyBusy extends PolicyFailure {}
+export class PolicyBusy extends PolicyFailure {}
 
 /** The evaluation's context for the policy, and the scenario's instruction for language-conditioned models. */
 interface About {
   readonly jobId: string;
+  /** Number of the lane whose episodes it plays, from 0. Each lane is a session of its own. */
+  readonly lane: number;
   /** How many workers have claimed the evaluation, from 1. */
   readonly epoch: number;
   readonly instruction: string;
@@ -241,16 +245,19 @@ const MOST_EPISODES = 10_000;
  */
 const numberOf = ({ epoch }: About, episode: number): number => (epoch - 1) * MOST_EPISODES + episode + 1;
 
+/** The session of a lane: that of the first is the evaluation's own. */
+const sessionOf = ({ jobId, lane }: About): string => (lane === 0 ? jobId : `${jobId}.${lane}`);
+
 /** Longer than a single-robot server keeps an idle session. */
 const BUSY_MS = 45_000;
 const AGAIN_MS = 1_000;
 
 type Act = EvaluatedPolicy["act"];
 
-/** How long to retry a busy server before the policy's first response: its current session may be ending. */
-function waiting(act: Act): Act {
+/** Retries a busy server before the policy's first response, because its current session may be ending. Other lanes than the first don't wait. */
+function waiting(act: Act, { lane }: About): Act {
   let until: number | undefined;
-  let isKnown = false;
+  let isKnown = lane > 0;
   return async (shown, signal) => {
     for (;;) {
       try {
@@ -333,7 +340,7 @@ export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, abo
         horizon,
         episode: numberOf(about, episode),
         instruction: about.instruction,
-        provider: { session_id: about.jobId, deadline_ms: policyTimeoutMs, offerings },
+        provider: { session_id: sessionOf(about), deadline_ms: policyTimeoutMs, offerings },
         observations: [
           {
             proprio,
@@ -350,7 +357,7 @@ export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, abo
       known.micro += answered.costMicro;
       known.simulated ||= route.simulated;
       return { rows: action.steps, latencyMs: steadyNow() - startedAt - answered.waitedMs };
-    }),
+    }, about),
   };
 }
 
@@ -444,8 +451,8 @@ export function serverPolicy(
         instruction: about.instruction,
         seed: undefined,
         temperature: undefined,
-        sessionId: about.jobId,
-        episode: episodeName(about.jobId, numberOf(about, episode)),
+        sessionId: sessionOf(about),
+        episode: episodeName(sessionOf(about), numberOf(about, episode)),
         actionSpace,
         horizon: horizon ?? (wire?.asksHorizon ? DEFAULT_HORIZON : WHOLE_CHUNK),
         returnPrediction: false,
@@ -478,7 +485,7 @@ export function serverPolicy(
         late();
         signal.removeEventListener("abort", leave);
       }
-    }),
+    }, about),
   };
 }
 

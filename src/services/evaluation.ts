@@ -301,7 +301,7 @@ function outsideOf({ scenarios, catalogued }: EvaluationServiceDeps, asked: Eval
     const text = `benchmark not found in the catalog${near.length > 0 ? `; did you mean ${near.join(" or ")}?` : ""}`;
     throw refuse(Reason.NOT_FOUND, text, {}, { param: "scenario" });
   }
-  const limited = wallBudgetS !== undefined || stopAfterFaults !== undefined;
+  const limited = wallBudgetS !== undefined || stopAfterFaults !== undefined || asked.parallelEpisodes !== undefined;
   refuseWire(asked, "a policy of an external runner");
   for (const field of ["camera_map", "state_map"] as const)
     if (mappingFields(asked)[field]) throw violation(field, "must be absent for an external runner", "value_error");
@@ -343,6 +343,7 @@ export async function requestOf(
     media: MEDIA[asked.media] ?? "none",
     wallBudgetS: asked.wallBudgetS ?? wallBudgetOf(episodes),
     stopAfterFaults: asked.stopAfterFaults ?? DEFAULT_FAULTS,
+    parallelEpisodes: asked.parallelEpisodes,
     metadata: asked.metadata && (toJson(EvaluateRequestSchema, asked) as { metadata: object }).metadata,
     priceMicro: EPISODE_MICRO,
     calls: { most, micro: callMicro },

@@ -4,6 +4,7 @@ import type { ActServer } from "../../support/act-server.ts";
 import { ACT_DECLARATION, type App } from "../../support/app.ts";
 import { beginEvaluation, endedEvaluation, evaluationNow } from "../../support/evaluations.ts";
 import { eventually } from "../../support/eventually.ts";
+import { honestSteps } from "../../support/model.ts";
 import { startOpenpiServer } from "../../support/openpi-server.ts";
 import { unpack } from "../../support/plain-msgpack.ts";
 import { startGr00tServer } from "../../support/servers/gr00t.ts";
@@ -12,7 +13,7 @@ import { startLerobotServer } from "../../support/servers/lerobot.ts";
 import { startRemoteServer } from "../../support/servers/lerobot-remote.ts";
 import { startVlaEvalServer } from "../../support/servers/vla-eval.ts";
 import { startXPolicyServer } from "../../support/servers/xpolicylab.ts";
-import { ownGateway } from "../../support/world.ts";
+import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 beforeAll(async () => {
@@ -155,7 +156,7 @@ describe("a model behind a server that serves one session at a time", SLOW, () =
       server.behave(steps(0), steps(0.2), steps(0.1));
       const declared = { ...ACT_DECLARATION, runtime: "lerobot-async", max_horizon: ROWS.length, profile: LEROBOT };
       await app.supply({ ...declared, provider: "acme", model: "acme/arm", endpoint: server.endpoint });
-      const asked = { policy_endpoint: "acme/arm", horizon: ROWS.length };
+      const asked = { policy_endpoint: "acme/arm", horizon: ROWS.length, parallel_episodes: 2 };
       expect(outcome(await ended(await begun(key, asked), key))).toEqual(["completed", undefined]);
 
       // Somebody else's robot, for as long as it goes on.
@@ -174,3 +175,47 @@ describe("a model behind a server that serves one session at a time", SLOW, () =
     }
   });
 });
+
+describe("parallel episodes", SLOW, () => {
+  const SIX = { episodes: 6, seed: 21, horizon: 64, replan_steps: 64 };
+
+  it("call the policy at the same time, each lane in a session of its own, and give the hash of serial ones", async () => {
+    const { key } = await app.caller();
+    const model = await openModel();
+    await app.supply({ provider: "acme", model: "acme/wide", endpoint: model.endpoint });
+    const probes = model.acts.length;
+    const asked = { policy_endpoint: "acme/wide", ...SIX };
+    const serial = await ended(await begun(key, { ...asked, parallel_episodes: 1 }), key);
+    expect([serial.status, new Set(model.acts.slice(probes).map(sessionIn)).size]).toEqual(["completed", 1]);
+
+    // Each call waits until three sessions have called.
+    const sessions = new Set<string>();
+    const waiting: (() => void)[] = [];
+    model.script.act = (call, answer) => {
+      sessions.add(sessionIn(call));
+      waiting.push(() => answer(honestSteps(call, 2)));
+      if (sessions.size === 3 || model.acts.length === before + 1) for (const go of waiting.splice(0)) go();
+    };
+    const before = model.acts.length;
+    const parallel = await ended(await begun(key, { ...asked, parallel_episodes: 3 }), key);
+    expect(outcome(parallel)).toEqual(["completed", undefined]);
+    expect(sessions.size).toBe(3);
+    expect(parallel.reproducibility.hash).toBe(serial.reproducibility.hash);
+    expect(parallel.per_episode.map(({ seed }: { seed: number }) => seed)).toEqual([21, 22, 23, 24, 25, 26]);
+    expect(parallel.usage).toEqual(serial.usage);
+  });
+
+  it("do not exceed the cap of the calls' cost together", async () => {
+    const { key } = await app.caller();
+    const model = await openModel();
+    await app.supply({ provider: "acme", model: "acme/capped", endpoint: model.endpoint });
+    const probes = model.acts.length;
+    const cap = 0.0064 * 3.5;
+    const id = await begun(key, { policy_endpoint: "acme/capped", ...SIX, parallel_episodes: 3, max_calls_usd: cap });
+    expect(await ended(id, key)).toMatchObject({ status: "expired", error: { code: "calls_budget_exhausted" } });
+    expect(model.acts.length - probes).toBe(3);
+  });
+});
+
+/** The lane's part of a session's name. */
+const sessionIn = ({ sessionId }: { sessionId?: string }): string => (sessionId ?? "").replace(/-\d+$/, "");

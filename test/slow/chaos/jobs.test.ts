@@ -107,7 +107,7 @@ describe("one worker of two", () => {
     expect(after.rows - before.rows).toBe(ITEMS);
   }, 240_000);
 
-  it("that dies during an evaluation is replaced by another, with the same scores and charge", async () => {
+  it("that dies during parallel episodes is replaced by another, with the scores and the charge of a serial evaluation", async () => {
     const NAV = {
       policy_endpoint: "acme/base",
       scenario: "base-nav",
@@ -120,7 +120,7 @@ describe("one worker of two", () => {
     const { reproducibility, scores } = await ended(`/v1/evaluate/${calm}`);
     const before = await charges("evaluate");
     crew.model.script.act = (call, answer) => void setTimeout(() => answer(honestSteps(call, 2)), 10);
-    const { id } = await crew.well("/v1/evaluate", NAV, caller);
+    const { id } = await crew.well("/v1/evaluate", { ...NAV, parallel_episodes: 3 }, caller);
     const killed = await middle(id, 1);
     await crew.bury(await crew.kill(killed));
     await crew.hire(killed);

@@ -2,7 +2,13 @@ import sharp from "sharp";
 import { describe, expect, it } from "vitest";
 import { readImageHeader } from "../../../src/codecs/pictures/image.ts";
 import { PolicyFailure } from "../../../src/scenarios/failure.ts";
-import { type FinishedEpisode, runTrial, type Shown, type TrialPlan } from "../../../src/scenarios/trial.ts";
+import {
+  type FinishedEpisode,
+  firstAndWorst,
+  runTrial,
+  type Shown,
+  type TrialPlan,
+} from "../../../src/scenarios/trial.ts";
 
 const PLAN: TrialPlan & Episodes = {
   scenario: "cartpole-balance",
@@ -14,7 +20,6 @@ const PLAN: TrialPlan & Episodes = {
   media: "none",
   pack: undefined,
   start: 0,
-  done: [],
 };
 
 /** Episodes from `start` up to `episodes`. */
@@ -38,7 +43,7 @@ async function trial(
     plan,
     {
       core,
-      next: async () => (index < count ? index++ : undefined),
+      next: async () => (index < count ? { index: index++ } : { index: undefined, rendered: firstAndWorst(episodes) }),
       act: async (shown) => ({ rows: act(shown), latencyMs: 1 }),
       finished: async (episode) => void episodes.push(episode),
     },
@@ -64,7 +69,7 @@ describe("an evaluation run", () => {
 
   it("resumes after completed episodes", async () => {
     const whole = await trial({}, balance);
-    const rest = await trial({ start: 2, done: whole.episodes.slice(0, 2) }, balance);
+    const rest = await trial({ start: 2 }, balance);
     expect(rest.episodes.map(({ index, trajectorySha256 }) => [index, trajectorySha256])).toEqual([
       [2, whole.episodes[2]!.trajectorySha256],
     ]);
@@ -84,7 +89,7 @@ describe("an evaluation run", () => {
       PLAN,
       {
         core,
-        next: async () => 0,
+        next: async () => ({ index: 0 }),
         act: () => {
           controller.abort(new Error("called off"));
           return new Promise(() => {});
@@ -152,7 +157,8 @@ describe("a core", () => {
         core,
         next: async () => {
           expect(held()).toBe(0);
-          return episodes.shift();
+          const index = episodes.shift();
+          return index === undefined ? { index, rendered: [] } : { index };
         },
         act: async (shown) => {
           expect(held()).toBe(0);
@@ -170,7 +176,7 @@ describe("a core", () => {
 
   it("is released by an evaluation run that ends early", async () => {
     const { held, core } = counted();
-    const broken = { core, next: async () => 0, finished: async () => {} };
+    const broken = { core, next: async () => ({ index: 0 }), finished: async () => {} };
     const act = async (): Promise<never> => {
       throw new Error("a bug");
     };

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { Cancel } from "../../../src/cancellation.ts";
-import { Cores } from "../../../src/jobs/evaluation.ts";
+import { Cores, ExtraLanes } from "../../../src/jobs/evaluation.ts";
 
 const never = new Cancel();
 
@@ -53,4 +53,14 @@ it("a canceled run does not get a core", async () => {
   const cores = new Cores(1);
   await expect(cores.enter("a", off)).rejects.toThrow("called off");
   (await cores.enter("a", never))();
+});
+
+it("an organization gets at most its share of the extra lanes, and a released lane is free again", () => {
+  const lanes = new ExtraLanes({ inAll: 3, ofOrg: 2 });
+  const [one, two] = [lanes.enter("a"), lanes.enter("a")];
+  expect([one, two, lanes.enter("a")].map((lane) => lane !== undefined)).toEqual([true, true, false]);
+  expect(lanes.enter("b")).toBeDefined();
+  expect(lanes.enter("b")).toBeUndefined();
+  one!();
+  expect(lanes.enter("a")).toBeDefined();
 });
