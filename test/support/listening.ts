@@ -1,6 +1,6 @@
 /** A server of tests that can be stopped as a machine stops, and comes back on its port. */
 import type { AddressInfo, Server, Socket } from "node:net";
-import { setTimeout } from "node:timers/promises";
+import { setImmediate, setTimeout } from "node:timers/promises";
 
 /** A server that listens on loopback. */
 export interface Listening {
@@ -40,7 +40,9 @@ export async function listening(
     close,
     async restart() {
       await close();
-      await setTimeout(50); // a client on this machine has heard of it by then
+      // A client in this process has heard of it by then. After a stall the timer fires before anything is read, hence the turns.
+      await setTimeout(50);
+      for (let turn = 0; turn < 10; turn++) await setImmediate();
       await listen(port);
     },
   };
