@@ -18,8 +18,8 @@ declare module "vitest" {
   }
 }
 
-const REPLACES_CLOCK = /support\/(ambient|clocks|manual-clock)\.ts"/;
-// Timers of the shared gateway would run on the clock that such a file replaces, and it is opened again afterwards anyway.
+const REPLACES_CLOCK = /support\/(ambient|clocks|manual-clock)\.ts"|useFakeTimers/;
+// Timers of the shared gateway would run on the clock or the timers that such a file replaces, and it is opened again afterwards anyway.
 if (REPLACES_CLOCK.test(readFileSync(expect.getState().testPath ?? "", "utf8"))) await closeStaying();
 
 const startedAt = ownSeconds() + childSeconds();
