@@ -46,7 +46,7 @@ beforeAll(async () => {
   await app.supply({ provider: "seer", model: "acme/world", endpoint: model.endpoint, ...seer });
   caller = await app.caller(1_000);
   limber = new Limber({ url: app.url, key: caller.key });
-}, 120_000);
+});
 afterEach(() => {
   Object.assign(model.script, { act: undefined, predict: undefined, ground: undefined });
 });
@@ -131,7 +131,7 @@ describe("calls", () => {
     expect(episodes.sort()).toEqual([0, 1]);
     expect((await run.result()).scores?.successRate?.n).toBe(2);
     expect((await limber.evaluation(run.id).result()).id).toBe(run.id);
-  }, 60_000);
+  });
 
   it("models and usage return pages, one model by its slug, and totals", async () => {
     const slugs: string[] = [];

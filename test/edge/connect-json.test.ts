@@ -75,7 +75,7 @@ describe("Connect in JSON", () => {
   it("ends and cancels a call at its timeout", async () => {
     const reasons: unknown[] = [];
     const gateway = await open({ Act: (_: ActRequest, { signal }: CallContext) => untilAborted(signal, reasons) });
-    const response = await post(gateway, JSON.stringify(SOUND), { "connect-timeout-ms": "20" });
+    const response = await post(gateway, JSON.stringify(SOUND), { "connect-timeout-ms": "300" });
     expect(await response.json()).toMatchObject({
       code: "deadline_exceeded",
       details: [{ debug: { reason: "deadline_exceeded" } }],

@@ -117,8 +117,8 @@ describe.each([
   ["Connect", true],
 ])("%s", (_, byConnect) => {
   it.each<[string, Sent]>([
-    ["an act", asked("o/waits", { "grpc-timeout": "30m" })],
-    ["a stream", streamed("o/deaf", { "grpc-timeout": "30m" })],
+    ["an act", asked("o/waits", { "grpc-timeout": "300m" })],
+    ["a stream", streamed("o/deaf", { "grpc-timeout": "300m" })],
   ])("stops %s at the deadline", async (_, sent) => {
     const { trailers, head, stopped } = await seenOf(byConnect, sent);
     expect({ ...head, ...trailers }["grpc-status"]).toBe("4");

@@ -193,7 +193,7 @@ export const CALLS: Readonly<Record<string, Sent>> = {
   "a time that no timer can hold": asked("o/timed", { "grpc-timeout": "99999999H" }),
   "a time that is none": asked("o/chunk", { "grpc-timeout": "1s" }),
   "a time that is none, and no key": asked("o/chunk", { "grpc-timeout": "1s", authorization: "" }),
-  "a short time of a stream": streamed("o/deaf", { "grpc-timeout": "30m" }),
+  "a short time of a stream": streamed("o/deaf", { "grpc-timeout": "300m" }),
   "no time at all": asked("o/waits", { "grpc-timeout": "0m" }),
   "no time at all for a quick answer": asked("o/chunk", { "grpc-timeout": "0n" }),
   "no time at all, and no key": asked("o/chunk", { "grpc-timeout": "0m", authorization: "" }),

@@ -185,7 +185,7 @@ describe.each([
         }
       },
     });
-    const outcome = await call(gateway, ACT, envelope(REQUEST), { "grpc-timeout": "20m" });
+    const outcome = await call(gateway, ACT, envelope(REQUEST), { "grpc-timeout": "300m" });
     expect([codeOf(outcome), reasonOf(outcome)]).toEqual([Code.DeadlineExceeded, "deadline_exceeded"]);
     await until(() => reason !== undefined);
     expect(reason).toMatchObject({ reason: Reason.DEADLINE_EXCEEDED });

@@ -17,7 +17,7 @@ beforeAll(async () => {
   await importCatalog(database.sql, join(import.meta.dirname, "../../data"));
   app = await ownGateway({ database });
   caller = await app.caller();
-}, 60_000);
+});
 afterAll(async () => {
   await app.close();
   await database.close();

@@ -20,7 +20,7 @@ beforeAll(async () => {
   app = await ownGateway();
   [provider, issuer] = await Promise.all([startIdentityProvider({ conforms: true }), startLyingIssuer()]);
   issuer.metadata = { userinfo_endpoint: `${issuer.issuer}/userinfo` };
-}, 60_000);
+});
 afterAll(async () => {
   await app.close();
   await provider.close();

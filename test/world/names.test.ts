@@ -49,7 +49,7 @@ describe("a call with a misspelled name", () => {
     app = await ownGateway();
     await app.catalog("acme/Reach-v1.5");
     ({ key } = await app.caller(1));
-  }, 60_000);
+  });
   afterAll(() => app.close());
 
   it.each([

@@ -15,7 +15,7 @@ beforeAll(async () => {
   caller = await app.caller(5);
   const { userId } = await person(app, caller.org, "developer");
   browser = await signedIn(app, caller.org, userId);
-}, 60_000);
+});
 afterAll(() => app.close());
 
 const register = (more: object): Promise<Answer> =>

@@ -28,7 +28,7 @@ const picture = (shape: readonly number[]): NdArray =>
 
 /** What a GR00T client raises for its data. */
 async function gr00t(data: Packable<NdArray>): Promise<string> {
-  const socket = new Request({ receiveTimeout: 5000, linger: 0 });
+  const socket = new Request({ receiveTimeout: 60_000, linger: 0 });
   socket.connect(`tcp://127.0.0.1:${app.gateway.gr00tPort}`);
   try {
     await socket.send(encodeGr00t({ endpoint: "get_action", api_token: caller.key, data }));
