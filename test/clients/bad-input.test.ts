@@ -76,7 +76,7 @@ describe("at a gateway", () => {
     });
     caller = await app.caller(1_000);
     limber = new Limber({ url: app.url, key: caller.key });
-  }, 120_000);
+  });
 
   it("refuses an unknown camera by name, and ends a loop that sends one with a hold", async () => {
     const sensed = { state: [0.5], images: { nose: await redSquare(0.5, 0.5) } };
@@ -154,7 +154,9 @@ describe("at a gateway", () => {
 
 describe("a misbehaving server", () => {
   it("is reported as not a gateway if it uses another protocol, by calls and by loops", async () => {
-    const server = createServer((socket) => socket.end("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"));
+    const server = createServer((socket) =>
+      socket.on("error", () => undefined).end("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"),
+    );
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const far = new Limber({ url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, key: "lmb_sk_test" });
     await expect(far.model("a/b", { timeoutMs: 5_000 })).rejects.toThrow(LimberError);

@@ -10,6 +10,8 @@ import { GREETING, READY, requestHead } from "../../src/codecs/zmtp.ts";
 import { BodyMemory } from "../../src/edge/body-memory.ts";
 import type { Gate } from "../../src/edge/gate/gate.ts";
 import { serveGr00t } from "../../src/edge/transports/gr00t/gr00t.ts";
+import { setClock } from "../support/clocks.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 import { answersIn, endOf, FRAME, HELLO, request } from "../support/wire-client.ts";
 import { KEY, type TestGateway, until } from "./gateway.ts";
 import { saying } from "./port-caller.ts";
@@ -88,6 +90,8 @@ describe("a gateway that closes", () => {
 });
 
 it("answers one more message of an idle GR00T client while closing, then disconnects it", async () => {
+  const clock = new ManualClock();
+  setClock(clock);
   const gr00t = await serveGr00t({
     ...{ gate: {} as Gate, log: () => undefined, memory: new BodyMemory(), host: "127.0.0.1", port: 0, model: "" },
     embodimentOf: () => undefined,
@@ -106,6 +110,8 @@ it("answers one more message of an idle GR00T client while closing, then disconn
   asking.on("data", (chunk: Buffer) => chunks.push(chunk));
   silent.resume();
   asking.write(Buffer.concat([requestHead(ping.length), ping]));
+  await once(asking, "close");
+  await clock.advance(50);
   await closed;
   expect(Buffer.concat(chunks).includes("Server is running")).toBe(true);
 });

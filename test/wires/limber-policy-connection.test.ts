@@ -169,12 +169,13 @@ describe("a connection of the limber-policy wire", () => {
 
   it("that is alive is kept after a call times out on it", async () => {
     await serve();
-    server.behave({ kind: "silence" }, { kind: "steps", steps: STEPS });
+    server.behave({ kind: "steps", steps: STEPS }, { kind: "silence" }, { kind: "steps", steps: STEPS });
     const clock = new ManualClock();
     const restore = setAmbient({ clock });
+    await act(); // the connection is ready
     const caller = new AbortController();
     const call = failureIn(act({}, caller.signal));
-    await eventually(() => expect(server.acts).toHaveLength(1));
+    await eventually(() => expect(server.acts).toHaveLength(2));
     const timers = clock.pending;
     caller.abort();
     await call;

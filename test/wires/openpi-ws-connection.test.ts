@@ -138,6 +138,7 @@ describe("the connections to one openpi server", () => {
   });
 
   it("make space for a new session by closing the least recently used one", async () => {
+    setClock(new ManualClock()); // none has been idle for long
     for (let i = 0; i < 258; i++) await act({ sessionId: `s${i}` });
     expect(server.counts.connections).toBe(258);
     await act({ sessionId: "s257" });
