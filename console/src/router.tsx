@@ -85,6 +85,7 @@ const pages = [
   inFrame("/armings", ["arming", "ended", "new", "of"], () => import("./pages/armings.tsx"), "ArmingsPage"),
   inFrame("/keys", ["key", "new"], () => import("./pages/keys.tsx"), "KeysPage"),
   inFrame("/members", ["member"], () => import("./pages/members.tsx"), "MembersPage"),
+  inFrame("/sign-on", ["issuer"], () => import("./pages/sign-on.tsx"), "SignOnPage"),
   inFrame("/workspaces", ["workspace", "new"], () => import("./pages/workspaces.tsx"), "WorkspacesPage"),
   inFrame("/webhooks", ["hook", "new"], () => import("./pages/webhooks.tsx"), "WebhooksPage"),
   inFrame("/audit", ["action", "actor", "record"], () => import("./pages/audit.tsx"), "AuditPage"),

@@ -1,7 +1,7 @@
 import * as oidc from "openid-client";
-import type { IssuerService } from "../../gen/limber/v1/issuer_service_pb.ts";
+import { type IssuerService, IssuerStep } from "../../gen/limber/v1/issuer_service_pb.ts";
 import { byCall, type Implementation } from "../call.ts";
-import { now } from "../clock.ts";
+import { inTime, now } from "../clock.ts";
 import { violation } from "../contracts/contract.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
@@ -21,6 +21,7 @@ import {
 import { type Sql, tx } from "../store/database/tx.ts";
 import { AddressRefused, checkUrl, guardedFetch, wordsOfRefusal } from "../upstream/transport/guard.ts";
 import type { Vault } from "../vault.ts";
+import { faultOf, type IssuerFault } from "./issuer-faults.ts";
 import { pageIn } from "./pages.ts";
 import { assertReachable, giverOf, refuseStandingBeyond } from "./reach.ts";
 
@@ -121,6 +122,22 @@ export function issuerService({
       return { issuer: messageOf(made) };
     },
 
+    async testIssuer({ orgId, name, issuer, clientId, clientSecret }, call) {
+      await assertReachable(sql, orgId, call);
+      const known = await tx(sql, async (tx) => {
+        await refuseStandingBeyond(tx, orgId, { role: "owner", workspaceIds: [] }, await giverOf(tx, call));
+        return (await listIssuers(tx, orgId)).find((each) => each.name === name);
+      });
+      const fault = await clients.test(
+        { issuer, clientId, clientSecret, known },
+        { redirect: home + callbackPath(known?.id ?? "test") },
+      );
+      const ok = fault.failed === undefined;
+      const details = { name, issuer, client_id: clientId, ok };
+      await tx(sql, (tx) => audit(tx, { ...byCall(call), orgId, action: "issuer.tested", subject: name, details }));
+      return { ok, ...fault };
+    },
+
     async listIssuers(request, call) {
       await assertReachable(sql, request.orgId, call);
       const { records, ...page } = await pageIn(await listIssuers(sql, request.orgId), request, ({ name }) => name);
@@ -214,9 +231,12 @@ export interface IssuerClaims {
 /** The redirect path of an issuer. */
 const callbackPath = (issuerId: string): string => `/sign-in/callback/${issuerId}`;
 
+const ENDPOINT_MISSING = "its metadata lacks the authorization, token or key endpoint";
 const METADATA_MS = 10 * 60 * 1000;
 const MOST_CACHED = 200;
 const PATIENCE_S = 10;
+/** The timeout of a complete test. */
+const TEST_MS = 15_000;
 const MOST_BYTES = 1 << 20;
 /** Tolerated clock skew of an issuer. */
 const CLOCK_S = 60;
@@ -306,7 +326,7 @@ export class OidcClients {
     const { client, identifier } = await this.#found(issuer);
     const metadata = client.serverMetadata();
     const { authorization_endpoint: page, token_endpoint: tokens, jwks_uri: keys, userinfo_endpoint: more } = metadata;
-    for (const url of [page, tokens, keys]) if (url === undefined) throw issuerFailed("its metadata lacks an endpoint");
+    for (const url of [page, tokens, keys]) if (url === undefined) throw issuerFailed(ENDPOINT_MISSING);
     for (const url of [page, tokens, keys, more]) if (url !== undefined) this.#assertReachable(url);
     if (issuer.emailsVerified && metadata.issuer.includes("{tenantid}"))
       throw violation(
@@ -315,6 +335,41 @@ export class OidcClients {
         "value_error",
       );
     return identifier;
+  }
+
+  /**
+   * Tests an issuer and its client, within `TEST_MS`. The stored secret is used only for the issuer and client that it was stored for. The
+   * client is tested by a code that no issuer has issued: `invalid_grant` shows that the client itself was accepted.
+   */
+  async test(
+    { issuer, clientId, clientSecret, known }: TestedIssuer,
+    { redirect }: { redirect: string },
+  ): Promise<IssuerFault> {
+    let at: IssuerStep = IssuerStep.DISCOVERY;
+    let identifier: string | undefined;
+    const given = (secret: string | undefined): IssuerFacts => ({
+      ...{ id: known?.id ?? "", issuer, clientId, version: 0, emailsVerified: false },
+      sealed: secret ? this.#deps.vault.seal(secret, issuerContext(known?.id ?? "")) : undefined,
+    });
+    const run = async (): Promise<IssuerFault> => {
+      identifier = await this.check(given(undefined));
+      at = IssuerStep.CLIENT;
+      const isStored = known?.issuer === identifier && known.clientId === clientId;
+      const facts = clientSecret === undefined && isStored ? { ...given(undefined), ...known } : given(clientSecret);
+      const client = await this.#discover({ ...facts, issuer: identifier });
+      const code = { code: token(), redirect_uri: redirect, code_verifier: token() };
+      const thrown = await oidc
+        .genericGrantRequest(client, "authorization_code", code)
+        .catch((error: unknown) => error);
+      const error = thrown instanceof Error && "error" in thrown ? thrown.error : undefined;
+      if (error === "invalid_grant") return { issuer: identifier };
+      throw thrown instanceof Error ? thrown : issuerFailed();
+    };
+    const late = (): Error => new DOMException("no response", "TimeoutError");
+    return inTime(run(), { ms: TEST_MS, late }).catch((thrown: unknown) => {
+      const fault = faultOf(thrown, { step: at, refused: refusalIn(thrown), allowPrivate: this.#deps.allowPrivate });
+      return { ...fault, ...(identifier !== undefined && { issuer: identifier }) };
+    });
   }
 
   /** Users paste the metadata address, or omit or add the identifier's final slash. */
@@ -394,6 +449,14 @@ export class OidcClients {
       { param: "issuer" },
     );
   }
+}
+
+/** What a test is of: fields of a request, and the issuer stored under its name. */
+interface TestedIssuer {
+  issuer: string;
+  clientId: string;
+  clientSecret: string | undefined;
+  known: IssuerRecord | undefined;
 }
 
 /** OpenID Connect limits a subject to this many ASCII characters. */

@@ -92,6 +92,12 @@ const ATTEMPTS: Readonly<Record<string, (key: string, dimension: string) => Prom
       { issuer: "https://accounts.example", client_id: "c" },
       { key, method: "PUT" },
     ),
+  "IssuerService.TestIssuer": (key) =>
+    app.call(
+      `/v1/orgs/${caller.org}/issuers/sso/test`,
+      { issuer: "https://accounts.example", client_id: "c" },
+      { key },
+    ),
   "IdentityService.UpdateMember": (key) =>
     app.call(`/v1/orgs/${caller.org}/members/${viewer.userId}`, { role: "admin" }, { key, method: "PATCH" }),
   "IdentityService.TransferOwnership": (key) =>

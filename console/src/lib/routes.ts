@@ -27,6 +27,7 @@ export const PAGES = [
   { path: "/console/armings", title: "Armings", key: "i", place: "more", permission: "robots.arm" },
   { path: "/console/keys", title: "Keys", key: "k", place: "more", permission: "keys.read" },
   { path: "/console/members", title: "Members", place: "more", permission: "members.read" },
+  { path: "/console/sign-on", title: "Single sign-on", place: "more", permission: "issuers.read" },
   { path: "/console/workspaces", title: "Workspaces", place: "more" },
   { path: "/console/webhooks", title: "Webhooks", key: "w", place: "more", permission: "webhooks.read" },
   { path: "/console/audit", title: "Audit", key: "a", place: "more", permission: "audit.read" },

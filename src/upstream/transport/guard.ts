@@ -160,7 +160,7 @@ export function guardedLookup(options: GuardOptions): LookupFunction {
     if (!answers.every(({ address }) => isAllowedAddress(address, options)))
       throw new AddressRefused("private_address");
     const wanted = answers.filter((answer) => family === 0 || answer.family === family);
-    if (wanted.length === 0) throw new Error("the host name has no address");
+    if (wanted.length === 0) throw lookupFailed("the host name has no address");
     return wanted;
   };
   return (hostname, { all, family }, callback) => {
@@ -173,6 +173,9 @@ export function guardedLookup(options: GuardOptions): LookupFunction {
     );
   };
 }
+
+/** A failed lookup, by the system call that Node names in its own. */
+const lookupFailed = (message: string): Error => Object.assign(new Error(message), { syscall: "getaddrinfo" });
 
 /** Node accepts both spellings. */
 const FAMILIES: Readonly<Record<string, number>> = { 4: 4, 6: 6, IPv4: 4, IPv6: 6 };
@@ -221,11 +224,11 @@ export function oneAtATime(resolve: Resolve): Resolve {
   return (hostname) => {
     let answer = asked.get(hostname);
     if (answer === undefined) {
-      if (asked.size >= MOST_SLOW_NAMES) return Promise.reject(new Error("too many concurrent DNS lookups"));
+      if (asked.size >= MOST_SLOW_NAMES) return Promise.reject(lookupFailed("too many concurrent DNS lookups"));
       answer = ask(hostname);
       asked.set(hostname, answer);
     }
-    return inTime(answer, { ms: LOOKUP_MS, late: () => new Error("the DNS lookup timed out") });
+    return inTime(answer, { ms: LOOKUP_MS, late: () => lookupFailed("the DNS lookup timed out") });
   };
 }
 
@@ -278,6 +281,27 @@ function resolvePublicly(servers: readonly string[] | undefined): Resolve {
     return [four, six].flatMap((result) => (result.status === "fulfilled" ? result.value : []));
   };
 }
+
+/** The layer in which a connection failed. */
+export type FailedLayer = "address" | "dns" | "tls" | "connection";
+
+/** Returns the layer in which a connection through the guard failed; undefined if none did. Follows the causes of an error. */
+export function failedLayer(thrown: unknown): FailedLayer | undefined {
+  for (let each = thrown, i = 0; each instanceof Error && i < MOST_CAUSES; each = each.cause, i++) {
+    if (each instanceof AddressRefused) return "address";
+    const { code = "", syscall = "" } = each as NodeJS.ErrnoException;
+    if (syscall === "getaddrinfo" || /^query/.test(syscall)) return "dns";
+    if (TLS_CODE.test(String(code))) return "tls";
+    if (CONNECTION_CODE.test(String(code)) || each.name === "TimeoutError") return "connection";
+  }
+  return undefined;
+}
+
+const MOST_CAUSES = 6;
+/** Codes of OpenSSL's certificate checks and of Node's TLS. */
+const TLS_CODE =
+  /^(?:ERR_TLS_|ERR_SSL_|EPROTO$|CERT_|CRL_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|HOSTNAME_MISMATCH$|INVALID_(?:CA|PURPOSE)$|PATH_LENGTH_EXCEEDED$)/;
+const CONNECTION_CODE = /^(?:ECONN|EHOST|ENET|ETIMEDOUT$|EPIPE$|EADDR|UND_ERR_|HPE_)/;
 
 const CONNECT_TIMEOUT_MS = 5_000;
 

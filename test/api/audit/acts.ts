@@ -208,6 +208,11 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
     const run = () => stage.send("PUT", stage.orgs("/issuers/put"), { issuer, client_id: "c" });
     return { action: "issuer.put", run };
   },
+  TestIssuer: async (stage) => {
+    const { issuer } = await lyingIssuer();
+    const run = () => stage.send("POST", stage.orgs("/issuers/tested/test"), { issuer, client_id: "c" });
+    return { action: "issuer.tested", run };
+  },
   DeleteIssuer: async ({ send, orgs }) => {
     const { issuer } = await lyingIssuer();
     await send("PUT", orgs("/issuers/deleted"), { issuer, client_id: "c" });

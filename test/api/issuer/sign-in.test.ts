@@ -421,4 +421,35 @@ describe("an issuer", () => {
     expect((await begin("x@nobody.example")).body.error.code).toBe("no_issuer");
     expect((await begin("no address")).status).toBe(422);
   });
+
+  it("is tested without being stored, and the step that failed is named without text of the issuer", async () => {
+    const { org, key } = await organisation();
+    const test = (body: object, from = key) => app.call(`/v1/orgs/${org}/issuers/sso/test`, body, { key: from });
+    const facts = { issuer: provider.issuer, client_id: "x" };
+    const { client_id, client_secret } = await provider.register(`${app.url}/sign-in/callback/test`);
+    const registered = { client_id, client_secret };
+    const { status, body, text } = await test({ ...facts, ...registered });
+    expect([status, body], text).toEqual([200, { ok: true, issuer: provider.issuer }]);
+    const stored = (await app.call(`/v1/orgs/${org}/issuers`, undefined, { key })).body.data[0];
+    // The stored secret goes only to the issuer and the client that it was stored for.
+    expect((await test({ ...facts, client_id: stored.client_id })).body.ok).toBe(true);
+    const seen = liar.heard.length;
+    liar.says({ nonce: "", client: "" }, { answer: () => ({ status: 500, body: "a secret text of the issuer" }) });
+    const broken = await test({ issuer: liar.issuer, client_id: stored.client_id });
+    expect(broken.body).toMatchObject({ ok: false, failed: "client", issuer: liar.issuer });
+    expect(broken.text).not.toContain("secret text");
+    expect(liar.heard.slice(seen).join()).not.toContain("client_secret");
+
+    const wrong = await test({ ...facts, ...registered, client_secret: "wrong" });
+    expect(wrong.body).toMatchObject({ ok: false, failed: "client" });
+    expect(wrong.body.reason).toContain("does not accept `client_id` and `client_secret`");
+    liar.metadata = { issuer: "https://other.example" };
+    expect((await test({ ...facts, issuer: liar.issuer })).body).toMatchObject({ ok: false, failed: "discovery" });
+    liar.metadata = {};
+    expect((await test({ ...facts, issuer: "http://10.0.0.1" })).body).toMatchObject({ ok: false, failed: "address" });
+
+    const { user_id } = await app.admin(`/v1/orgs/${org}/members`, { email: `a@${born}.example`, role: "admin" });
+    const { key: admins } = await app.admin(`/v1/orgs/${org}/keys`, { role: "admin" });
+    expect([user_id !== "", (await test(facts, admins)).body.error.code]).toEqual([true, "permission_denied"]);
+  });
 });

@@ -231,6 +231,21 @@ describe.skipIf(!canBrowse)("what a page shows", () => {
     expect(new Set(texts).size).toBe(texts.length);
   });
 
+  it("tests the connection to an identity provider, and shows the step that fails with its remedy", async () => {
+    await go("/console/sign-on", "Single sign-on");
+    await page.getByRole("button", { name: "Add a provider" }).click();
+    await page.getByLabel("Issuer", { exact: true }).fill("http://169.254.169.254");
+    await page.getByLabel("Client id").fill("limber");
+    await page.getByRole("button", { name: "Test connection" }).click();
+    const steps = page.getByRole("list", { name: "connection test" }).getByRole("listitem");
+    await steps.getByText(/^the issuer's address must not be/).waitFor();
+    expect((await steps.allTextContents()).map((text) => text.includes("not tested"))).toEqual([
+      false,
+      ...Array.from({ length: 5 }, () => true),
+    ]);
+    expect(await faultsOf(page)).toEqual([]);
+  });
+
   it("shows members and keys by name, and ids as tooltips", async () => {
     await go("/console/audit", "Audit");
     await page.getByRole("table", { name: "audit records" }).getByRole("row").nth(1).waitFor();

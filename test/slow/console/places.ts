@@ -24,6 +24,7 @@ export const PLACES: readonly Place[] = [
   { path: "/console/armings", heading: "Armings", name: "armings" },
   { path: "/console/keys", heading: "Keys", name: "keys" },
   { path: "/console/members", heading: "Members", name: "members" },
+  { path: "/console/sign-on", heading: "Single sign-on", name: "sign-on" },
   { path: "/console/workspaces", heading: "Workspaces", name: "workspaces" },
   { path: "/console/webhooks", heading: "Webhooks", name: "webhooks" },
   { path: "/console/audit", heading: "Audit", name: "audit" },

@@ -2,15 +2,15 @@
 // @generated from file limber/v1/issuer_service.proto (package limber.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Message } from "@bufbuild/protobuf";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Message, UnknownEnum } from "@bufbuild/protobuf";
 
 /**
  * Describes the file limber/v1/issuer_service.proto.
  */
 export const file_limber_v1_issuer_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch5saW1iZXIvdjEvaXNzdWVyX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSLVAQoGSXNzdWVyEgwKBG5hbWUYASABKAkSDgoGaXNzdWVyGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpoYXNfc2VjcmV0GAQgASgIEg8KB2RvbWFpbnMYBSADKAkSFgoJam9pbl9yb2xlGAYgASgJSACIAQESFAoMcmVkaXJlY3RfdXJpGAcgASgJEg8KB2NyZWF0ZWQYCCABKA0SDwoHdXBkYXRlZBgJIAEoDRIXCg9lbWFpbHNfdmVyaWZpZWQYCiABKAhCDAoKX2pvaW5fcm9sZSJPCgtFbWFpbERvbWFpbhIOCgZkb21haW4YASABKAkSEwoGaXNzdWVyGAIgASgJSACIAQESEAoIdmVyaWZpZWQYAyABKA1CCQoHX2lzc3VlciLvAQoQUHV0SXNzdWVyUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIOCgZpc3N1ZXIYAyABKAkSEQoJY2xpZW50X2lkGAQgASgJEh8KDWNsaWVudF9zZWNyZXQYBSABKAlCA4ABAUgAiAEBEg8KB2RvbWFpbnMYBiADKAkSFgoJam9pbl9yb2xlGAcgASgJSAGIAQESHAoPZW1haWxzX3ZlcmlmaWVkGAggASgISAKIAQFCEAoOX2NsaWVudF9zZWNyZXRCDAoKX2pvaW5fcm9sZUISChBfZW1haWxzX3ZlcmlmaWVkIjYKEVB1dElzc3VlclJlc3BvbnNlEiEKBmlzc3VlchgBIAEoCzIRLmxpbWJlci52MS5Jc3N1ZXIiYgoSTGlzdElzc3VlcnNSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRISCgVsaW1pdBgCIAEoDUgAiAEBEhMKBmN1cnNvchgDIAEoCUgBiAEBQggKBl9saW1pdEIJCgdfY3Vyc29yIoIBChNMaXN0SXNzdWVyc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIfCgRkYXRhGAIgAygLMhEubGltYmVyLnYxLklzc3VlchIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciIzChNEZWxldGVJc3N1ZXJSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIMCgRuYW1lGAIgASgJIjUKFERlbGV0ZUlzc3VlclJlc3BvbnNlEgwKBG5hbWUYASABKAkSDwoHZGVsZXRlZBgCIAEoCCI1ChNWZXJpZnlEb21haW5SZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZkb21haW4YAiABKAkiPgoUVmVyaWZ5RG9tYWluUmVzcG9uc2USJgoGZG9tYWluGAEgASgLMhYubGltYmVyLnYxLkVtYWlsRG9tYWluImIKEkxpc3REb21haW5zUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSEgoFbGltaXQYAiABKA1IAIgBARITCgZjdXJzb3IYAyABKAlIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKHAQoTTGlzdERvbWFpbnNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSJAoEZGF0YRgCIAMoCzIWLmxpbWJlci52MS5FbWFpbERvbWFpbhIQCghoYXNfbW9yZRgDIAEoCBIYCgtuZXh0X2N1cnNvchgEIAEoCUgAiAEBQg4KDF9uZXh0X2N1cnNvciI1ChNEZWxldGVEb21haW5SZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIOCgZkb21haW4YAiABKAkiNwoURGVsZXRlRG9tYWluUmVzcG9uc2USDgoGZG9tYWluGAEgASgJEg8KB2RlbGV0ZWQYAiABKAgy8AMKDUlzc3VlclNlcnZpY2USRgoJUHV0SXNzdWVyEhsubGltYmVyLnYxLlB1dElzc3VlclJlcXVlc3QaHC5saW1iZXIudjEuUHV0SXNzdWVyUmVzcG9uc2USUQoLTGlzdElzc3VlcnMSHS5saW1iZXIudjEuTGlzdElzc3VlcnNSZXF1ZXN0Gh4ubGltYmVyLnYxLkxpc3RJc3N1ZXJzUmVzcG9uc2UiA5ACARJPCgxEZWxldGVJc3N1ZXISHi5saW1iZXIudjEuRGVsZXRlSXNzdWVyUmVxdWVzdBofLmxpbWJlci52MS5EZWxldGVJc3N1ZXJSZXNwb25zZRJPCgxWZXJpZnlEb21haW4SHi5saW1iZXIudjEuVmVyaWZ5RG9tYWluUmVxdWVzdBofLmxpbWJlci52MS5WZXJpZnlEb21haW5SZXNwb25zZRJRCgtMaXN0RG9tYWlucxIdLmxpbWJlci52MS5MaXN0RG9tYWluc1JlcXVlc3QaHi5saW1iZXIudjEuTGlzdERvbWFpbnNSZXNwb25zZSIDkAIBEk8KDERlbGV0ZURvbWFpbhIeLmxpbWJlci52MS5EZWxldGVEb21haW5SZXF1ZXN0Gh8ubGltYmVyLnYxLkRlbGV0ZURvbWFpblJlc3BvbnNlYgZwcm90bzM");
+  fileDesc("Ch5saW1iZXIvdjEvaXNzdWVyX3NlcnZpY2UucHJvdG8SCWxpbWJlci52MSLVAQoGSXNzdWVyEgwKBG5hbWUYASABKAkSDgoGaXNzdWVyGAIgASgJEhEKCWNsaWVudF9pZBgDIAEoCRISCgpoYXNfc2VjcmV0GAQgASgIEg8KB2RvbWFpbnMYBSADKAkSFgoJam9pbl9yb2xlGAYgASgJSACIAQESFAoMcmVkaXJlY3RfdXJpGAcgASgJEg8KB2NyZWF0ZWQYCCABKA0SDwoHdXBkYXRlZBgJIAEoDRIXCg9lbWFpbHNfdmVyaWZpZWQYCiABKAhCDAoKX2pvaW5fcm9sZSJPCgtFbWFpbERvbWFpbhIOCgZkb21haW4YASABKAkSEwoGaXNzdWVyGAIgASgJSACIAQESEAoIdmVyaWZpZWQYAyABKA1CCQoHX2lzc3VlciLvAQoQUHV0SXNzdWVyUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIOCgZpc3N1ZXIYAyABKAkSEQoJY2xpZW50X2lkGAQgASgJEh8KDWNsaWVudF9zZWNyZXQYBSABKAlCA4ABAUgAiAEBEg8KB2RvbWFpbnMYBiADKAkSFgoJam9pbl9yb2xlGAcgASgJSAGIAQESHAoPZW1haWxzX3ZlcmlmaWVkGAggASgISAKIAQFCEAoOX2NsaWVudF9zZWNyZXRCDAoKX2pvaW5fcm9sZUISChBfZW1haWxzX3ZlcmlmaWVkIjYKEVB1dElzc3VlclJlc3BvbnNlEiEKBmlzc3VlchgBIAEoCzIRLmxpbWJlci52MS5Jc3N1ZXIihwEKEVRlc3RJc3N1ZXJSZXF1ZXN0Eg4KBm9yZ19pZBgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBmlzc3VlchgDIAEoCRIRCgljbGllbnRfaWQYBCABKAkSHwoNY2xpZW50X3NlY3JldBgFIAEoCUIDgAEBSACIAQFCEAoOX2NsaWVudF9zZWNyZXQilwEKElRlc3RJc3N1ZXJSZXNwb25zZRIKCgJvaxgBIAEoCBIqCgZmYWlsZWQYAiABKA4yFS5saW1iZXIudjEuSXNzdWVyU3RlcEgAiAEBEhMKBnJlYXNvbhgDIAEoCUgBiAEBEhMKBmlzc3VlchgEIAEoCUgCiAEBQgkKB19mYWlsZWRCCQoHX3JlYXNvbkIJCgdfaXNzdWVyImIKEkxpc3RJc3N1ZXJzUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSEgoFbGltaXQYAiABKA1IAIgBARITCgZjdXJzb3IYAyABKAlIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKCAQoTTGlzdElzc3VlcnNSZXNwb25zZRIOCgZvYmplY3QYASABKAkSHwoEZGF0YRgCIAMoCzIRLmxpbWJlci52MS5Jc3N1ZXISEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiMwoTRGVsZXRlSXNzdWVyUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDAoEbmFtZRgCIAEoCSI1ChREZWxldGVJc3N1ZXJSZXNwb25zZRIMCgRuYW1lGAEgASgJEg8KB2RlbGV0ZWQYAiABKAgiNQoTVmVyaWZ5RG9tYWluUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDgoGZG9tYWluGAIgASgJIj4KFFZlcmlmeURvbWFpblJlc3BvbnNlEiYKBmRvbWFpbhgBIAEoCzIWLmxpbWJlci52MS5FbWFpbERvbWFpbiJiChJMaXN0RG9tYWluc1JlcXVlc3QSDgoGb3JnX2lkGAEgASgJEhIKBWxpbWl0GAIgASgNSACIAQESEwoGY3Vyc29yGAMgASgJSAGIAQFCCAoGX2xpbWl0QgkKB19jdXJzb3IihwEKE0xpc3REb21haW5zUmVzcG9uc2USDgoGb2JqZWN0GAEgASgJEiQKBGRhdGEYAiADKAsyFi5saW1iZXIudjEuRW1haWxEb21haW4SEAoIaGFzX21vcmUYAyABKAgSGAoLbmV4dF9jdXJzb3IYBCABKAlIAIgBAUIOCgxfbmV4dF9jdXJzb3IiNQoTRGVsZXRlRG9tYWluUmVxdWVzdBIOCgZvcmdfaWQYASABKAkSDgoGZG9tYWluGAIgASgJIjcKFERlbGV0ZURvbWFpblJlc3BvbnNlEg4KBmRvbWFpbhgBIAEoCRIPCgdkZWxldGVkGAIgASgIKrsBCgpJc3N1ZXJTdGVwEhsKF0lTU1VFUl9TVEVQX1VOU1BFQ0lGSUVEEAASFwoTSVNTVUVSX1NURVBfQUREUkVTUxABEhMKD0lTU1VFUl9TVEVQX0ROUxACEhoKFklTU1VFUl9TVEVQX0NPTk5FQ1RJT04QAxITCg9JU1NVRVJfU1RFUF9UTFMQBBIZChVJU1NVRVJfU1RFUF9ESVNDT1ZFUlkQBRIWChJJU1NVRVJfU1RFUF9DTElFTlQQBjK7BAoNSXNzdWVyU2VydmljZRJGCglQdXRJc3N1ZXISGy5saW1iZXIudjEuUHV0SXNzdWVyUmVxdWVzdBocLmxpbWJlci52MS5QdXRJc3N1ZXJSZXNwb25zZRJJCgpUZXN0SXNzdWVyEhwubGltYmVyLnYxLlRlc3RJc3N1ZXJSZXF1ZXN0Gh0ubGltYmVyLnYxLlRlc3RJc3N1ZXJSZXNwb25zZRJRCgtMaXN0SXNzdWVycxIdLmxpbWJlci52MS5MaXN0SXNzdWVyc1JlcXVlc3QaHi5saW1iZXIudjEuTGlzdElzc3VlcnNSZXNwb25zZSIDkAIBEk8KDERlbGV0ZUlzc3VlchIeLmxpbWJlci52MS5EZWxldGVJc3N1ZXJSZXF1ZXN0Gh8ubGltYmVyLnYxLkRlbGV0ZUlzc3VlclJlc3BvbnNlEk8KDFZlcmlmeURvbWFpbhIeLmxpbWJlci52MS5WZXJpZnlEb21haW5SZXF1ZXN0Gh8ubGltYmVyLnYxLlZlcmlmeURvbWFpblJlc3BvbnNlElEKC0xpc3REb21haW5zEh0ubGltYmVyLnYxLkxpc3REb21haW5zUmVxdWVzdBoeLmxpbWJlci52MS5MaXN0RG9tYWluc1Jlc3BvbnNlIgOQAgESTwoMRGVsZXRlRG9tYWluEh4ubGltYmVyLnYxLkRlbGV0ZURvbWFpblJlcXVlc3QaHy5saW1iZXIudjEuRGVsZXRlRG9tYWluUmVzcG9uc2ViBnByb3RvMw");
 
 /**
  * An OpenID Connect issuer.
@@ -225,6 +225,97 @@ export const PutIssuerResponseSchema: GenMessage<PutIssuerResponse> = /*@__PURE_
   messageDesc(file_limber_v1_issuer_service, 3);
 
 /**
+ * Request to test an issuer.
+ *
+ * @generated from message limber.v1.TestIssuerRequest
+ */
+export type TestIssuerRequest = Message<"limber.v1.TestIssuerRequest"> & {
+  /**
+   * Organization id, such as `org_01J…`.
+   *
+   * @generated from field: string org_id = 1;
+   */
+  orgId: string;
+
+  /**
+   * Name of the issuer; it need not exist.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * Issuer identifier: an `https` URL, or `http` on loopback. The URL of its metadata is also accepted.
+   *
+   * @generated from field: string issuer = 3;
+   */
+  issuer: string;
+
+  /**
+   * Client id of the gateway at the issuer.
+   *
+   * @generated from field: string client_id = 4;
+   */
+  clientId: string;
+
+  /**
+   * Client secret. When absent, the stored one if issuer and client id are those stored under the name; an empty string means none.
+   *
+   * @generated from field: optional string client_secret = 5;
+   */
+  clientSecret?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.TestIssuerRequest.
+ * Use `create(TestIssuerRequestSchema)` to create a new message.
+ */
+export const TestIssuerRequestSchema: GenMessage<TestIssuerRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_issuer_service, 4);
+
+/**
+ * Result of the test.
+ *
+ * @generated from message limber.v1.TestIssuerResponse
+ */
+export type TestIssuerResponse = Message<"limber.v1.TestIssuerResponse"> & {
+  /**
+   * True if all steps succeeded.
+   *
+   * @generated from field: bool ok = 1;
+   */
+  ok: boolean;
+
+  /**
+   * The step that failed; absent if none did.
+   *
+   * @generated from field: optional limber.v1.IssuerStep failed = 2;
+   */
+  failed?: IssuerStep | undefined;
+
+  /**
+   * What is wrong and what to do; absent if nothing failed. Never text of the issuer.
+   *
+   * @generated from field: optional string reason = 3;
+   */
+  reason?: string | undefined;
+
+  /**
+   * Issuer identifier under which the metadata was found; absent if it was not found.
+   *
+   * @generated from field: optional string issuer = 4;
+   */
+  issuer?: string | undefined;
+};
+
+/**
+ * Describes the message limber.v1.TestIssuerResponse.
+ * Use `create(TestIssuerResponseSchema)` to create a new message.
+ */
+export const TestIssuerResponseSchema: GenMessage<TestIssuerResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_issuer_service, 5);
+
+/**
  * Request to list issuers.
  *
  * @generated from message limber.v1.ListIssuersRequest
@@ -257,7 +348,7 @@ export type ListIssuersRequest = Message<"limber.v1.ListIssuersRequest"> & {
  * Use `create(ListIssuersRequestSchema)` to create a new message.
  */
 export const ListIssuersRequestSchema: GenMessage<ListIssuersRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_issuer_service, 4);
+  messageDesc(file_limber_v1_issuer_service, 6);
 
 /**
  * A page of issuers.
@@ -299,7 +390,7 @@ export type ListIssuersResponse = Message<"limber.v1.ListIssuersResponse"> & {
  * Use `create(ListIssuersResponseSchema)` to create a new message.
  */
 export const ListIssuersResponseSchema: GenMessage<ListIssuersResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_issuer_service, 5);
+  messageDesc(file_limber_v1_issuer_service, 7);
 
 /**
  * Request to delete an issuer.
@@ -327,7 +418,7 @@ export type DeleteIssuerRequest = Message<"limber.v1.DeleteIssuerRequest"> & {
  * Use `create(DeleteIssuerRequestSchema)` to create a new message.
  */
 export const DeleteIssuerRequestSchema: GenMessage<DeleteIssuerRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_issuer_service, 6);
+  messageDesc(file_limber_v1_issuer_service, 8);
 
 /**
  * Confirms the deletion.
@@ -355,7 +446,7 @@ export type DeleteIssuerResponse = Message<"limber.v1.DeleteIssuerResponse"> & {
  * Use `create(DeleteIssuerResponseSchema)` to create a new message.
  */
 export const DeleteIssuerResponseSchema: GenMessage<DeleteIssuerResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_issuer_service, 7);
+  messageDesc(file_limber_v1_issuer_service, 9);
 
 /**
  * Request to verify a domain.
@@ -383,7 +474,7 @@ export type VerifyDomainRequest = Message<"limber.v1.VerifyDomainRequest"> & {
  * Use `create(VerifyDomainRequestSchema)` to create a new message.
  */
 export const VerifyDomainRequestSchema: GenMessage<VerifyDomainRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_issuer_service, 8);
+  messageDesc(file_limber_v1_issuer_service, 10);
 
 /**
  * The domain.
@@ -404,7 +495,7 @@ export type VerifyDomainResponse = Message<"limber.v1.VerifyDomainResponse"> & {
  * Use `create(VerifyDomainResponseSchema)` to create a new message.
  */
 export const VerifyDomainResponseSchema: GenMessage<VerifyDomainResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_issuer_service, 9);
+  messageDesc(file_limber_v1_issuer_service, 11);
 
 /**
  * Request to list domains.
@@ -439,7 +530,7 @@ export type ListDomainsRequest = Message<"limber.v1.ListDomainsRequest"> & {
  * Use `create(ListDomainsRequestSchema)` to create a new message.
  */
 export const ListDomainsRequestSchema: GenMessage<ListDomainsRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_issuer_service, 10);
+  messageDesc(file_limber_v1_issuer_service, 12);
 
 /**
  * A page of domains.
@@ -481,7 +572,7 @@ export type ListDomainsResponse = Message<"limber.v1.ListDomainsResponse"> & {
  * Use `create(ListDomainsResponseSchema)` to create a new message.
  */
 export const ListDomainsResponseSchema: GenMessage<ListDomainsResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_issuer_service, 11);
+  messageDesc(file_limber_v1_issuer_service, 13);
 
 /**
  * Request to remove a domain.
@@ -509,7 +600,7 @@ export type DeleteDomainRequest = Message<"limber.v1.DeleteDomainRequest"> & {
  * Use `create(DeleteDomainRequestSchema)` to create a new message.
  */
 export const DeleteDomainRequestSchema: GenMessage<DeleteDomainRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_issuer_service, 12);
+  messageDesc(file_limber_v1_issuer_service, 14);
 
 /**
  * Confirms the removal.
@@ -537,7 +628,76 @@ export type DeleteDomainResponse = Message<"limber.v1.DeleteDomainResponse"> & {
  * Use `create(DeleteDomainResponseSchema)` to create a new message.
  */
 export const DeleteDomainResponseSchema: GenMessage<DeleteDomainResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_issuer_service, 13);
+  messageDesc(file_limber_v1_issuer_service, 15);
+
+/**
+ * What can be wrong with an issuer, in the order of the test.
+ *
+ * @generated from enum limber.v1.IssuerStep
+ */
+export const IssuerStep = {
+  /**
+   * Unspecified.
+   *
+   * @generated from enum value: ISSUER_STEP_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * The gateway may connect to the address.
+   *
+   * @generated from enum value: ISSUER_STEP_ADDRESS = 1;
+   */
+  ADDRESS: 1,
+
+  /**
+   * DNS resolves the name.
+   *
+   * @generated from enum value: ISSUER_STEP_DNS = 2;
+   */
+  DNS: 2,
+
+  /**
+   * The server accepts connections and responds in time.
+   *
+   * @generated from enum value: ISSUER_STEP_CONNECTION = 3;
+   */
+  CONNECTION: 3,
+
+  /**
+   * The server's certificate is valid for the name.
+   *
+   * @generated from enum value: ISSUER_STEP_TLS = 4;
+   */
+  TLS: 4,
+
+  /**
+   * The metadata follows OpenID Connect Discovery.
+   *
+   * @generated from enum value: ISSUER_STEP_DISCOVERY = 5;
+   */
+  DISCOVERY: 5,
+
+  /**
+   * The token endpoint accepts `client_id` and `client_secret`.
+   *
+   * @generated from enum value: ISSUER_STEP_CLIENT = 6;
+   */
+  CLIENT: 6,
+} as const;
+
+/**
+ * What can be wrong with an issuer, in the order of the test.
+ *
+ * @generated from enum limber.v1.IssuerStep
+ */
+export type IssuerStep = (typeof IssuerStep)[keyof typeof IssuerStep] | UnknownEnum;
+
+/**
+ * Describes the enum limber.v1.IssuerStep.
+ */
+export const IssuerStepSchema: GenEnum<IssuerStep> = /*@__PURE__*/
+  enumDesc(file_limber_v1_issuer_service, 0);
 
 /**
  * Manages OpenID Connect identity providers (authorization code flow with PKCE) and an organization's e-mail domains. An issuer can sign
@@ -556,6 +716,17 @@ export const IssuerService: GenService<{
     methodKind: "unary";
     input: typeof PutIssuerRequestSchema;
     output: typeof PutIssuerResponseSchema;
+  },
+  /**
+   * Tests an issuer without storing it: its address, name, connection, certificate, metadata and client, in this order. Needs the
+   * permissions of `PutIssuer`, because it sends the secret to the issuer.
+   *
+   * @generated from rpc limber.v1.IssuerService.TestIssuer
+   */
+  testIssuer: {
+    methodKind: "unary";
+    input: typeof TestIssuerRequestSchema;
+    output: typeof TestIssuerResponseSchema;
   },
   /**
    * Lists the organization's issuers by name, without their secrets.
