@@ -19,6 +19,12 @@ const COMMANDS: Readonly<Record<string, { readonly does: string; readonly run: (
     does: "evaluates a policy and shows its scores; `evaluate verify` checks a published evaluation",
     run: () => import("../tools/evaluate.ts"),
   },
+  scenario: {
+    does: "checks scenario packs, and tries and films scenarios without a gateway",
+    run: async () => {
+      process.exitCode = await (await import("../tools/scenario.ts")).scenarioCommand(process.argv.slice(2));
+    },
+  },
   probe: {
     does: "probes a model server of any protocol, without a gateway or an account",
     run: async () => process.exit(await (await import("./app/probe-command.ts")).probeCommand(process.argv.slice(2))),

@@ -40,7 +40,8 @@ export async function loadPacks(
   return { packs, refused };
 }
 
-async function loadPack(folder: string, ids: Set<string>): Promise<Pack | readonly string[]> {
+/** Reads and checks one pack; returns all of its faults if it is invalid. */
+export async function loadPack(folder: string, ids: Set<string>): Promise<Pack | readonly string[]> {
   const source = readSource(folder);
   if (!("rules" in source)) return source;
   const { id } = source.rules;
@@ -86,7 +87,9 @@ export function scenarioOfPack(pack: Pack): Scenario {
   };
 }
 
-const successOf = ({ success, max_steps }: PackRules): string =>
-  success?.site_near
-    ? `${success.site_near.site} comes within ${success.site_near.within_m} m of its place.`
-    : `The episode lasts all ${max_steps} steps.`;
+function successOf({ success, max_steps }: PackRules): string {
+  const { site_near: near, return_at_least: least } = success ?? {};
+  if (near) return `${near.site} comes within ${near.within_m} m of its place.`;
+  const lasts = `The episode lasts all ${max_steps} steps`;
+  return least === undefined ? `${lasts}.` : `${lasts} with a return of at least ${least}.`;
+}

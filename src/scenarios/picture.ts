@@ -146,11 +146,34 @@ export function stripOf(pictures: readonly Picture[]): Promise<Buffer> {
   return pngOf({ width: wide, height, rgb });
 }
 
-/** Images in sequence, as an animated GIF; all of equal size, at least one, `delayMs` apart. */
-export function filmOf(pictures: readonly Picture[], delayMs: number): Promise<Buffer> {
+export const FILM_FORMATS = ["webp", "gif"] as const;
+export type FilmFormat = (typeof FILM_FORMATS)[number];
+
+/** Images in sequence, as an animated picture; all of equal size, at least one, `delayMs` apart. */
+export function filmOf(pictures: readonly Picture[], delayMs: number, format: FilmFormat): Promise<Buffer> {
   const { width, height } = pictures[0]!;
   const rgb = Buffer.concat(pictures.map((picture) => picture.rgb));
-  return sharp(rgb, { raw: { width, height: height * pictures.length, channels: 3, pageHeight: height } })
-    .gif({ delay: pictures.map(() => delayMs), loop: 0, effort: 3, colors: 64, interFrameMaxError: 4 })
-    .toBuffer();
+  const film = sharp(rgb, { raw: { width, height: height * pictures.length, channels: 3, pageHeight: height } });
+  // Viewers replace shorter delays by longer ones.
+  const timing = { delay: pictures.map(() => Math.max(20, Math.round(delayMs))), loop: 0 };
+  return format === "gif"
+    ? film.gif({ ...timing, effort: 3, colors: 64, interFrameMaxError: 4 }).toBuffer()
+    : film.webp({ ...timing, quality: 75, effort: 3 }).toBuffer();
+}
+
+/** Milliseconds between a film's images, and its maximum number of images: those of a longer episode are further apart. */
+const FILM_EVERY_MS = 100;
+const FILM = 300;
+
+/** Steps between two images of a film of an episode. */
+export const filmSteps = (steps: number, dtMs: number): number =>
+  Math.max(1, Math.round(FILM_EVERY_MS / dtMs), spread(steps, FILM));
+
+/** Steps between two images, for at most this many images: the first, the last and some between. */
+export const spread = (steps: number, most: number): number => Math.max(1, Math.ceil(steps / (most - 1)));
+
+/** A camera with a resolution for people: `side` pixels on its longer side. */
+export function enlarged({ name, width, height }: Camera, side: number): Camera {
+  const share = side / Math.max(width, height);
+  return { name, width: Math.round(width * share), height: Math.round(height * share) };
 }

@@ -4,8 +4,7 @@ import { Arena, type Chunk, type EpisodeRecord, type Look } from "./episode.ts";
 import { PolicyFailure, ScenarioError } from "./failure.ts";
 import { builtIn, variantFor } from "./index.ts";
 import { scenarioOfPack } from "./pack.ts";
-import { filmOf, type Picture, pngOf, stripOf, takePicture } from "./picture.ts";
-import type { ScenarioVariant } from "./scenario.ts";
+import { enlarged, filmOf, filmSteps, type Picture, pngOf, spread, stripOf, takePicture } from "./picture.ts";
 import type {
   FinishedEpisode,
   FromThread,
@@ -17,9 +16,6 @@ import type {
   TrialPlan,
 } from "./trial.ts";
 
-/** Milliseconds between a film's images, and its maximum number of images: those of a longer episode are further apart. */
-const FILM_EVERY_MS = 100;
-const FILM = 300;
 const STRIP = 6;
 /** Images that are rendered in one go, before the core can be yielded. */
 const TURN = 10;
@@ -91,24 +87,18 @@ async function pictured(arena: Arena, episodes: readonly FinishedEpisode[]): Pro
     const every = form === "gif" ? filmSteps(episode.steps, arena.variant.dtMs) : spread(episode.steps, STRIP);
     const { pictures, same } = await replayed(arena, episode, every);
     verified &&= same;
-    const everyMs = Math.max(20, Math.round(every * arena.variant.dtMs));
-    const bytes = form === "gif" ? await filmOf(pictures, everyMs) : await stripOf(pictures);
+    const bytes = form === "gif" ? await filmOf(pictures, every * arena.variant.dtMs, "gif") : await stripOf(pictures);
     media.push({ episode: episode.index, format: form === "gif" ? "gif" : "png", bytes });
   }
   return { media, replayVerified: verified };
 }
-
-/** Steps between two images, for at most this many images: the first, the last and some between. */
-const spread = (steps: number, most: number): number => Math.max(1, Math.ceil(steps / (most - 1)));
-const filmSteps = (steps: number, dtMs: number): number =>
-  Math.max(Math.round(FILM_EVERY_MS / dtMs), spread(steps, FILM));
 
 async function replayed(
   arena: Arena,
   episode: EpisodeRecord,
   every: number,
 ): Promise<{ pictures: Picture[]; same: boolean }> {
-  const camera = cameraOf(arena.variant);
+  const camera = enlarged(arena.variant.cameras[0]!, SIDE);
   const pictures: Picture[] = [];
   const steps = arena.replaying(episode.seed, episode.actions);
   for (;;) {
@@ -118,13 +108,6 @@ async function replayed(
     pictures.push(takePicture(arena.world, camera));
     if (pictures.length % TURN === 0) await ask({ kind: "pause" });
   }
-}
-
-/** The first camera, with a resolution for human viewers. */
-function cameraOf({ cameras }: ScenarioVariant): { name: string; width: number; height: number } {
-  const { name, width, height } = cameras[0]!;
-  const share = SIDE / Math.max(width, height);
-  return { name, width: Math.round(width * share), height: Math.round(height * share) };
 }
 
 trial().then(

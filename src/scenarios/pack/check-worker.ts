@@ -21,47 +21,38 @@ function faultOf(run: () => unknown): string | undefined {
 async function check(): Promise<Checked> {
   const world = await World.of(mjcf, assets);
   const { model } = world;
-  const faults: (string | undefined)[] = [];
-  const { action_dim: dim, action, success, fail, cameras = [] } = rules;
+  const faults: string[] = [];
+  /** Whether the model has such an object; otherwise that is a fault. */
+  const expectNamed = (path: string, kind: "sensor" | "site" | "body" | "camera" | "joint", name: string): boolean => {
+    const fault = faultOf(() => world.id(kind, name));
+    if (fault !== undefined) faults.push(`${path}: ${fault}`);
+    return fault === undefined;
+  };
+  const expectSingle = (path: string, joint: string): void => {
+    if (
+      expectNamed(path, "joint", joint) &&
+      !SINGLE.includes((model.jnt_type as Int32Array)[world.id("joint", joint)]!)
+    )
+      faults.push(`${path}: the joint ${joint} must be a slide or a hinge, which have one position`);
+  };
+  const { action_dim: dim, action, reward, success, fail, cameras = [] } = rules;
   if (model.nu !== dim) faults.push(`action_dim must be ${model.nu}, the number of the model's actuators, got ${dim}`);
   const transmissions = model.actuator_trntype as Int32Array;
   if (action.kind === "joint_target" && transmissions.some((each) => each !== JOINT))
     faults.push("action.kind joint_target requires that every actuator of the model moves a joint");
   for (const [i, [word, argument]] of rules.obs.entries()) {
     const kind = word === "sensor" ? "sensor" : word === "site" || word === "gravity" ? "site" : undefined;
-    if (kind)
-      faults.push(
-        named(
-          `obs[${i}]`,
-          faultOf(() => world.id(kind, `${argument}`)),
-        ),
-      );
+    if (kind) expectNamed(`obs[${i}]`, kind, `${argument}`);
+    if (word === "qpos_from" && argument >= model.nq)
+      faults.push(`obs[${i}][1] must be below ${model.nq}, the number of the model's positions, got ${argument}`);
   }
-  const near = success?.site_near;
-  if (near)
-    faults.push(
-      named(
-        "success.site_near",
-        faultOf(() => world.id("site", near.site)),
-      ),
-    );
-  const below = fail?.body_below;
-  if (below)
-    faults.push(
-      named(
-        "fail.body_below",
-        faultOf(() => world.id("body", below.body)),
-      ),
-    );
-  for (const [i, camera] of cameras.entries())
-    faults.push(
-      named(
-        `cameras[${i}]`,
-        faultOf(() => world.id("camera", camera.name)),
-      ),
-    );
-  const known = faults.filter((fault) => fault !== undefined);
-  if (known.length > 0) return { faults: known };
+  if (success?.site_near) expectNamed("success.site_near", "site", success.site_near.site);
+  if (reward?.distance) expectNamed("reward.distance", "site", reward.distance.site);
+  if (reward?.speed) expectSingle("reward.speed", reward.speed.joint);
+  if (fail?.body_below) expectNamed("fail.body_below", "body", fail.body_below.body);
+  for (const [i, { joint }] of (fail?.joint_outside ?? []).entries()) expectSingle(`fail.joint_outside[${i}]`, joint);
+  for (const [i, { name }] of cameras.entries()) expectNamed(`cameras[${i}]`, "camera", name);
+  if (faults.length > 0) return { faults };
   const { timestep } = world;
   const proprioNames = namesOf(rules, world);
   const task = playing(rules, world);
@@ -78,9 +69,8 @@ async function check(): Promise<Checked> {
 
 /** `mjTRN_JOINT`. */
 const JOINT = 0;
-
-const named = (path: string, fault: string | undefined): string | undefined =>
-  fault === undefined ? undefined : `${path}: ${fault}`;
+/** `mjJNT_SLIDE` and `mjJNT_HINGE`. */
+const SINGLE: readonly number[] = [2, 3];
 
 check().then(
   (checked) => parentPort?.postMessage(checked),

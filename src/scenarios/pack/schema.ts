@@ -5,7 +5,7 @@ import type { Camera } from "../scenario.ts";
 export type ObsTerm =
   | readonly ["qpos" | "qpos_rel" | "qvel" | "command" | "last_action"]
   | readonly ["site" | "gravity" | "sensor", string]
-  | readonly ["last_action", number];
+  | readonly ["qpos_from" | "qvel_clipped" | "last_action", number];
 
 /** `scenario.json`. */
 export interface PackRules {
@@ -36,11 +36,27 @@ export interface PackRules {
   readonly reset?: { readonly qpos_noise?: number; readonly qvel_noise?: number };
   /** The policy's instruction, drawn once per episode. */
   readonly command?: readonly (readonly [number, number])[];
-  /** Reaching `max_steps` is success unless another condition is declared. */
+  /** The reward of a step, a sum of terms; 1 for each step before a failure if absent. */
+  readonly reward?: {
+    /** For each step before a failure. */
+    readonly alive?: number;
+    /** Times the mean speed of a joint's position during the step. */
+    readonly speed?: { readonly joint: string; readonly weight: number };
+    /** Times the distance of a site from a place, in meters. */
+    readonly distance?: { readonly site: string; readonly place: readonly number[]; readonly weight: number };
+    /** Times the sum of the squared numbers of the action. */
+    readonly action?: number;
+  };
+  /** At most one condition; reaching `max_steps` is success without one. */
   readonly success?: {
     readonly site_near?: { readonly site: string; readonly place: readonly number[]; readonly within_m: number };
+    /** Reaching `max_steps` with at least this return. */
+    readonly return_at_least?: number;
   };
-  readonly fail?: { readonly body_below?: { readonly body: string; readonly z: number } };
+  readonly fail?: {
+    readonly body_below?: { readonly body: string; readonly z: number };
+    readonly joint_outside?: readonly { readonly joint: string; readonly low: number; readonly high: number }[];
+  };
   readonly cameras?: readonly Camera[];
 }
 
@@ -103,6 +119,8 @@ const name = text(/^[^\p{C}]{1,200}$/u, "a name of 1 to 200 characters");
 const sentence = text(/^.{0,2000}$/su, "a text of at most 2,000 characters");
 const file = text(/^(?!\.)[\w. -]{1,100}$/, "the plain name of a file beside scenario.json");
 
+const place = list(finite, { most: 3, exactly: true });
+
 const pair: Check = (value, path) => {
   const faults = list(finite, { most: 2, exactly: true })(value, path);
   if (faults.length > 0) return faults;
@@ -111,10 +129,12 @@ const pair: Check = (value, path) => {
 };
 
 /** The argument of each term. */
-const TERMS: Readonly<Record<string, "none" | "name" | "scale">> = {
+const TERMS: Readonly<Record<string, "none" | "name" | "index" | "limit" | "scale">> = {
   qpos: "none",
+  qpos_from: "index",
   qpos_rel: "none",
   qvel: "none",
+  qvel_clipped: "limit",
   command: "none",
   site: "name",
   gravity: "name",
@@ -131,6 +151,8 @@ const term: Check = (value, path) => {
   if (takes === "none")
     return value.length === 1 ? [] : [`${path} has an argument, which ${shown(word)} does not accept`];
   if (takes === "name") return name(argument, `${path}[1]`);
+  if (takes === "index") return whole(1, 1000)(argument, `${path}[1]`);
+  if (takes === "limit") return positive(argument, `${path}[1]`);
   return value.length === 1 ? [] : finite(argument, `${path}[1]`);
 };
 
@@ -158,10 +180,20 @@ const FILE = object({
   obs: list(term, { least: 1, most: 256 }),
   "reset?": object({ "qpos_noise?": noise, "qvel_noise?": noise }),
   "command?": list(pair, { most: 64 }),
-  "success?": object({
-    "site_near?": object({ site: name, place: list(finite, { most: 3, exactly: true }), within_m: positive }),
+  "reward?": object({
+    "alive?": finite,
+    "speed?": object({ joint: name, weight: finite }),
+    "distance?": object({ site: name, place, weight: finite }),
+    "action?": finite,
   }),
-  "fail?": object({ "body_below?": object({ body: name, z: finite }) }),
+  "success?": object({
+    "site_near?": object({ site: name, place, within_m: positive }),
+    "return_at_least?": finite,
+  }),
+  "fail?": object({
+    "body_below?": object({ body: name, z: finite }),
+    "joint_outside?": list(object({ joint: name, low: finite, high: finite }), { least: 1, most: 64 }),
+  }),
   "cameras?": list(object({ name, width: whole(1, 1024), height: whole(1, 1024) }), { most: 8 }),
 });
 
@@ -172,7 +204,15 @@ export function faultsOf(rules: unknown): string[] {
 }
 
 /** Faults between fields that are valid individually. */
-function faultsBetween({ action_dim: dim, action_fields, action, assets = [], mjcf }: PackRules): string[] {
+function faultsBetween({
+  action_dim: dim,
+  action_fields,
+  action,
+  assets = [],
+  mjcf,
+  success,
+  fail,
+}: PackRules): string[] {
   const { low = -1, high = 1 } = action;
   const faults: string[] = [];
   if (action_fields && action_fields.length !== dim)
@@ -180,5 +220,9 @@ function faultsBetween({ action_dim: dim, action_fields, action, assets = [], mj
   if (low >= high) faults.push(`action.low must be below action.high, got ${low} and ${high}`);
   const twice = assets.filter((name, i) => assets.indexOf(name) !== i || name === mjcf);
   if (twice.length > 0) faults.push(`assets has duplicate files: ${twice.join(", ")}`);
+  if (success?.site_near && success.return_at_least !== undefined)
+    faults.push("success must have one condition, got site_near and return_at_least");
+  for (const [i, { low: least, high: most }] of (fail?.joint_outside ?? []).entries())
+    if (least >= most) faults.push(`fail.joint_outside[${i}].low must be below high, got ${least} and ${most}`);
   return faults;
 }

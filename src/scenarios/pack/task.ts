@@ -1,7 +1,7 @@
 /** Executes a pack's rules in its world. A pack contains no code. */
 import { between, type Random } from "../chance.ts";
 import type { World } from "../engine.ts";
-import { distance, type Task } from "../scenario.ts";
+import { clamp, distance, type Task } from "../scenario.ts";
 import type { ObsTerm, PackRules } from "./schema.ts";
 
 /** An episode's state beside the world. */
@@ -16,8 +16,10 @@ const TERMS: Readonly<
   Record<ObsTerm[0], (world: World, now: Now, argument: string | number | undefined) => readonly number[]>
 > = {
   qpos: (world) => Array.from(world.qpos),
+  qpos_from: (world, _, first) => Array.from(world.qpos.subarray(Number(first))),
   qpos_rel: (world, { home }) => Array.from(world.qpos, (value, i) => value - home[i]!),
   qvel: (world) => Array.from(world.qvel),
+  qvel_clipped: (world, _, most) => Array.from(world.qvel, (value) => clamp(value, -Number(most), Number(most))),
   site: (world, _, name) => world.site(`${name}`),
   gravity: (world, _, name) => {
     // The down direction in the site's frame.
@@ -47,8 +49,10 @@ export function namesOf(rules: PackRules, world: World): string[] {
   const now = startOf(rules, world);
   return rules.obs.flatMap((term) => {
     const [word, argument] = term;
-    const name = typeof argument === "string" ? `${word}.${argument}` : word;
-    return observed(world, now, term).map((_, i) => `${name}.${i}`);
+    // A part or a limited form of all positions or velocities has their names.
+    const name = typeof argument === "string" ? `${word}.${argument}` : word.replace(/_(from|clipped)$/, "");
+    const first = word === "qpos_from" ? Number(argument) : 0;
+    return observed(world, now, term).map((_, i) => `${name}.${first + i}`);
   });
 }
 
@@ -61,11 +65,36 @@ export function playing(rules: PackRules, world: World): Task {
     return now.home[world.model.jnt_qposadr[joint]!] ?? 0;
   });
   let steps = 0;
+  let total = 0;
   let reached = false;
   let fallen = false;
-  const isThere = (): boolean => {
-    const near = success?.site_near;
-    return near !== undefined && distance(world.site(near.site), near.place) < near.within_m;
+  const { reward = { alive: 1 } } = rules;
+  const { speed, distance: apart } = reward;
+  const moving = speed && world.qposAt(speed.joint);
+  const bounds = (fail?.joint_outside ?? []).map(({ joint, low, high }) => ({ at: world.qposAt(joint), low, high }));
+  const hasFallen = (): boolean => {
+    const below = fail?.body_below;
+    if (below && world.body(below.body)[2] < below.z) return true;
+    return bounds.some(({ at, low, high }) => !(world.qpos[at]! > low && world.qpos[at]! < high));
+  };
+  const hasSucceeded = (): boolean => {
+    const { site_near: near, return_at_least: least = Number.NEGATIVE_INFINITY } = success ?? {};
+    return near
+      ? distance(world.site(near.site), near.place) < near.within_m
+      : steps >= rules.max_steps && total >= least;
+  };
+  const seconds = world.timestep * rules.substeps;
+  /** The reward of a step in which the rewarded joint moved by `moved`. */
+  const rewarded = (given: Float64Array, moved: number): number => {
+    let sum = fallen ? 0 : (reward.alive ?? 0);
+    if (speed) sum += (speed.weight * moved) / seconds;
+    if (apart) sum += apart.weight * distance(world.site(apart.site), apart.place);
+    if (reward.action) sum += reward.action * given.reduce((squares, value) => squares + value * value, 0);
+    return sum;
+  };
+  const progress = (): number => {
+    const least = success?.return_at_least ?? 0;
+    return least > 0 ? clamp(total / least, 0, 1) : steps / rules.max_steps;
   };
   return {
     reset(random) {
@@ -74,6 +103,7 @@ export function playing(rules: PackRules, world: World): Task {
       now.command = (rules.command ?? []).map(([low, high]) => between(random, low, high));
       now.last.fill(0);
       steps = 0;
+      total = 0;
       reached = false;
       fallen = false;
     },
@@ -83,15 +113,17 @@ export function playing(rules: PackRules, world: World): Task {
         world.ctrl[i] = (action.kind === "joint_target" ? controlled[i]! : 0) + action.scale * value;
       }
       now.last = given.slice();
+      const before = moving === undefined ? 0 : world.qpos[moving]!;
       world.step(rules.substeps);
       steps += 1;
-      const below = fail?.body_below;
-      fallen = below !== undefined && world.body(below.body)[2] < below.z;
-      if (fallen) return { reward: 0, ending: "fell" };
-      reached = success?.site_near ? isThere() : steps >= rules.max_steps;
-      return reached ? { reward: 1, ending: "success" } : { reward: 1 };
+      fallen = hasFallen();
+      const gained = rewarded(given, moving === undefined ? 0 : world.qpos[moving]! - before);
+      total += gained;
+      if (fallen) return { reward: gained, ending: "fell" };
+      reached = hasSucceeded();
+      return reached ? { reward: gained, ending: "success" } : { reward: gained };
     },
-    measure: () => ({ success: reached, progress: reached ? 1 : steps / rules.max_steps, metrics: { steps } }),
+    measure: () => ({ success: reached, progress: reached ? 1 : progress(), metrics: { steps } }),
   };
 }
 

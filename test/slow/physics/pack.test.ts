@@ -1,10 +1,13 @@
 /** Scenario packs: what is right is run as the built-in scenarios are, what is wrong is refused alone and told as a whole. */
 import { readFileSync } from "node:fs";
-import { describe, expect, it } from "vitest";
+import { join } from "node:path";
+import sharp from "sharp";
+import { describe, expect, it, vi } from "vitest";
 import { Arena } from "../../../src/scenarios/episode.ts";
 import { BUILT_IN, digestOf, loadScenarios } from "../../../src/scenarios/index.ts";
 import { faultsOf } from "../../../src/scenarios/pack/schema.ts";
 import type { Scenario } from "../../../src/scenarios/scenario.ts";
+import { scenarioCommand } from "../../../tools/scenario.ts";
 import { MJCF, PACK, type PackFiles, packFolder } from "../../support/packs.ts";
 
 const GOOD = { "scenario.json": PACK, "hold.xml": MJCF };
@@ -23,7 +26,8 @@ const digest = async (files: PackFiles): Promise<string> => {
 describe("a scenario pack", () => {
   it("from the guide is valid", () => {
     const guide = readFileSync(new URL("../../../docs/guides/scenario-packs.md", import.meta.url), "utf8");
-    expect(faultsOf(JSON.parse(/```json\n([^`]+)```/.exec(guide)![1]!))).toEqual([]);
+    const packs = [...guide.matchAll(/```json\n([^`]+)```/g)].map(([, text]) => JSON.parse(text!) as unknown);
+    expect(packs.map(faultsOf)).toEqual([[], [], []]);
   });
 
   it("runs like the built-in scenarios, with the engine's timestep and a name for every number", async () => {
@@ -47,6 +51,68 @@ describe("a scenario pack", () => {
     }
   });
 
+  it("is rewarded by its terms, and fails outside the range of a joint", async () => {
+    const { variants } = await loaded({
+      ...GOOD,
+      "scenario.json": {
+        ...PACK,
+        obs: [
+          ["qpos_from", 1],
+          ["qvel_clipped", 0.5],
+          ["site", "tip"],
+        ],
+        reset: {},
+        reward: {
+          alive: 1,
+          speed: { joint: "lift", weight: 2 },
+          distance: { site: "tip", place: [0, 0, 1], weight: -3 },
+          action: -0.5,
+        },
+        fail: { joint_outside: [{ joint: "lift", low: -0.1, high: 1 }] },
+      },
+    });
+    const [variant] = variants;
+    expect(variant.proprioNames.slice(0, 3)).toEqual(["qpos.1", "qvel.0", "qvel.1"]);
+    const arena = await Arena.of(variant);
+    const speeds: number[] = [];
+    const heights = [0];
+    try {
+      const record = await arena.run(
+        0,
+        async ({ proprio }) => {
+          speeds.push(proprio[1]!);
+          if (speeds.length > 1) heights.push(proprio[5]!);
+          return { rows: [[0, 0.25]], latencyMs: 0 };
+        },
+        { mode: "sync", replanSteps: 1 },
+      );
+      heights.push(arena.world.site("tip")[2]);
+      const rewards = heights.slice(1).map((z, i) => (2 * (z - heights[i]!)) / 0.05 - 3 * (1 - z) - 0.5 * 0.25 ** 2);
+      const alive = record.steps - 1; // not in the step that fails
+      expect(record).toMatchObject({ termination: "fell", success: false });
+      expect(record.return).toBeCloseTo(
+        rewards.reduce((sum, each) => sum + each, alive),
+        9,
+      );
+      expect(Math.min(...speeds)).toBe(-0.5);
+    } finally {
+      arena.close();
+    }
+  });
+
+  it.each([
+    [30, "success"],
+    [50, "max_steps"],
+  ])("that wants a return of %d ends with %s after 40 steps of reward 1", async (least, ending) => {
+    const rules = { ...PACK, fail: {}, success: { return_at_least: least } };
+    const [variant] = (await loaded({ ...GOOD, "scenario.json": rules })).variants;
+    const arena = await Arena.of(variant);
+    const still = async () => ({ rows: [[0, 0]], latencyMs: 0 });
+    const record = await arena.run(0, still, { mode: "sync", replanSteps: 1 });
+    arena.close();
+    expect(record).toMatchObject({ termination: ending, steps: 40, return: 40, progress: Math.min(1, 40 / least) });
+  });
+
   it("has a digest of its rules, its model and its files", async () => {
     const asset = "<mujoco/>";
     const rules = (change: object): PackFiles => ({ ...GOOD, "scenario.json": { ...PACK, ...change } });
@@ -57,6 +123,7 @@ describe("a scenario pack", () => {
         rules({ action: { kind: "control", scale: 21 } }),
         rules({ reset: { qpos_noise: 0.02 } }),
         rules({ command: [[0, 2]] }),
+        rules({ reward: { alive: 2 } }),
         rules({ obs: [["qpos"], ["qvel"], ["site", "tip"], ["last_action"]] }),
         rules({ success: { site_near: { site: "tip", place: [0, 0, 1], within_m: 0.1 } } }),
         rules({ cameras: [{ name: "front", width: 64, height: 32 }] }),
@@ -85,7 +152,7 @@ const without = (field: keyof typeof PACK): object => {
 
 describe("an invalid scenario pack is refused alone", () => {
   it.each([
-    ["an unknown field", { ...PACK, reward: "1" }, /^reward is an unknown field; known fields are id, /],
+    ["an unknown field", { ...PACK, rewards: "1" }, /^rewards is an unknown field; known fields are id, /],
     ["an unknown nested field", { ...PACK, fail: { body_bellow: {} } }, /^fail\.body_bellow/],
     ["no substeps", without("substeps"), /^substeps is missing; it must be a whole number/],
     ["no observation", without("obs"), /^obs is missing/],
@@ -101,6 +168,18 @@ describe("an invalid scenario pack is refused alone", () => {
     ["more dimensions than actuators", { ...PACK, action_dim: 3 }, /^action_dim must be 2, .*, got 3/],
     ["fewer dimensions than actuators", { ...PACK, action_dim: 1 }, /^action_dim must be 2, .*, got 1/],
     ["names for another number of dimensions", { ...PACK, action_fields: ["up"] }, /^action_fields must have 2 names/],
+    ["a joint that is not in the model", { ...PACK, reward: { speed: { joint: "x", weight: 1 } } }, /^reward\.speed: /],
+    ["more positions than the model has", { ...PACK, obs: [["qpos_from", 2]] }, /^obs\[0\]\[1\] must be below 2/],
+    [
+      "two conditions of success",
+      { ...PACK, success: { return_at_least: 1, site_near: { site: "tip", place: [0, 0, 1], within_m: 0.1 } } },
+      /^success must have one condition/,
+    ],
+    [
+      "a reversed range",
+      { ...PACK, fail: { joint_outside: [{ joint: "lift", low: 1, high: 0 }] } },
+      /^fail\.joint_outside\[0\]\.low must be below high/,
+    ],
     ["a site that is not in the model", { ...PACK, obs: [["site", "top"]] }, /^obs\[0\]: .*no site named top/],
     ["a body that is not in the model", { ...PACK, fail: { body_below: { body: "x", z: 0 } } }, /^fail\.body_below: /],
     [
@@ -132,5 +211,63 @@ describe("an invalid scenario pack is refused alone", () => {
     const { scenarios, refused } = await loadScenarios(packFolder({ one: GOOD, two: GOOD }));
     expect(scenarios.has("hold-up")).toBe(true);
     expect(refused).toEqual([{ name: "two", faults: ["id is hold-up, which is another scenario's id"] }]);
+  });
+});
+
+describe("limber scenario", () => {
+  const lines: string[] = [];
+  const command = async (...args: string[]): Promise<number> => {
+    lines.length = 0;
+    vi.spyOn(console, "log").mockImplementation((line) => void lines.push(line));
+    vi.spyOn(console, "error").mockImplementation((line) => void lines.push(line));
+    return scenarioCommand(args).finally(() => vi.restoreAllMocks());
+  };
+
+  it("validates every pack of a folder, and names all faults", async () => {
+    const folder = packFolder({ bad: { ...GOOD, "scenario.json": { ...PACK, id: "push-t" } }, good: GOOD });
+    expect(await command("validate", folder)).toBe(1);
+    expect(lines.slice(0, 3)).toEqual([
+      "bad: invalid",
+      "  id is push-t, which is another scenario's id",
+      expect.stringMatching(/^good: valid; hold-up 1\.0\.0, sha256:/),
+    ]);
+    expect(await command("validate", join(folder, "good"))).toBe(0);
+  });
+
+  it("runs a pack and a built-in scenario by a policy without a server, the same for the same seed", async () => {
+    const folder = packFolder({ good: GOOD });
+    expect(await command("run", join(folder, "good"), "--episodes", "2")).toBe(0);
+    expect(lines.slice(0, 2)).toEqual([
+      expect.stringMatching(/^ {2}seed 0 {2}fell {2}/),
+      expect.stringMatching(/^ {2}seed 1/),
+    ]);
+    const random = ["run", "cartpole-balance", "--policy=random", "--episodes=1", "--seed=7"];
+    expect(await command(...random)).toBe(0);
+    const before = [...lines];
+    await command(...random);
+    expect(lines).toEqual(before);
+  });
+
+  it.each(["webp", "gif"])("films an episode as %s", async (format) => {
+    const folder = packFolder({ good: GOOD });
+    const out = join(folder, `film.${format}`);
+    expect(await command("film", join(folder, "good"), "--out", out)).toBe(0);
+    expect(await sharp(out).metadata()).toMatchObject({ format, width: 480, height: 480 });
+    expect((await sharp(out).metadata()).pages).toBeGreaterThan(1);
+  });
+
+  it.each([
+    ["another word", ["try", "push-t"], 2, /validate, run or film/],
+    ["no scenario", ["run"], 2, /name one scenario/],
+    ["an unknown scenario", ["run", "no-such"], 2, /no built-in scenario/],
+    ["an unknown policy", ["run", "push-t", "--policy=best"], 2, /zero or random/],
+    ["too many episodes", ["run", "push-t", "--episodes=1000000"], 2, /at most 100000/],
+    ["an unknown option", ["run", "push-t", "--model=x"], 2, /--model/],
+    ["a film of another kind", ["film", "push-t", "--out=x.mov"], 2, /\.webp or \.gif/],
+    ["a camera that does not exist", ["film", "push-t", "--camera=x"], 1, /no camera named x/],
+    ["a folder that does not exist", ["validate", "/no/such"], 2, /does not exist/],
+  ])("refuses %s in one sentence", async (_, args, code, sentence) => {
+    expect(await command(...args)).toBe(code);
+    expect(lines).toEqual([expect.stringMatching(sentence)]);
   });
 });
