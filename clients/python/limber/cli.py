@@ -180,8 +180,12 @@ def stop(options: argparse.Namespace) -> int:
     return 0
 
 
+#: The action space of a probe without one.
+_ACTION_SPACE = "ee_delta_6d_grip"
+
+
 def probe(options: argparse.Namespace) -> int:
-    from limber.probe import NativeServer, OpenpiServer, Report, Server
+    from limber.probe import NativeServer, OpenpiServer, Report, Server, guess_profile
     from limber.probe import probe as run
 
     scheme = options.address.partition("://")[0]
@@ -189,14 +193,17 @@ def probe(options: argparse.Namespace) -> int:
     if options.gateway or runtime not in ("openpi-ws", "limber-policy"):
         return _gateway_probe(options, runtime)
     server: Server
-    if runtime == "openpi-ws":
-        server = OpenpiServer(options.address, options.profile or "openpi/droid", options.timeout_s)
-    else:
-        server = NativeServer(options.address, options.action_space, options.timeout_s)
-    report: Report = run(
-        server, options.address, runtime, action_space=options.action_space, action_dim=options.action_dim, max_horizon=options.max_horizon
-    )
+    guesses = runtime == "openpi-ws" and options.profile is None
+    guess = guess_profile(options.address, options.timeout_s) if guesses else None
+    profile = options.profile or (guess.profile if guess else "openpi/droid")
+    space = options.action_space or (guess.action_space if guess else _ACTION_SPACE)
+    dim = options.action_dim or (guess.action_dim if guess and space == guess.action_space else None)
+    server = OpenpiServer(options.address, profile, options.timeout_s) if runtime == "openpi-ws" else NativeServer(options.address, space, options.timeout_s)
+    report: Report = run(server, options.address, runtime, action_space=space, action_dim=dim, max_horizon=options.max_horizon)
     print(report.json() if options.json else report.markdown())
+    if guesses:
+        why = "the server's answers fit it" if guess else "the server's answers fit no known profile; pass --profile"
+        print(f"\nAssumed profile {profile} and action space {space}: {why}.", file=sys.stderr if options.json else sys.stdout)
     return 0 if report.passed else 1
 
 
@@ -210,9 +217,9 @@ def _gateway_probe(options: argparse.Namespace, runtime: str) -> int:
             f"{what} needs the gateway's own probe, which runs on Node.js: npx limber probe {options.address}"
             f"{f' --runtime {runtime}' if runtime else ' --runtime NAME'}, or pass the gateway's folder as --gateway"
         )
-    args = [node, str(program), "probe", options.address, "--action-space", options.action_space, "--max-horizon", str(options.max_horizon)]
+    args = [node, str(program), "probe", options.address, "--max-horizon", str(options.max_horizon)]
     args += ["--timeout-s", str(max(1, round(options.timeout_s)))]
-    for name in ("runtime", "profile", "action_dim"):
+    for name in ("runtime", "profile", "action_space", "action_dim"):
         value = getattr(options, name)
         if value is not None:
             args += [f"--{name.replace('_', '-')}", str(value)]
@@ -323,8 +330,8 @@ def parser() -> argparse.ArgumentParser:
     part = command("probe", probe, "Checks whether a policy server meets a gateway's requirements.", gateway=False)
     part.add_argument("address", help="ws://host:port, grpc://host:port, …")
     part.add_argument("--runtime", help="the protocol, if the address does not imply it")
-    part.add_argument("--profile", help="input profile for openpi servers (default: openpi/droid)")
-    part.add_argument("--action-space", default="ee_delta_6d_grip")
+    part.add_argument("--profile", help="input profile for openpi servers (default: guessed from the server's answers)")
+    part.add_argument("--action-space", help="guessed for openpi servers, otherwise ee_delta_6d_grip when absent")
     part.add_argument("--action-dim", type=int, help="action dimension, for spaces that do not fix it")
     part.add_argument("--max-horizon", type=int, default=16)
     part.add_argument("--timeout-s", type=float, default=30)

@@ -48,6 +48,10 @@ class InputRefused(Fault):
     """The server reports that it cannot use the input."""
 
 
+class NoAnswer(Fault):
+    """The server does not answer in time."""
+
+
 @dataclass(frozen=True)
 class Check:
     """One check."""
@@ -245,6 +249,48 @@ PROFILES = {
 }
 
 
+@dataclass(frozen=True)
+class Guess:
+    """A profile of openpi's own policies, and the actions of a server that reads it."""
+
+    profile: str
+    action_space: str
+    action_dim: int
+
+
+#: The same as in the gateway's own probe, as far as this package has the profiles.
+GUESSES = (
+    Guess("openpi/libero", "ee_delta_6d_grip", 7),
+    Guess("openpi/droid", "continuous_nd", 8),
+    Guess("openpi/aloha", "joint_pos_14", 14),
+)
+
+
+def guess_profile(address: str, timeout_s: float) -> Guess | None:
+    """Returns the first profile that the server answers with actions of its dimension, or None.
+
+    openpi servers refuse observations that lack a key, and their metadata seldom say what they read.
+    """
+    for guess in GUESSES:
+        server = OpenpiServer(address, guess.profile, timeout_s)
+        try:
+            server.reach()
+        except Fault:
+            server.close()
+            return None
+        try:
+            if server.ask(server.scene(0), 1).shape[1] == guess.action_dim:
+                return guess
+        except NoAnswer:
+            return None
+        except Fault:
+            # Another profile may fit.
+            continue
+        finally:
+            server.close()
+    return None
+
+
 class OpenpiServer:
     """An openpi server: MessagePack with numpy arrays, over a WebSocket."""
 
@@ -303,7 +349,7 @@ class OpenpiServer:
             self._socket.send(self._msgpack.packb(message, default=_packed))
             answer = self._socket.recv(self._timeout_s)
         except TimeoutError:
-            raise Fault(f"no answer arrived within {self._timeout_s:g} s") from None
+            raise NoAnswer(f"no answer arrived within {self._timeout_s:g} s") from None
         except Exception as error:  # noqa: BLE001 - several types of exceptions end the connection
             raise Fault(f"the connection ended: {error}") from None
         if isinstance(answer, str):

@@ -170,6 +170,18 @@ def test_an_openpi_server_passes_the_probe(capsys: pytest.CaptureFixture[str]) -
     assert checks["wrong_input_refused"]["passed"]
 
 
+@pytest.mark.parametrize(
+    ("key", "dim", "profile", "space"),
+    [("observation/state", 7, "openpi/libero", "ee_delta_6d_grip"), ("observation/joint_position", 8, "openpi/droid", "continuous_nd"), ("state", 14, "openpi/aloha", "joint_pos_14")],
+)
+def test_the_probe_guesses_the_profile_of_an_openpi_server(capsys: pytest.CaptureFixture[str], key: str, dim: int, profile: str, space: str) -> None:
+    with OpenpiLike(lambda obs: np.tile(np.resize(obs[key], dim), (10, 1))) as server:
+        code = main(["probe", server.address, "--timeout-s", "5"])
+    printed = capsys.readouterr().out
+    assert code == 0, printed
+    assert f"Assumed profile {profile} and action space {space}" in printed
+
+
 def array(**members: Any) -> bytes:
     """An answer whose array has arbitrary metadata."""
     msgpack = pytest.importorskip("msgpack")
