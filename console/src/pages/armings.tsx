@@ -69,7 +69,7 @@ export function ArmingsPage() {
         cell: (arming) => <State of={arming} now={now} />,
         value: ({ ends }) => ends,
       },
-      { id: "agent", title: "for", width: "2fr", wide: true, cell: (arming) => <Code>{agentOf(arming)}</Code> },
+      { id: "agent", title: "for", width: "2fr", wide: true, cell: (arming) => <Actor id={agentOf(arming)} /> },
       {
         id: "models",
         title: "models",
@@ -79,7 +79,7 @@ export function ArmingsPage() {
       },
       {
         id: "run",
-        title: "a run, s",
+        title: "longest run, s",
         width: 84,
         right: true,
         wide: true,
@@ -141,7 +141,7 @@ export function ArmingsPage() {
             checked={ended}
             onChange={(event) => show({ ended: event.target.checked ? "1" : undefined })}
           />
-          also those that have ended
+          Show ended armings
         </label>
       </Filters>
       <Refused error={armings.error ?? disarm.error} again={armings.again} />
@@ -175,13 +175,13 @@ export function ArmingsPage() {
             of={[
               ["state", <State key="" of={open} now={now} />],
               ["robot", open.robotId],
-              [open.clientId === undefined ? "key" : "application", <Code key="">{agentOf(open)}</Code>],
+              [open.clientId === undefined ? "key" : "application", <Actor key="" id={agentOf(open)} />],
               ["models", open.models.join(", ")],
-              ["a run", `${open.maxSeconds} s at most`],
+              ["longest run", `${open.maxSeconds} s`],
               ["bounds", open.bounds === undefined ? <None key="" /> : <Bounds key="" of={open.bounds} />],
               ["armed", <Time key="" at={open.created} />],
               ["by", <Actor key="" id={open.createdBy} />],
-              ["ends by itself", <Time key="" at={open.ends} />],
+              ["expires", <Time key="" at={open.ends} />],
               ["ended", <Time key="" at={open.ended} />],
               ["id", <Code key="">{open.id}</Code>],
             ]}

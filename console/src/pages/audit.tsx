@@ -79,7 +79,13 @@ export function AuditPage() {
         </button>
       </Head>
       <Filters>
-        <Find label="Action" value={search.action} onChange={byAction} placeholder="key.created" />
+        <Find
+          label="Action"
+          value={search.action}
+          onChange={byAction}
+          placeholder="Action, such as key.created"
+          width="w-60"
+        />
         <Find label="By" value={search.actor} onChange={byActor} placeholder="Search by actor id" width="w-64" />
       </Filters>
       <Refused error={records.error ?? verify.error} again={records.again} />

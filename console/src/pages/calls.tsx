@@ -21,6 +21,9 @@ import { CallSheet } from "./calls/sheet.tsx";
 /** How many records are asked for at once. */
 const PAGE = 200;
 
+/** The fewest steps that the histogram shows, so that the first calls of an organization are no block. */
+const MIN_BARS = 12;
+
 /** How often a live list is read again, in milliseconds. */
 const LIVE_MS = 2_000;
 
@@ -236,7 +239,11 @@ export function CallsPage() {
   );
   const points = useMemo(() => pointsOf(figures, records), [figures, records]);
   const newest = figures === undefined ? (records[0]?.ts ?? 0) : figures.until - 1;
-  const oldest = figures?.series[0]?.points[0]?.at ?? records.at(-1)?.ts ?? newest;
+  const first = figures?.series[0]?.points[0]?.at;
+  const oldest =
+    figures === undefined || first === undefined
+      ? (records.at(-1)?.ts ?? newest)
+      : Math.max(figures.since, Math.min(first, figures.until - MIN_BARS * figures.stepS));
   const ofRows = useMemo(() => figuresOf(rows), [rows]);
   const total = picked === undefined ? (figures?.total ?? ofRows) : ofRows;
   const { call: _, from: __, until: ___, ...filters } = search;
@@ -322,6 +329,7 @@ export function CallsPage() {
           from={oldest}
           until={newest + 1}
           points={points}
+          stepS={figures?.stepS ?? 1}
           outcomes={OUTCOMES}
           what="Calls"
           picked={picked}

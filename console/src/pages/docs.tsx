@@ -46,10 +46,10 @@ function DocsIndex() {
         </a>
       </Head>
       <Filters>
-        <Find label="Search titles and sections" value={text} onChange={find} />
+        <Find label="Search titles and sections" value={text} onChange={find} width="w-64" />
       </Filters>
       {found.length === 0 && <Empty>No title or section contains “{text}”.</Empty>}
-      <div className="grid max-w-[1440px] gap-x-8 sm:grid-cols-2 lg:grid-cols-3">
+      <div className="grid max-w-[1440px] gap-8 *:mt-0 sm:grid-cols-2 lg:grid-cols-3">
         {FOLDERS.map(([folder, title]) => {
           const own = found.filter(({ path }) => folderOf(path) === folder && !path.endsWith("README"));
           return (

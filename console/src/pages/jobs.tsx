@@ -22,6 +22,7 @@ import { useMay } from "../lib/session.ts";
 import { codesOf, numberOfCode, wordOf } from "../lib/words.ts";
 import { Code, Empty, Head, Json, Money, None, Pairs, Part, Refused, Sure, Time, Word } from "../parts/basics.tsx";
 import { Filters, Pick } from "../parts/filters.tsx";
+import { tailOf } from "../parts/names.tsx";
 import { Sheet } from "../parts/sheet.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 
@@ -31,7 +32,7 @@ function Progress({ total, ended }: { total: number; ended: number }) {
   if (total === 0) return <None />;
   return (
     <span className="flex items-center gap-2">
-      <progress className="h-2 min-w-0 flex-1 accent-accent" max={total} value={ended} aria-label="progress" />
+      <progress className="bar h-2 min-w-0 flex-1" max={total} value={ended} aria-label="progress" />
       <span className="whitespace-nowrap">
         {ended} / {total}
       </span>
@@ -40,14 +41,16 @@ function Progress({ total, ended }: { total: number; ended: number }) {
 }
 
 const COLUMNS: readonly Column<Job>[] = [
-  { id: "id", title: "job", width: "2fr", cell: ({ id }) => <Code>{id}</Code>, value: ({ id }) => id },
   {
-    id: "kind",
-    title: "kind",
-    width: 104,
-    wide: true,
-    cell: ({ kind }) => wordOf(JobKindSchema, kind),
-    value: ({ kind }) => kind,
+    id: "id",
+    title: "job",
+    width: "2fr",
+    cell: ({ id, kind }) => (
+      <span className="block truncate" title={id}>
+        {wordOf(JobKindSchema, kind)} <code className="text-muted">…{tailOf(id)}</code>
+      </span>
+    ),
+    value: ({ id }) => id,
   },
   {
     id: "status",

@@ -1,7 +1,7 @@
 /** Keys: what programs and robots call with, what each may, and what each has spent. */
-import { useMutation } from "@connectrpc/connect-query";
+import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { useCallback, useState } from "react";
+import { useCallback, useMemo, useState } from "react";
 import {
   BudgetInterval,
   BudgetIntervalSchema,
@@ -11,6 +11,8 @@ import {
   KeySchema,
 } from "#messages/limber/v1/account_pb.ts";
 import { AccountService } from "#messages/limber/v1/account_service_pb.ts";
+import { SeriesDimension } from "#messages/limber/v1/series_pb.ts";
+import { SeriesService } from "#messages/limber/v1/series_service_pb.ts";
 import { refresh } from "../lib/api.ts";
 import { dollars, percent } from "../lib/format.ts";
 import { restJson } from "../lib/json.ts";
@@ -70,7 +72,7 @@ const COLUMNS: readonly Column<Key>[] = [
   },
   {
     id: "expires",
-    title: "ends",
+    title: "expires",
     width: 112,
     wide: true,
     cell: ({ expiresAt }) => <Time at={expiresAt} />,
@@ -89,16 +91,39 @@ const COLUMNS: readonly Column<Key>[] = [
         `${percent(budget.limitUsd === 0 ? 1 : budget.spentUsd / budget.limitUsd)} of ${dollars(budget.limitUsd)}`
       ),
   },
-  {
-    id: "month",
-    title: "this month",
-    width: 104,
-    phone: 80,
-    right: true,
-    cell: ({ usageUsd }) => <Money usd={usageUsd?.month} />,
-    value: ({ usageUsd }) => usageUsd?.month ?? 0,
-  },
 ];
+
+/** The start of the current day and `days` before it, in Unix seconds: the same all day, so that queries are cached. */
+const daysAgo = (days: number): number => Math.floor(now() / 86_400) * 86_400 - days * 86_400;
+
+/** The most series of one query. */
+const MOST_KEYS = 20;
+
+/** What each key has spent in 30 days; undefined for keys beyond the first `MOST_KEYS`, and without permission. */
+function useSpent(): (id: string) => number | undefined {
+  const enabled = useMay("usage.read");
+  const { data } = useQuery(
+    SeriesService.method.querySeries,
+    { since: daysAgo(30), stepS: 86_400, by: SeriesDimension.KEY, limit: MOST_KEYS },
+    { enabled },
+  );
+  return useCallback(
+    (id) => {
+      const found = data?.series.find(({ name, other }) => name === id && !other);
+      if (found !== undefined) return found.total?.costUsd;
+      return data === undefined || data.series.some(({ other }) => other) ? undefined : 0;
+    },
+    [data],
+  );
+}
+
+/** What one key has spent since the start of a day. */
+function Spent({ id, days }: { id: string; days: number }) {
+  const enabled = useMay("usage.read");
+  const of = { since: daysAgo(days), stepS: 86_400, keyId: id };
+  const { data } = useQuery(SeriesService.method.querySeries, of, { enabled });
+  return <Money usd={data?.total?.costUsd} />;
+}
 
 /** The page. */
 export function KeysPage() {
@@ -112,6 +137,22 @@ export function KeysPage() {
   );
   const keys = useList(AccountService.method.listKeys, { orgId, workspaceId, limit: 100 });
   const open = keys.rows.find(({ id }) => id === search.key);
+  const spent = useSpent();
+  const columns = useMemo(
+    (): readonly Column<Key>[] => [
+      ...COLUMNS,
+      {
+        id: "spent",
+        title: "30 days",
+        width: 104,
+        phone: 80,
+        right: true,
+        cell: ({ id }) => <Money usd={spent(id)} />,
+        value: ({ id }) => spent(id) ?? 0,
+      },
+    ],
+    [spent],
+  );
   return (
     <>
       <Head title="Keys">
@@ -124,7 +165,7 @@ export function KeysPage() {
       <Refused error={keys.error} again={keys.again} />
       <Table
         label="keys"
-        columns={COLUMNS}
+        columns={columns}
         rows={keys.rows}
         keyOf={({ id }) => id}
         open={search.key}
@@ -164,8 +205,8 @@ function KeySheet({ of, may, onClose }: { of: Key; may: boolean; onClose: () => 
           of.robotId !== undefined && ["robot", of.robotId],
           of.userId !== undefined && ["member", <Actor key="" id={of.userId} />],
           of.parentId !== undefined && ["made by", <Actor key="" id={of.parentId} />],
-          ["made", <Time key="" at={of.createdAt} />],
-          ["ends", <Time key="" at={of.expiresAt} />],
+          ["created", <Time key="" at={of.createdAt} />],
+          ["expires", <Time key="" at={of.expiresAt} />],
         ]}
       />
       {of.rateLimit !== undefined && (
@@ -186,10 +227,9 @@ function KeySheet({ of, may, onClose }: { of: Key; may: boolean; onClose: () => 
               "budget",
               `${dollars(of.budget.spentUsd)} of ${dollars(of.budget.limitUsd)} ${wordOf(BudgetIntervalSchema, of.budget.interval)}`,
             ],
-            ["today", <Money key="" usd={of.usageUsd?.day} />],
-            ["this week", <Money key="" usd={of.usageUsd?.week} />],
-            ["this month", <Money key="" usd={of.usageUsd?.month} />],
-            ["in all", <Money key="" usd={of.usageUsd?.total} />],
+            ["today (UTC)", <Spent key="" id={of.id} days={0} />],
+            ["7 days", <Spent key="" id={of.id} days={7} />],
+            ["30 days", <Spent key="" id={of.id} days={30} />],
           ]}
         />
       </Part>

@@ -30,7 +30,7 @@ import { type Column, Table } from "../parts/table.tsx";
 
 const COLUMNS: readonly Column<Member>[] = [
   { id: "email", title: "e-mail", width: "3fr", cell: ({ email }) => email, value: ({ email }) => email },
-  { id: "role", title: "role", width: "1fr", cell: ({ role }) => role, value: ({ role }) => role },
+  { id: "role", title: "role", width: "1fr", phone: 72, cell: ({ role }) => role, value: ({ role }) => role },
   {
     id: "status",
     title: "state",

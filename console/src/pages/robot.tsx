@@ -10,6 +10,7 @@ import { useMay } from "../lib/session.ts";
 import { spaced, wordOf } from "../lib/words.ts";
 import { Code, Facts, Head, Json, Money, Pairs, Part, Refused, Status, Time } from "../parts/basics.tsx";
 import { Chart, type Mark } from "../parts/chart.tsx";
+import { Actor } from "../parts/names.tsx";
 import { StopDialog, type StopTarget } from "../parts/stop.tsx";
 import { ChunkNow, Way } from "./robots/chunk.tsx";
 import { type SeenAction, useActions, usePictures } from "./robots/details.ts";
@@ -346,7 +347,7 @@ function About({ watched: { loop } }: { watched: WatchedLoop }) {
           ["hedges", loop.hedges],
           ["dropped observations", loop.droppedObservations],
           ["cost", <Money key="" usd={loop.costUsd} />],
-          ["key", <Code key="">{loop.keyId}</Code>],
+          ["key", <Actor key="" id={loop.keyId} />],
         ]}
       />
       <Json of={restJson(RunningLoopSchema, loop)} />

@@ -14,6 +14,7 @@ import { useMay, useWho } from "../lib/session.ts";
 import { wordOf } from "../lib/words.ts";
 import { Code, Empty, Facts, Head, None, Part, Refused, Status, Sure, Time } from "../parts/basics.tsx";
 import { Filters, Find, Pick } from "../parts/filters.tsx";
+import { Actor } from "../parts/names.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 import { RobotCard } from "./robots/card.tsx";
 import { Checklist } from "./robots/checklist.tsx";
@@ -352,7 +353,7 @@ function Stops() {
       cell: ({ scope, subject }) => <Status tone="bad">{`${wordOf(StopScopeSchema, scope)} ${subject}`}</Status>,
     },
     { id: "why", title: "why", width: "2fr", cell: ({ reason }) => reason || <None /> },
-    { id: "by", title: "by", width: "1fr", wide: true, cell: ({ createdBy }) => <Code>{createdBy}</Code> },
+    { id: "by", title: "by", width: "1fr", wide: true, cell: ({ createdBy }) => <Actor id={createdBy} /> },
     { id: "since", title: "since", width: 112, wide: true, cell: ({ created }) => <Time at={created} /> },
     {
       id: "release",

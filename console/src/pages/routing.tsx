@@ -53,7 +53,7 @@ const COLUMNS: readonly Column<Preset>[] = [
     wide: true,
     cell: ({ config }) => wordOf(PreferenceSchema, config?.preference) || <None />,
   },
-  { id: "what", title: "what it says", width: "3fr", cell: (preset) => <Code>{summaryOf(preset)}</Code> },
+  { id: "what", title: "contents", width: "3fr", cell: (preset) => <Code>{summaryOf(preset)}</Code> },
   {
     id: "version",
     title: "version",
@@ -94,8 +94,8 @@ export function RoutingPage() {
         )}
       </Head>
       <p className="mb-3 max-w-3xl text-muted">
-        A preset is a routing preference by name: a call that says <code>"preset": "name"</code> takes what it leaves
-        out from there.
+        A preset stores routing preferences under a name. A call with <code>"preset": "name"</code> uses them for the
+        fields that it omits.
       </p>
       <Refused error={presets.error} again={presets.again} />
       <Table

@@ -56,7 +56,7 @@ export function SettingsPage() {
                 </button>
               ))}
               <button type="button" className="button" onClick={chooseDensity}>
-                rows of 28 or 32 pixels
+                dense or normal rows
               </button>
             </div>
           </Part>

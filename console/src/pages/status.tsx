@@ -11,7 +11,8 @@ import {
 import { AttemptFailureSchema } from "#messages/limber/v1/route_pb.ts";
 import { count, duration, percent } from "../lib/format.ts";
 import { spaced, wordOf } from "../lib/words.ts";
-import { Code, Empty, Facts, Head, Ms, None, Pairs, Part, Refused, Time, Word } from "../parts/basics.tsx";
+import { Empty, Facts, Head, Ms, None, Pairs, Part, Refused, Time, Word } from "../parts/basics.tsx";
+import { tailOf } from "../parts/names.tsx";
 import { type Column, Table } from "../parts/table.tsx";
 
 interface Row extends OfferingStatusRecord {
@@ -19,7 +20,17 @@ interface Row extends OfferingStatusRecord {
 }
 
 const COLUMNS: readonly Column<Row>[] = [
-  { id: "model", title: "model", width: "2fr", cell: ({ model }) => <Code>{model}</Code>, value: ({ model }) => model },
+  {
+    id: "model",
+    title: "model",
+    width: "2fr",
+    cell: ({ model, offeringId }) => (
+      <span className="block truncate" title={`${model} ${offeringId}`}>
+        <code>{model}</code> <code className="text-muted max-sm:hidden">…{tailOf(offeringId)}</code>
+      </span>
+    ),
+    value: ({ model }) => model,
+  },
   {
     id: "provider",
     title: "provider",
@@ -147,7 +158,7 @@ export function StatusPage() {
         empty={<Empty>No live offering. Register a server on the Supply page.</Empty>}
       />
       {platform.data !== undefined && (
-        <div className="mt-6 grid gap-6 sm:grid-cols-2">
+        <div className="mt-6 grid gap-6 *:mt-0 sm:grid-cols-2">
           <Part title="Features">
             <Pairs
               of={Object.entries(platform.data.features).map(

@@ -128,6 +128,7 @@ function HookSheet({ hook, may, onClose }: { hook: Webhook; may: boolean; onClos
       id: "answer",
       title: "answer",
       width: "2fr",
+      wide: true,
       cell: ({ lastStatus, lastError }) => lastError ?? lastStatus ?? <None />,
     },
     { id: "tries", title: "attempts", width: 48, right: true, wide: true, cell: ({ tries }) => tries },

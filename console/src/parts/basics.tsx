@@ -63,11 +63,11 @@ const SHAPES: Readonly<Record<Tone, { readonly mark: string; readonly colour: st
 export function Status({ tone, children }: { tone: Tone; children: ReactNode }) {
   const { mark, colour } = SHAPES[tone];
   return (
-    <span className="inline-flex items-center gap-1.5 whitespace-nowrap">
+    <span className="inline-flex max-w-full items-center gap-1.5 whitespace-nowrap">
       <span aria-hidden="true" className={`${colour} text-[11px] leading-none`}>
         {mark}
       </span>
-      {children}
+      <span className="min-w-0 truncate">{children}</span>
     </span>
   );
 }

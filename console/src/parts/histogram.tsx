@@ -31,9 +31,15 @@ const BAR_WIDTH_PX = 25;
 const MAX_BARS = 60;
 
 /** Returns the bars between two moments in Unix seconds, at most `most` of them. */
-function barsOf(from: number, until: number, points: readonly Point[], outcomes: number, most: number): Bar[] {
+function barsOf(
+  from: number,
+  until: number,
+  points: readonly Point[],
+  outcomes: number,
+  { most, stepS }: { most: number; stepS: number },
+): Bar[] {
   const span = Math.max(until - from, LEAST_S);
-  const step = niceStep(span / most);
+  const step = niceStep(Math.max(span / most, stepS));
   const first = Math.floor((until - span) / step) * step;
   const bars = Array.from({ length: Math.ceil((until - first) / step) || 1 }, (_, i) => ({
     from: first + i * step,
@@ -63,6 +69,7 @@ export function Histogram({
   from,
   until,
   points,
+  stepS = 1,
   outcomes,
   what,
   onPick,
@@ -72,6 +79,8 @@ export function Histogram({
   from: number;
   until: number;
   points: readonly Point[];
+  /** The time that a point stands for, in seconds: no bar is shorter. */
+  stepS?: number;
   outcomes: readonly Outcome[];
   what: string;
   onPick?: (bar: Bar | undefined) => void;
@@ -88,8 +97,9 @@ export function Histogram({
   const bars = useMemo(() => {
     // Aligning bars to whole steps of time adds up to one bar at each end.
     const fitting = Math.floor(width / BAR_WIDTH_PX) - 2;
-    return width === 0 ? [] : barsOf(from, until, points, outcomes.length, Math.min(Math.max(fitting, 1), MAX_BARS));
-  }, [from, until, points, outcomes, width]);
+    const most = Math.min(Math.max(fitting, 1), MAX_BARS);
+    return width === 0 ? [] : barsOf(from, until, points, outcomes.length, { most, stepS });
+  }, [from, until, points, stepS, outcomes, width]);
   const sums = bars.map(({ counts }) => counts.reduce((sum, n) => sum + n, 0));
   const most = Math.max(1, ...sums);
   const now = new Date();

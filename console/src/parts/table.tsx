@@ -130,7 +130,7 @@ export function Table<T extends object>({
       role="region"
       aria-label={`${label}, scrollable`}
       tabIndex={0}
-      className={`panel relative overflow-auto ${tall ? "min-h-64 flex-1" : "max-h-[70vh] shrink-0"}`}
+      className={`panel relative overflow-auto ${tall ? "min-h-40 shrink" : "max-h-[70vh] shrink-0"}`}
     >
       <div
         role="table"

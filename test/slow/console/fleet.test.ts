@@ -27,7 +27,7 @@ describe.skipIf(!canBrowse)("the fleet page", () => {
     await form.getByLabel("Name", { exact: true }).fill("base-1");
     await form.getByLabel("Action space").selectOption("base_twist_2d");
     await form.getByLabel("Embodiment").selectOption("mobile_base");
-    await form.getByLabel("Steps in a second").fill("20");
+    await form.getByLabel("Control rate, Hz").fill("20");
     await form.getByRole("button", { name: "Add a camera" }).click();
     await form.getByLabel("Width of camera 1, pixels").fill("224");
     await form.getByLabel("Height of camera 1, pixels").fill("224");
@@ -54,7 +54,7 @@ describe.skipIf(!canBrowse)("the fleet page", () => {
     await page.getByRole("table", { name: "robots" }).getByText("base-1").click();
     await page.getByRole("button", { name: "Change", exact: true }).click();
     const change = page.getByRole("dialog", { name: "Change base-1" });
-    await change.getByLabel("Steps in a second").fill("30");
+    await change.getByLabel("Control rate, Hz").fill("30");
     await change.getByRole("button", { name: "Save" }).click();
     await change.waitFor({ state: "detached" });
     const changed = (await get("/v1/robots/base-1")).body.config;
@@ -115,7 +115,7 @@ describe.skipIf(!canBrowse)("armings", () => {
     await expect.poll(() => form.getByLabel("Highest").inputValue()).toBe("0.5");
     await form.getByLabel("Agent").selectOption(agent.id);
     await form.getByLabel("Models").fill("reference/potential-nav");
-    await form.getByLabel("A run takes at most, s").fill("20");
+    await form.getByLabel("Longest run, s").fill("20");
     await form.getByLabel("Ends after").selectOption("300");
     await form.getByRole("button", { name: "Arm base-3" }).click();
     const table = page.getByRole("table", { name: "armings" });
@@ -135,7 +135,7 @@ describe.skipIf(!canBrowse)("armings", () => {
 
     await table.getByRole("button", { name: "Disarm" }).click();
     await page.getByText("No robot is armed").waitFor();
-    await page.getByLabel("also those that have ended").check();
+    await page.getByLabel("Show ended armings").check();
     await table.getByText(/disarmed$/).waitFor();
     const run = { robot_id: "base-3", model: "reference/potential-nav", max_seconds: 5 };
     expect((await app.call("/v1/robots/runs", run, { key: agent.key })).body.error.code).toBe("robot_not_armed");

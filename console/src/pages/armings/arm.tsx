@@ -169,7 +169,7 @@ export function Arm({
         />
         <div className="grid gap-3 sm:grid-cols-2">
           <TextField
-            label="A run takes at most, s"
+            label="Longest run, s"
             type="number"
             value={draft.maxSeconds}
             onChange={(maxSeconds) => set({ maxSeconds })}

@@ -1,6 +1,7 @@
 /** One call: its attempts on the ruler of its deadline, who was left out, the money, and how to reproduce it. */
 import { useQuery } from "@connectrpc/connect-query";
 import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
 import {
   type LogAttempt,
   type LoggedOffering,
@@ -163,8 +164,14 @@ function requestOf({ modelRequested, model, preset, preference, deadlineMs, sess
   };
 }
 
+/** Model and provider of an attempt, if the logged plan names them. */
+function rankOf(plan: LoggedPlan | undefined, { offeringId }: LogAttempt): { model?: string; provider?: string } {
+  const rank = plan?.ranks.find((each) => each.offeringId === offeringId);
+  return rank === undefined ? {} : { model: rank.model, provider: rank.provider };
+}
+
 interface Placed {
-  readonly name: string;
+  readonly name: ReactNode;
   readonly from: number;
   readonly ms: number;
   readonly kind: "queue" | "ok" | "error" | "cancelled";
@@ -172,14 +179,14 @@ interface Placed {
 }
 
 /** The tries of a call, one bar each, from 0 to its deadline. A hedge runs beside the try that it is to overtake. */
-function placed({ queueMs = 0, attempts, hedged }: LogRecord): Placed[] {
+function placed({ queueMs = 0, attempts, hedged, plan }: LogRecord): Placed[] {
   const bars: Placed[] = queueMs >= 0.5 ? [{ name: "queued", from: 0, ms: queueMs, kind: "queue", said: "" }] : [];
   let at = queueMs;
   const last = attempts.at(-1);
   for (const attempt of attempts) {
     const parallel = hedged && attempt !== last && attempt.status === "cancelled" && last !== undefined;
     bars.push({
-      name: attempt.offeringId,
+      name: <OfferingName id={attempt.offeringId} {...rankOf(plan, attempt)} />,
       from: at,
       ms: attempt.latencyMs,
       kind: kindOf(attempt),
@@ -202,7 +209,9 @@ const BAR: Readonly<Record<Placed["kind"], string>> = {
 
 function Ruler({ record }: { record: LogRecord }) {
   const bars = placed(record);
-  const end = Math.max(record.deadlineMs ?? 0, record.latencyMs ?? 0, ...bars.map(({ from, ms }) => from + ms), 1);
+  // A segment of a loop lasts as long as its chunks; an attempt is one of them.
+  const tookMs = record.streamId === undefined ? (record.latencyMs ?? 0) : 0;
+  const end = Math.max(record.deadlineMs ?? 0, tookMs, ...bars.map(({ from, ms }) => from + ms), 1);
   if (bars.length === 0) return <p className="text-muted">Rejected before any provider was called.</p>;
   const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => share * end);
   return (
@@ -211,7 +220,7 @@ function Ruler({ record }: { record: LogRecord }) {
         {bars.map((bar, i) => (
           <li key={i}>
             <div className="flex items-baseline justify-between gap-2 text-sm">
-              <code className="truncate">{bar.name}</code>
+              <span className="truncate">{bar.name}</span>
               <span className="whitespace-nowrap">
                 {bar.kind !== "queue" && (
                   <Status tone={bar.kind === "ok" ? "good" : bar.kind === "error" ? "bad" : "off"}>

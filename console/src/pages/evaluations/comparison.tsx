@@ -1,5 +1,6 @@
 /** Two evaluations of one scenario beside each other: the difference, its interval, and what that says. */
 import type { Evaluation, SuccessRate } from "#messages/limber/v1/evaluation_pb.ts";
+import { moment } from "../../lib/format.ts";
 import { Choice, Part, Status } from "../../parts/basics.tsx";
 
 /** Newcombe's interval of the difference of two rates (1998, method 10), from their Wilson intervals at 95 %. */
@@ -66,8 +67,11 @@ export function Comparison({
           value={second.id}
           onChange={(id) => onChoose(id || undefined)}
           options={others.map(
-            ({ id, policy, scores }) =>
-              [id, `${policy?.endpoint}, ${scores?.successRate?.successes} of ${scores?.successRate?.n}`] as const,
+            ({ id, policy, scores, createdAt }) =>
+              [
+                id,
+                `${policy?.endpoint}, ${scores?.successRate?.successes} of ${scores?.successRate?.n}, ${moment(new Date(createdAt * 1000), new Date())}`,
+              ] as const,
           )}
         />
         <p className="[&>span]:whitespace-normal">

@@ -127,7 +127,7 @@ export function EvaluationSheet({ id, onClose }: { id: string; onClose: () => vo
                 "episodes",
                 `${Math.max(evaluation.progress?.completed ?? 0, watched.length)} of ${evaluation.progress?.total ?? 0}`,
               ],
-              ["asked", <Time key="" at={evaluation.createdAt} />],
+              ["requested", <Time key="" at={evaluation.createdAt} />],
               ["finished", <Time key="" at={evaluation.finishedAt} />],
               ["cost", <Money key="" usd={evaluation.usage?.totalCostUsd} />],
             ]}

@@ -84,7 +84,7 @@ function configOf(draft: RobotDraft, before: RobotConfig | undefined): RobotConf
     description: given(draft.description),
     embodiment: numberOfCode(EmbodimentSchema, draft.embodiment),
     actionSpace: draft.space,
-    controlHz: numberIn(draft.controlHz, "Steps in a second"),
+    controlHz: numberIn(draft.controlHz, "Control rate, Hz"),
     cameras: draft.cameras.map((camera) =>
       create(RobotCameraSchema, {
         name: camera.name,
@@ -100,7 +100,7 @@ function configOf(draft: RobotDraft, before: RobotConfig | undefined): RobotConf
           ...(before?.proprio ?? create(ProprioSpecSchema)),
           names: phrasesIn(stateNames),
           units: phrasesIn(stateUnits),
-          dimension: numberIn(stateCount, "How many numbers"),
+          dimension: numberIn(stateCount, "Number of values"),
           referenceFrame: given(stateFrame),
         })
       : undefined,
@@ -177,7 +177,11 @@ export function RobotForm({ robot, onClose }: { robot: Robot | undefined; onClos
             onChange={setId}
             required
             placeholder="arm-07"
-            help="The `robot_id` of its calls."
+            help={
+              <>
+                Calls name it as <code>robot_id</code>.
+              </>
+            }
           />
         )}
         <div className="grid gap-3 sm:grid-cols-2">
@@ -195,7 +199,7 @@ export function RobotForm({ robot, onClose }: { robot: Robot | undefined; onClos
             options={codesOf(EmbodimentSchema)}
             any="default"
           />
-          {field("controlHz", "Steps in a second")}
+          {field("controlHz", "Control rate, Hz")}
           {robot === undefined && workspaces.length > 0 && (
             <Choice
               label="Workspace"
@@ -213,12 +217,12 @@ export function RobotForm({ robot, onClose }: { robot: Robot | undefined; onClos
           <div className="grid gap-3 sm:grid-cols-2">
             {field("stateNames", "Names", "In order, comma-separated.")}
             {field("stateUnits", "Units", "One each, or one for all.")}
-            {field("stateCount", "How many numbers", "Where they have no names.")}
+            {field("stateCount", "Number of values", "If they have no names.")}
             {field("stateFrame", "Frame of reference", "Such as base or world.")}
           </div>
         </fieldset>
         <details open={draft.actionNames !== "" || draft.reference !== ""}>
-          <summary className="font-semibold">What the numbers of its actions mean</summary>
+          <summary className="font-semibold">What its action values mean</summary>
           <div className="mt-2 grid gap-3 sm:grid-cols-2">
             {field("actionNames", "Names of actions")}
             {field("actionUnits", "Units of actions")}
@@ -291,7 +295,7 @@ function Cameras({
           <div key={i} className="grid grid-cols-2 items-end gap-2 border-b border-line pb-3 sm:grid-cols-3">
             <TextField label={`Name of ${called}`} value={camera.name} onChange={(name) => set(i, { name })} required />
             <Choice
-              label={`Where ${called} looks from`}
+              label={`Where ${called} is mounted`}
               value={camera.role}
               onChange={(role) => set(i, { role })}
               options={codesOf(CameraRoleSchema)}

@@ -32,7 +32,7 @@ const CAMERAS: readonly Column<RobotCamera>[] = [
   { id: "name", title: "camera", width: "1fr", cell: ({ name }) => name, value: ({ name }) => name },
   {
     id: "role",
-    title: "looks from",
+    title: "mounted",
     width: "1fr",
     wide: true,
     cell: ({ role }) => wordOf(CameraRoleSchema, role) || <None />,
@@ -46,7 +46,7 @@ const CAMERAS: readonly Column<RobotCamera>[] = [
   },
   {
     id: "format",
-    title: "as",
+    title: "format",
     width: 64,
     wide: true,
     cell: ({ format }) => wordOf(ImageFormatSchema, format) || <None />,
@@ -70,7 +70,7 @@ const CAN: readonly Column<DrivingOffering>[] = [
   { id: "provider", title: "provider", width: "1fr", wide: true, cell: ({ provider }) => provider },
   {
     id: "known",
-    title: "says what it reads",
+    title: "declares inputs",
     width: 148,
     wide: true,
     cell: ({ declared }) => (declared ? <Status tone="good">yes</Status> : <Status tone="wait">no</Status>),
@@ -79,7 +79,7 @@ const CAN: readonly Column<DrivingOffering>[] = [
   { id: "p95", title: "p95", width: 72, right: true, cell: ({ expectedMs }) => <Ms ms={expectedMs?.p95} /> },
   {
     id: "price",
-    title: "a step",
+    title: "per step",
     width: 96,
     right: true,
     cell: ({ priceUnitUsd }) => <Money usd={priceUnitUsd} />,
@@ -164,7 +164,7 @@ export function RobotSheet({
           config?.description !== undefined && ["description", config.description],
           ["embodiment", wordOf(EmbodimentSchema, config?.embodiment) || <None key="" />],
           ["action space", <Code key="">{config?.actionSpace}</Code>],
-          config?.controlHz !== undefined && ["steps", `${config.controlHz} in a second`],
+          config?.controlHz !== undefined && ["control rate", `${config.controlHz} Hz`],
           workspaceId !== undefined && ["workspace", <Code key="">{workspaceId}</Code>],
           [
             "keys",
@@ -180,26 +180,26 @@ export function RobotSheet({
               </span>
             ),
           ],
-          ["written down", <Time key="" at={robot.created} />],
+          ["created", <Time key="" at={robot.created} />],
           ["changed", <Time key="" at={robot.updated} />],
         ]}
       />
-      <Part title="What it senses">
+      <Part title="Sensors">
         <Table
           label="cameras"
           columns={CAMERAS}
           rows={config?.cameras ?? []}
           keyOf={({ name }) => name}
-          empty={<p className="p-3 text-muted">No camera is written down.</p>}
+          empty={<p className="p-3 text-muted">No cameras.</p>}
         />
         {proprio !== undefined && <p className="mt-2">{stateOf(proprio)}</p>}
       </Part>
       {(actions !== undefined || bounds !== undefined) && (
-        <Part title="What it carries out">
+        <Part title="Actions">
           <Pairs
             of={[
               actions !== undefined && [
-                "numbers",
+                "values",
                 [
                   actions.names.map((name, i) => withUnit(name, actions.units, i)).join(", "),
                   wordOf(ActionReferenceSchema, actions.reference),

@@ -127,7 +127,7 @@ export function Wizard({ providers, onClose }: { providers: readonly string[]; o
           placeholder="ws://policy.example.com:8000"
           help="Where the gateway reaches the server."
         />
-        <div className="grid gap-3 sm:grid-cols-2">
+        <div className={`grid gap-3 ${profiles.length > 0 ? "sm:grid-cols-2" : ""}`}>
           <Choice
             label="Protocol"
             value={runtime}
