@@ -19,6 +19,7 @@ import {
   UNWRAPPED,
   withValue,
 } from "../support/places.ts";
+import { stopRobots } from "../support/stops.ts";
 import { openWorld } from "../support/world.ts";
 
 let app: App;
@@ -80,7 +81,7 @@ describe("the ids of another organisation in a path", () => {
   it("do not stop a key when another organization names its id", async () => {
     const other = await app.caller(1);
     const { body: own } = await app.call("/v1/key", undefined, { key: other.key });
-    const stop = await app.call("/v1/robots/stop", { key_id: own.id, reason: "spite" }, { key: stranger.key });
+    const stop = await stopRobots(app, { key_id: own.id, reason: "spite" }, { key: stranger.key });
     expect([stop.status, stop.body.error.param]).toEqual([404, "key_id"]);
     const answer = await app.call("/v1/act", BODIES.Act?.(), { key: other.key });
     expect(answer.body.error?.code).toBe("model_not_found");

@@ -17,6 +17,7 @@ import { person } from "../support/members.ts";
 import type { Model } from "../support/model.ts";
 import { type OtlpReceiver, startOtlpReceiver } from "../support/otlp-receiver.ts";
 import { bodiesFor, filled, METHODS, namesIn, patternOf, sitesOf, told, withValue } from "../support/places.ts";
+import { stopRobots } from "../support/stops.ts";
 import { openModel, ownDatabase, ownGateway } from "../support/world.ts";
 
 const DATA = join(import.meta.dirname, "../../data");
@@ -103,7 +104,7 @@ async function furnish(mark: string, workspace: string | undefined, shared: Belo
   );
   const asked = { ...EVALUATION, policy_endpoint: `ws://${mark}.lan:8000` };
   const evaluation = await made("/v1/evaluate", { ...asked, metadata: { word: `evaluation ${mark}` } }, key);
-  const stop = await made("/v1/robots/stop", { robot_id: `robot ${mark}`, reason: "test" }, key);
+  const stop = (await stopRobots(app, { robot_id: `robot ${mark}`, reason: "test" }, { key })).body;
   const arm = `arm ${mark}`;
   const put = { key, method: "PUT" };
   expect((await app.call(`/v1/robots/${arm}`, { action_space: "base_twist_2d" }, put)).status).toBe(200);
@@ -377,7 +378,8 @@ describe("a runner of a workspace", () => {
 describe("an emergency stop", () => {
   const act = async (part: Part, metadata?: object) =>
     (await call(part, "/v1/act", { ...ACT, ...(metadata && { metadata }) })).status;
-  const stop = (part: Part, target: object) => made("/v1/robots/stop", { ...target, reason: "test" }, part.key);
+  const stop = async ({ key }: Part, target: object) =>
+    (await stopRobots(app, { ...target, reason: "test" }, { key })).body;
   const release = (part: Part, stop_id: string) => call(part, "/v1/robots/release", { stop_id });
 
   it("by a workspace key covers that workspace: all of it, a robot, a session", async () => {

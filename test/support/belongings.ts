@@ -3,6 +3,7 @@ import { newId } from "../../src/ids.ts";
 import { ACT_DECLARATION, type Answer, type App, type Caller } from "./app.ts";
 import { person } from "./members.ts";
 import { register } from "./oauth.ts";
+import { stopRobots } from "./stops.ts";
 
 /** Names by what they name, as paths and bodies call it: `key_id`, `provider`, `group`. */
 export type Belongings = Readonly<Record<string, string>>;
@@ -83,7 +84,7 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
     run_id,
     file: "members.jsonl",
     robot_id: (await made(`/v1/robots/arm-${mark}`, { action_space: "base_twist_2d" }, "PUT")).id,
-    stop_id: (await made("/v1/robots/stop", { robot_id: `robot-${mark}`, reason: "test" })).id,
+    stop_id: (await stopRobots(app, { robot_id: `robot-${mark}`, reason: "test" }, { key })).body.id,
   };
 }
 

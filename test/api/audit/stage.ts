@@ -3,6 +3,7 @@ import { ACT_DECLARATION, ADMIN_TOKEN, type Answer } from "../../support/app.ts"
 import { startMailServer } from "../../support/mail-server.ts";
 import { consent, honest, pkce, register } from "../../support/oauth.ts";
 import { startOtlpReceiver } from "../../support/otlp-receiver.ts";
+import { stopRobots } from "../../support/stops.ts";
 import { StripeServer } from "../../support/stripe.ts";
 import { openModel, ownGateway } from "../../support/world.ts";
 
@@ -46,7 +47,8 @@ export async function openStage() {
   const aHook = () => made("/v1/webhooks", { url: `${app.url}/`, events: ["*"] });
   const aTarget = () => made("/v1/broadcast", { name: "t", endpoint: receiver.url, protocol: "http/json" });
   const aCredential = () => made("/v1/credentials/acme", { secret: fresh("sk-a-secret-of-theirs") }, "PUT");
-  const aStop = () => made("/v1/robots/stop", { robot_id: fresh("robot"), reason: "test" });
+  const aStop = async () =>
+    (await stopRobots(app, { robot_id: fresh("robot"), reason: "test" }, { key: owner.key })).body;
   const aBatch = () =>
     made("/v1/batch", {
       contract: "act",

@@ -6,6 +6,7 @@ import { ADMIN_TOKEN, type Answer, type App, type Caller } from "../../support/a
 import { bearer, inference, refusalIn } from "../../support/clients.ts";
 import { type Market, openMarket } from "../../support/market.ts";
 import { uniqueNames } from "../../support/names.ts";
+import { stopRobots } from "../../support/stops.ts";
 
 const named = uniqueNames("acme", "other");
 
@@ -91,7 +92,7 @@ describe("a replay is refused", () => {
     const name = freshName();
     const robot = { robot_id: freshName() };
     good(await act(name, robot));
-    const stop = good(await app.call("/v1/robots/stop", robot, { key: caller.key }));
+    const stop = good(await stopRobots(app, robot, { key: caller.key }));
     refused(await act(name, robot), "robot_stopped");
     const message = { model: BODY.model, actionSpace: BODY.action_space, horizon: 2, observations: BODY.observations };
     const asked = { ...message, robotId: robot.robot_id, idempotencyKey: name };

@@ -13,6 +13,7 @@ import { person } from "../../support/members.ts";
 import type { Model } from "../../support/model.ts";
 import * as oauth from "../../support/oauth.ts";
 import { type Receiver, startReceiver } from "../../support/receiver.ts";
+import { stopRobots } from "../../support/stops.ts";
 import { openModel, ownDatabase, ownGateway } from "../../support/world.ts";
 
 const DATA = join(import.meta.dirname, "../../../data");
@@ -245,19 +246,18 @@ describe("the workspace of an event", () => {
   it("is the workspace of the stop, its key or the stopping key, and none for the organization", async () => {
     const { id, key } = await made({ workspace_id: lab });
     const stop = async (target: object, by = owner.key) =>
-      expect((await app.call("/v1/robots/stop", { ...target, reason: "test" }, { key: by })).status).toBe(200);
+      expect((await stopRobots(app, { ...target, reason: "test" }, { key: by })).status).toBe(200);
     await stop({ workspace_id: field });
     await stop({ key_id: id });
     await stop({ robot_id: "r1" }, key);
     await stop({ robot_id: "r2" });
     const foreign = await workspace("foreign", {}, (await app.caller(0)).org);
-    const refused = await app.call("/v1/robots/stop", { workspace_id: foreign, reason: "test" }, { key: owner.key });
+    const refused = await stopRobots(app, { workspace_id: foreign, reason: "test" }, { key: owner.key });
     expect(refused.status).toBe(404);
     await stop({ all: true });
     // All that a key of a workspace stops is its workspace.
     await stop({ all: true }, key);
-    // A stop is in force before it is written.
-    await eventually(async () => expect(await workspacesOf("robot.stopped")).toEqual([field, lab, lab, "", "", lab]));
+    expect(await workspacesOf("robot.stopped")).toEqual([field, lab, lab, "", "", lab]);
   });
 
   it("is the workspace of the key whose session moves or whose call fails over", async () => {
