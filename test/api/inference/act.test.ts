@@ -370,9 +370,11 @@ describe("a client that leaves", () => {
     await expect(call).rejects.toThrow();
     await expect.poll(model.cancelled).toBe(before + 1);
     model.script.act = undefined;
+    // The model's server hears of it before the call gives its credit back.
+    await expect
+      .poll(async () => (await app.call("/v1/billing/balance", undefined, { key })).body)
+      .toMatchObject({ spent_usd: 0, held_usd: 0, available_usd: 1 });
     const [spent] = await app.sql`select count(*)::int as charges from entry where org_id = ${org} and kind = 'charge'`;
     expect(spent?.charges).toBe(0);
-    const { body } = await app.call("/v1/billing/balance", undefined, { key });
-    expect(body).toMatchObject({ spent_usd: 0, held_usd: 0, available_usd: 1 });
   });
 });

@@ -29,7 +29,7 @@ beforeAll(async () => {
 async function talk<T>(
   run: (call: (message: Buffer) => Promise<Map<string, never> | never[]>) => Promise<T>,
 ): Promise<T> {
-  const socket = new Request({ receiveTimeout: 5000, linger: 0 });
+  const socket = new Request({ receiveTimeout: 60_000, linger: 0 });
   socket.connect(`tcp://127.0.0.1:${app.gateway.gr00tPort}`);
   try {
     return await run(async (message) => {
@@ -46,7 +46,7 @@ type Tree = Map<string, Tree>;
 
 /** One message, and the bytes of its answer. */
 async function talkRaw(sent: Buffer): Promise<Buffer> {
-  const socket = new Request({ receiveTimeout: 5000, linger: 0 });
+  const socket = new Request({ receiveTimeout: 60_000, linger: 0 });
   socket.connect(`tcp://127.0.0.1:${app.gateway.gr00tPort}`);
   try {
     await socket.send(sent);

@@ -44,6 +44,6 @@ it("a cold start after an unanswered claim is claimed and charged", async () => 
   expect(await next.pays).toBe(true);
   next.answered();
   await expect
-    .poll(() => app.sql`select from awake_offering where until < now() + interval '2 seconds'`)
+    .poll(() => app.sql`select from awake_offering where offering_id = ${id} and until < now() + interval '2 seconds'`)
     .toHaveLength(1);
 });
