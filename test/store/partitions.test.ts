@@ -2,6 +2,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { now } from "../../src/clock.ts";
 import { newId } from "../../src/ids.ts";
+import { tx } from "../../src/store/database/tx.ts";
 import { listCalls } from "../../src/store/history/logs.ts";
 import { extendHistory, forgetLogs, historyAheadDays } from "../../src/store/history/partitions.ts";
 import { listUsage } from "../../src/store/history/usage.ts";
@@ -107,6 +108,30 @@ describe("a missing partition", () => {
     expect(await partitionOf(id)).toBe(week!.name);
     expect(await extendHistory(db.sql)).toBe(0);
     expect(await brokenInvariants(db.sql)).toEqual([]);
+  });
+});
+
+describe("a past week", () => {
+  it("is not read for what was recorded since a moment, and shows a charge that is late", async () => {
+    await db.sql`select history_partition('request_outcome', history_week(now() - interval '90 days'))`;
+    const id = await record("org_1", 90);
+    const part = await partitionOf(id);
+    // More than a block range of the index by time.
+    await db.sql`
+      insert into request_outcome (org_id, request_id, kind, created)
+      select 'org_4', ${id.slice(0, 14)} || lpad(n::text, 16, '0'), ${kind}, now() - interval '90 days' from generate_series(1, 4000) as n`;
+    const recorded = db.sql`select request_id as id from ${db.sql(part)} where created >= now() - interval '1 day'`;
+    const wasRead = () =>
+      tx(db.sql, async (tx) => {
+        await tx`set local enable_seqscan = off`;
+        return (await tx`explain analyze ${recorded}`).some((line) => /Rows Removed/.test(Object.values(line).join()));
+      });
+    expect(await wasRead()).toBe(true);
+    await extendHistory(db.sql);
+    expect(await wasRead()).toBe(false);
+    const late = `${id.slice(0, 14)}LATE000000000000`;
+    await db.sql`insert into request_outcome (org_id, request_id, kind) values ('org_1', ${late}, ${kind})`;
+    expect(await db.sql`${recorded}`).toEqual([{ id: late }]);
   });
 });
 

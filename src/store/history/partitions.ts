@@ -7,7 +7,10 @@ const AHEAD = 4;
 /** How long making or dropping a partition waits for readers. Writers of the table wait as long; the next run tries again. */
 const LOCK_WAIT = "500ms";
 
-/** Makes missing partitions, each in its own transaction; returns their number. Does nothing while another replica does it. */
+/**
+ * Makes missing partitions, each in its own transaction, and completes the indexes of past ones; returns the number of new ones. Does nothing
+ * while another replica does it.
+ */
 export async function extendHistory(sql: Sql): Promise<number> {
   const missing = await sql<{ partOf: string; week: string }[]>`
     select part_of, week::text from history_missing(${AHEAD})`;
@@ -19,6 +22,9 @@ export async function extendHistory(sql: Sql): Promise<number> {
       return row?.isNew ? 1 : 0;
     });
   }
+  await tx(sql, async (tx) => {
+    if (await locked(tx)) await tx`select history_summarize()`;
+  });
   return made;
 }
 

@@ -378,11 +378,11 @@ create function share_at(p_provider text, p_at timestamptz) returns integer lang
   )
 $$;
 
--- What offerings delivered and were paid for in a span of time, by UTC day and by the share that was in force.
+-- What offerings delivered and were paid for in a span of time, by UTC day and by the share that was in force. Planned once, as `series_between`.
 create function served_between(p_from timestamptz, p_to timestamptz) returns table (
   day date, provider text, offering_id text, model text, unit text, share_bp integer,
   calls bigint, own_key_calls bigint, hedges bigint, units bigint, gross_micro bigint
-) language sql stable as $$
+) language sql stable set plan_cache_mode = force_generic_plan as $$
   with cut as (
     -- Between two of these moments each share is one.
     select array_agg(at order by at) as at

@@ -89,11 +89,12 @@ create function series_bucket(ms double precision) returns integer language sql 
   select least(99, floor(ln(greatest(ms, 0.1) / 0.1) / ln(1.2::double precision)))::integer
 $$;
 
--- What the calls of a span of time came to, of one organization or of all.
+-- What the calls of a span of time came to, of one organization or of all. Its plan is made once for each connection: over a year of partitions,
+-- planning takes longer than reading what was added since a moment.
 create function series_between(p_from timestamptz, p_to timestamptz, p_org text) returns table (
   org_id text, minute integer, key_id text, contract text, model text, provider text, robot text,
   calls bigint, failed bigint, cost_micro bigint, requests bigint, own_micro bigint, parts jsonb
-) language sql stable as $$
+) language sql stable set plan_cache_mode = force_generic_plan as $$
   with call as materialized (
     select o.org_id, floor(extract(epoch from o.created) / 60)::integer as minute, k.key_id, k.contract, k.model, k.provider,
       coalesce(l.robot_id, '') as robot,
@@ -271,9 +272,9 @@ create function margin_ahead(p_assumed_s double precision) returns interval lang
   select make_interval(secs => greatest(p_assumed_s, coalesce(max(scaledown_s), 0))) from offering
 $$;
 
--- The same for any span of time. It also reads later calls that could find an offering warm.
+-- The same for any span of time, planned once as `series_between`. It also reads later calls that could find an offering warm.
 create function margin_between(p_from timestamptz, p_to timestamptz, p_assumed_s double precision) returns setof margin_hour
-language sql stable as $$
+language sql stable set plan_cache_mode = force_generic_plan as $$
   with served as (
     select o.created, o.org_id, k.model, k.offering_id, k.simulated or k.byok as free, k.status, o.cost_micro, o.lease,
       coalesce(o.latency_ms, 0)::double precision as busy_ms, coalesce(f.scaledown_s, p_assumed_s) as warm_s,

@@ -65,4 +65,14 @@ create function history_missing(p_ahead integer) returns table (part_of text, we
   order by w.week, w.part_of
 $$;
 
+-- Completes the indexes by time of weeks that ended more than a day ago. Such an index covers whole blocks of rows and says nothing of the last,
+-- incomplete one: without this, whoever asks for what was recorded since a moment would read that block of every week there ever was.
+create function history_summarize() returns bigint language sql as $$
+  select coalesce(sum(brin_summarize_new_values(i.indexrelid)), 0)::bigint
+  from pg_inherits as part join pg_class as c on c.oid = part.inhrelid join pg_index as i on i.indrelid = c.oid
+    join pg_class as named on named.oid = i.indexrelid join pg_am as am on am.oid = named.relam
+  where part.inhparent in ('request_outcome'::regclass, 'hedge_loser'::regclass) and c.relname ~ '_[0-9]{8}$' and am.amname = 'brin'
+    and to_date(right(c.relname, 8), 'YYYYMMDD') + 8 < (now() at time zone 'UTC')::date
+$$;
+
 select history_partition(part_of, week) from history_missing(4);
