@@ -29,6 +29,7 @@ import { addOrg, grantCredits } from "../store/account/orgs.ts";
 import { loadPresets, orgSettings, type StoredSettings, settle } from "../store/account/settings.ts";
 import { type CommitmentRecord, commit } from "../store/billing/statements.ts";
 import { type Queryable, type Sql, tx } from "../store/database/tx.ts";
+import { archivedUntil } from "../store/history/archive.ts";
 import { listUsage, type MarginRow, readMargin, type UsageRow, usageTotals } from "../store/history/usage.ts";
 import { EXPORT_FILES, findPart, openExport } from "../store/jobs/exports.ts";
 import { createJob, findJob, type JobRecord, listItems } from "../store/jobs/jobs.ts";
@@ -226,8 +227,10 @@ function usageCalls({
         ),
         usageTotals(sql, orgId, filter),
       ]);
+      const archived = page.hasMore ? undefined : await archivedUntil(sql, orgId, since);
       return {
         ...page,
+        ...(archived !== undefined && { archivedUntil: archived }),
         data: records.map(usageMessage),
         totals: { requests: totals.requests, costUsd: toUsd(totals.costMicro) },
       };

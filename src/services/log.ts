@@ -22,7 +22,7 @@ import { Reason, refuse } from "../errors.ts";
 import { traceOf } from "../events/spans.ts";
 import type { PlanDigest } from "../routing/index.ts";
 import type { Sql } from "../store/database/tx.ts";
-import { isArchived } from "../store/history/archive.ts";
+import { archivedUntil, isArchived } from "../store/history/archive.ts";
 import { type ActLog, type CallLog, findDigest, type LogFilter, listActs, listCalls } from "../store/history/logs.ts";
 import { type Found, readPage } from "./pages.ts";
 import { quantilesOf } from "./quantiles.ts";
@@ -78,8 +78,8 @@ export function logService({ sql, caughtUp }: LogDeps): Implementation<typeof Lo
   const read = async (orgId: string, { kind, ...filter }: LogQuery): Promise<Found<LogRecord>> => {
     if (kind in ACTS) {
       if (isOfCalls(filter)) return { rows: [], until: undefined };
-      const acts = await listActs(sql, orgId, { ...filter, kind: ACTS[kind as keyof typeof ACTS] });
-      return { rows: acts.map((act) => recordOfAct(orgId, kind, act)), until: undefined };
+      const { rows, until } = await listActs(sql, orgId, { ...filter, kind: ACTS[kind as keyof typeof ACTS] });
+      return { rows: rows.map((act) => recordOfAct(orgId, kind, act)), until };
     }
     const { rows, until } = await listCalls(sql, orgId, { ...filter, kind: CALLS[kind as keyof typeof CALLS] });
     return { rows: rows.map((call) => recordOfCall(orgId, call)), until };
@@ -93,7 +93,7 @@ export function logService({ sql, caughtUp }: LogDeps): Implementation<typeof Lo
       const one = { id: logId, workspaceId, limit: 1 };
       const found = ACT_ID.test(logId)
         ? ACT_KINDS.map(async (kind) => {
-            const [act] = await listActs(sql, orgId, { ...one, kind: ACTS[kind] });
+            const [act] = (await listActs(sql, orgId, { ...one, kind: ACTS[kind] })).rows;
             return act && recordOfAct(orgId, kind, act);
           })
         : ([undefined, "preview"] as const).map(async (kind) => {
@@ -123,7 +123,12 @@ export function logService({ sql, caughtUp }: LogDeps): Implementation<typeof Lo
         (most) => read(orgId, { ...filter, cursor, limit: most }),
         ({ id }) => id,
       );
-      return create(ListLogsResponseSchema, { ...page, data: records });
+      const archived = page.hasMore || filter.kind in ACTS ? undefined : await archivedUntil(sql, orgId, filter.since);
+      return create(ListLogsResponseSchema, {
+        ...page,
+        data: records,
+        ...(archived !== undefined && { archivedUntil: archived }),
+      });
     },
 
     async *exportLogs({ workspaceId, cursor: after, ...asked }, call) {

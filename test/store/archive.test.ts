@@ -6,7 +6,10 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { newId } from "../../src/ids.ts";
 import { type ArchiveFolder, openFolder } from "../../src/jobs/archive/folder.ts";
 import { archiveHistory, verifyArchive } from "../../src/jobs/archive.ts";
-import { isArchived } from "../../src/store/history/archive.ts";
+import { audit, verifyAuditChain } from "../../src/store/account/audit.ts";
+import { reverse } from "../../src/store/billing/payments.ts";
+import { tx } from "../../src/store/database/tx.ts";
+import { archivedUntil, isArchived } from "../../src/store/history/archive.ts";
 import { extendHistory } from "../../src/store/history/partitions.ts";
 import { usageTotals } from "../../src/store/history/usage.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
@@ -122,8 +125,10 @@ const folders = () => db.sql<{ name: string }[]>`select name from archive_file o
 describe("months past the age", () => {
   it("fold into one entry for each account and day, with every balance, total and statement unchanged", async () => {
     const org = await past();
+    await tx(db.sql, (tx) => audit(tx, { orgId: org, actor: "admin", action: "org.created", subject: org }));
     const sums = async () => [
       await balances(),
+      await verifyAuditChain(db.sql),
       await usageTotals(db.sql, org),
       await db.sql`select * from earning order by day, offering_id`,
       await db.sql`select org_id, sum(amount_micro)::bigint as micro, credit = 'spent' as spent from entry group by 1, 3 order by 3`,
@@ -132,6 +137,7 @@ describe("months past the age", () => {
     const before = await sums();
     const [{ id } = { id: "" }] = await db.sql<{ id: string }[]>`select request_id as id from request_outcome limit 1`;
     expect(await isArchived(db.sql, org, id)).toBe(false);
+    expect(await archivedUntil(db.sql, org)).toBeUndefined();
 
     expect(await archive()).toBe(4 * CALLS);
     expect(await rowsLeft(org)).toBe(0);
@@ -139,6 +145,11 @@ describe("months past the age", () => {
     expect(await brokenInvariants(db.sql)).toEqual([]);
     expect(await db.sql`select * from closing_entry where records > 3`).toEqual([]);
     expect([await isArchived(db.sql, org, id), await isArchived(db.sql, org, newId("req"))]).toEqual([true, false]);
+    // Lists say until when requests are archived, if they were asked for such a time.
+    const until = (await archivedUntil(db.sql, org))!;
+    expect(new Date(until * 1000).toISOString()).toMatch(/-01T00:00:00.000Z$/);
+    expect(at.getTime() / 1000 - until).toBeGreaterThan(AFTER * 28 * 86_400);
+    expect(await archivedUntil(db.sql, org, until)).toBeUndefined();
     const names = await folders();
     expect(names.length).toBeGreaterThan((4 * CALLS) / FILE_ROWS);
     const report = await verifyArchive({ sql: db.sql, folder });
@@ -149,6 +160,19 @@ describe("months past the age", () => {
     const [parts] = await db.sql<{ n: number }[]>`
       select count(*) as n from pg_inherits where inhparent = 'request_outcome'::regclass and inhrelid::regclass::text < ${`request_outcome_${at.getUTCFullYear() - 1}0901`}`;
     expect(parts?.n).toBe(0);
+  });
+
+  it("do not matter to the refund of a payment that paid for them", async () => {
+    const org = await past();
+    await db.sql`
+      insert into payment (id, org_id, key_id, amount_micro, status, success_url, cancel_url, expires_at, created)
+      values ('pay_1', ${org}, 'key_1', 1000000, 'succeeded', '', '', now(), now() - interval '18 months')`;
+    await archive();
+    const fact = { kind: "reversal", id: "re_1", of: "refund", state: "taken", amount: { micro: 1_000_000 } } as const;
+    const reversed = await tx(db.sql, (tx) => reverse(tx, "pay_1", { ...fact, intentId: "pi_1" }));
+    // What was spent in folded months cannot be taken, and is owed.
+    expect(reversed).toMatchObject({ movedMicro: 1_000_000, owes: true });
+    expect((await verifyArchive({ sql: db.sql, folder })).faults).toEqual([]);
   });
 
   it("stay while a lease or an intent of such a month is open, and for organizations whose logs are kept longer", async () => {

@@ -38,7 +38,7 @@ describe("an audit chain", () => {
   it("has one complete record for each act, in order", async () => {
     const orgId = await org();
     for (const subject of ["a", "b", "c"]) await act(orgId, subject);
-    const records = await listAudit(database.sql, orgId, { limit: 10 });
+    const { rows: records } = await listAudit(database.sql, orgId, { limit: 10 });
     expect(records.map(({ seq, subject }) => [seq, subject])).toEqual([
       [3, "c"],
       [2, "b"],
@@ -52,7 +52,7 @@ describe("an audit chain", () => {
   it("remains one chain under concurrent acts", async () => {
     const orgId = await org();
     await Promise.all(Array.from({ length: 40 }, (_, i) => act(orgId, `s${i}`)));
-    const records = await listAudit(database.sql, orgId, { limit: 100 });
+    const { rows: records } = await listAudit(database.sql, orgId, { limit: 100 });
     expect(records.map(({ seq }) => seq)).toEqual(Array.from({ length: 40 }, (_, i) => 40 - i));
     expect(await verifyAuditChain(database.sql, orgId)).toEqual([]);
   });
@@ -64,7 +64,7 @@ describe("an audit chain", () => {
       throw new Error("changed my mind");
     });
     await expect(failed).rejects.toThrow("changed my mind");
-    expect(await listAudit(database.sql, orgId, { limit: 10 })).toEqual([]);
+    expect((await listAudit(database.sql, orgId, { limit: 10 })).rows).toEqual([]);
   });
 
   it("is reported broken if its last records were removed", async () => {

@@ -3,6 +3,7 @@
 import { now } from "../../clock.ts";
 import { newId } from "../../ids.ts";
 import { type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
+import { type Bounded, boundedPage, newest } from "../history/bounded.ts";
 
 /** An action to record. */
 export interface Act {
@@ -48,19 +49,23 @@ export interface AuditQuery {
   requestId?: string | undefined;
 }
 
-/** The actions in an organization, newest first. */
+/** The actions in an organization, newest first. A filter reads a bounded number of records. */
 export async function listAudit(
   sql: Sql,
   orgId: string,
   { limit, before, action, actor, subject, requestId }: AuditQuery,
-): Promise<AuditRecord[]> {
+): Promise<Bounded<AuditRecord>> {
+  const window = {
+    rows: sql`select * from audit where org_id = ${orgId} ${before === undefined ? sql`` : sql`and seq < ${before}`}`,
+    order: sql`seq desc`,
+    cursor: sql`seq::text`,
+  };
   const rows = await sql<AuditRow[]>`
-    select *, encode(previous, 'hex') as previous, encode(hash, 'hex') as hash from audit
-    where org_id = ${orgId} ${before === undefined ? sql`` : sql`and seq < ${before}`}
-      ${matching(sql, "action", action)} ${matching(sql, "actor", actor)} ${matching(sql, "subject", subject)}
+    select *, encode(previous, 'hex') as previous, encode(hash, 'hex') as hash from (${newest(sql, window)}) as e
+    where true ${matching(sql, "action", action)} ${matching(sql, "actor", actor)} ${matching(sql, "subject", subject)}
       ${matching(sql, "request_id", requestId)}
     order by seq desc limit ${limit}`;
-  return rows.map(recordOf);
+  return boundedPage(sql, { rows: rows.map(recordOf), limit, window });
 }
 
 const matching = (sql: Queryable, column: string, value: string | undefined) =>

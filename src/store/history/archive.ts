@@ -193,3 +193,11 @@ export async function isArchived(sql: Queryable, orgId: string, requestId: strin
     select from closing_entry where org_id = ${orgId} and month = date_trunc('month', request_moment(${requestId}) at time zone 'UTC')::date limit 1`;
   return row !== undefined;
 }
+
+/** The end of the last archived month of an organization, in unix seconds; undefined if nothing after `since` is archived. */
+export async function archivedUntil(sql: Queryable, orgId: string, since = 0): Promise<number | undefined> {
+  const [row] = await sql<{ until: number | null }[]>`
+    select extract(epoch from (max(month) + interval '1 month') at time zone 'UTC')::int8 as until from closing_entry where org_id = ${orgId}`;
+  const until = row?.until ?? 0;
+  return until > since ? until : undefined;
+}

@@ -1,4 +1,4 @@
-/** Lists of requests by keyset, over a bounded number of rows. Request ids sort by creation time, and so do their partitions. */
+/** Lists by keyset, newest first, over a bounded number of rows. Request ids sort by creation time, and so do their partitions. */
 import type { Sql } from "../database/tx.ts";
 
 /** The most rows that one page reads to find those that match. */
@@ -10,7 +10,7 @@ const SLACK_S = 3_600;
 /** Rows of a page. */
 export interface Bounded<T> {
   rows: T[];
-  /** The last id that was read, where reading stopped before the page was full; older rows may match. */
+  /** The cursor of the last row that was read, where reading stopped before the page was full; older rows may match. */
   until: string | undefined;
 }
 
@@ -33,17 +33,36 @@ export function within(sql: Sql, orgId: string, { requestId, since, until, curso
     ${cursor === undefined ? sql`` : sql`and request_id < ${cursor}`}`;
 }
 
-/** A window of rows, newest first, at most as many as a page may read. `rows` selects them, without an order. */
-export const newest = (sql: Sql, rows: ReturnType<typeof within>) =>
-  sql`${rows} order by request_id desc limit ${MOST_SCANNED}`;
+/** The rows of a list, in the order of an index, before a filter that no index serves. */
+export interface Window {
+  /** Selects them, without an order. */
+  rows: Fragment;
+  /** The columns of the index, such as `id desc`. */
+  order: Fragment;
+  /** What a cursor says of a row. */
+  cursor: Fragment;
+}
 
-/** Completes a page: if it is not full, the id at which its window ended. */
+type Fragment = ReturnType<typeof within>;
+
+/** A window of rows of requests. */
+export const requestsIn = (sql: Sql, rows: Fragment): Window => ({
+  rows,
+  order: sql`request_id desc`,
+  cursor: sql`request_id`,
+});
+
+/** The newest rows of a window, as many as a page may read. */
+export const newest = (sql: Sql, { rows, order }: Window) => sql`${rows} order by ${order} limit ${MOST_SCANNED}`;
+
+/** Completes a page: if it is not full, the cursor at which its window ended. */
 export async function boundedPage<T>(
   sql: Sql,
-  { rows, limit, window }: { rows: T[]; limit: number; window: ReturnType<typeof within> },
+  { rows, limit, window }: { rows: T[]; limit: number; window: Window },
 ): Promise<Bounded<T>> {
   if (rows.length >= limit) return { rows, until: undefined };
-  const [last] = await sql<{ requestId: string }[]>`
-    select request_id from (${window}) as scanned order by request_id desc offset ${MOST_SCANNED - 1} limit 1`;
-  return { rows, until: last?.requestId };
+  const { rows: all, order, cursor } = window;
+  const [last] = await sql<{ until: string }[]>`
+    select ${cursor} as until from (${all}) as scanned order by ${order} offset ${MOST_SCANNED - 1} limit 1`;
+  return { rows, until: last?.until };
 }

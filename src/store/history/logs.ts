@@ -1,6 +1,6 @@
 /** The request log and the administrative actions of the audit log. Amounts are micro-dollars. */
 import { type Queryable, type Sql, unixSeconds } from "../database/tx.ts";
-import { type Bounded, boundedPage, newest, within } from "./bounded.ts";
+import { type Bounded, boundedPage, newest, requestsIn, within } from "./bounded.ts";
 
 /** A call of the log. */
 export interface CallLog {
@@ -100,11 +100,14 @@ export async function listCalls(sql: Sql, orgId: string, filter: LogFilter): Pro
   const kept = sql`(select request_mark(now() - make_interval(days => coalesce(
     (select retention_days from org_settings where org_id = ${orgId}), 30))))`;
   // The indexes on robots and sessions are in the log.
-  const window = isNamed
-    ? sql`select request_id from request_log where ${ids} and request_id >= ${kept}
-        ${sessionId === undefined ? sql`` : sql`and session_id = ${sessionId}`}
-        ${robotId === undefined ? sql`` : sql`and robot_id = ${robotId}`}`
-    : sql`select * from request_outcome where ${ids}`;
+  const window = requestsIn(
+    sql,
+    isNamed
+      ? sql`select request_id from request_log where ${ids} and request_id >= ${kept}
+          ${sessionId === undefined ? sql`` : sql`and session_id = ${sessionId}`}
+          ${robotId === undefined ? sql`` : sql`and robot_id = ${robotId}`}`
+      : sql`select * from request_outcome where ${ids}`,
+  );
   const rows = await sql<CallRow[]>`
     select e.request_id, e.created, contract, key_id, key.workspace_id, key.user_id, batch_id, model, provider, offering_id, status,
       http_status, error_code, unit, units, cost_micro, hedge_cost_micro, wake_up_micro, simulated, byok, latency_ms, attempt_ms,
@@ -169,24 +172,30 @@ interface ActFilter extends Pick<LogFilter, "requestId" | "workspaceId" | "since
   id?: string | undefined;
 }
 
-/** Lists administrative actions in an organization, or by the keys of one of its workspaces, newest first. */
+/** Lists administrative actions in an organization, or by the keys of one of its workspaces, newest first. Reads a bounded number of records. */
 export async function listActs(
   sql: Sql,
   orgId: string,
   { kind, id, requestId, workspaceId, since, cursor, limit }: ActFilter,
-): Promise<ActLog[]> {
+): Promise<Bounded<ActLog>> {
   const known = [...PREFIXES.supply, ...PREFIXES.payment].map((prefix) => `${prefix}%`);
   const wanted = kind === "admin" ? [] : PREFIXES[kind].map((prefix) => `${prefix}%`);
-  const rows = await sql<(Omit<ActLog, "ts"> & { created: Date })[]>`
-    select id, actor, action, subject, request_id, created from audit where org_id = ${orgId}
-      ${requestId === undefined ? sql`` : sql`and request_id = ${requestId}`}
+  const window = {
+    rows: sql`select id, seq, actor, action, subject, request_id, created from audit where org_id = ${orgId}
       ${id === undefined ? sql`` : sql`and id = ${id}`}
-      and ${kind === "admin" ? sql`action not like all (${known}::text[])` : sql`action like any (${wanted}::text[])`}
+      ${cursor === undefined ? sql`` : sql`and seq < coalesce((select seq from audit where org_id = ${orgId} and id = ${cursor}), 0)`}`,
+    order: sql`seq desc`,
+    cursor: sql`id`,
+  };
+  const rows = await sql<(Omit<ActLog, "ts"> & { created: Date })[]>`
+    select id, actor, action, subject, request_id, created from (${newest(sql, window)}) as e
+    where ${kind === "admin" ? sql`action not like all (${known}::text[])` : sql`action like any (${wanted}::text[])`}
+      ${requestId === undefined ? sql`` : sql`and request_id = ${requestId}`}
       ${workspaceId === undefined ? sql`` : sql`and actor in (select id from key where org_id = ${orgId} and workspace_id = ${workspaceId})`}
       ${since === undefined ? sql`` : sql`and created >= ${new Date(since * 1000)}`}
-      ${cursor === undefined ? sql`` : sql`and seq < coalesce((select seq from audit where org_id = ${orgId} and id = ${cursor}), 0)`}
     order by seq desc limit ${limit}`;
-  return rows.map(({ created, ...row }) => ({ ...row, ts: unixSeconds(created) }));
+  const acts = rows.map(({ created, ...row }) => ({ ...row, ts: unixSeconds(created) }));
+  return boundedPage(sql, { rows: acts, limit, window });
 }
 
 // Plan digests, to which log records refer.

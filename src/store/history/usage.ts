@@ -1,6 +1,6 @@
 /** The usage list: ended requests and their costs, newest first. Amounts are micro-dollars. */
 import { type Sql, unixSeconds } from "../database/tx.ts";
-import { type Bounded, boundedPage, newest, within } from "./bounded.ts";
+import { type Bounded, boundedPage, newest, requestsIn, within } from "./bounded.ts";
 import { ASSUMED_SCALEDOWN_S, HOURS_KEPT_S, MINUTES_KEPT_S } from "./series.ts";
 
 /** One line of the usage list. */
@@ -52,7 +52,7 @@ export async function listUsage(
   orgId: string,
   { limit, cursor, ...filter }: UsageFilter & { limit: number; cursor?: string | undefined },
 ): Promise<Bounded<UsageRow>> {
-  const window = sql`select * from request_outcome where ${within(sql, orgId, { ...filter, cursor })}`;
+  const window = requestsIn(sql, sql`select * from request_outcome where ${within(sql, orgId, { ...filter, cursor })}`);
   const rows = await sql<UsageDatabaseRow[]>`
     select request_id, e.created, key_id, contract, model, provider, unit, units, cost_micro, wake_up_micro, hedge_cost_micro,
       simulated, byok, status, (select workspace_id from key where key.id = key_id) as workspace_id
@@ -166,34 +166,43 @@ async function rolledTotals(sql: Sql, orgId: string, filter: UsageFilter): Promi
   const [rolled] = await sql<Rolled[]>`
     select extract(epoch from now())::float8 as now, extract(epoch from at)::float8 as at from series_until`;
   const { since = 0, until = Number.POSITIVE_INFINITY } = filter;
-  const parts = stretchesOf(since, until, rolled!).map((stretch) => sumsOf(sql, orgId, stretch));
-  const sums: Totals = { requests: 0, costMicro: 0, ownMicro: 0 };
-  for (const part of parts) {
-    const [row] = await sql<Totals[]>`
-      select coalesce(sum(requests), 0) as requests, coalesce(sum(cost_micro), 0) as cost_micro, coalesce(sum(own_micro), 0) as own_micro
-      from (${part}) as part where true ${selected(sql, filter)}`;
-    for (const name of Object.keys(sums) as (keyof Totals)[]) sums[name] += row![name];
-  }
-  return sums;
+  const stretches = stretchesOf(since, until, rolled!);
+  const rows = stretches.filter(({ unit }) => unit === "row");
+  const parts = stretches.flatMap(({ unit, from, to }) => (unit === "row" ? [] : [sumsOf(sql, orgId, unit, from, to)]));
+  if (rows.length > 0) parts.push(rowsOf(sql, orgId, rows));
+  if (parts.length === 0) return { requests: 0, costMicro: 0, ownMicro: 0 };
+  const [row] = await sql<Totals[]>`
+    select coalesce(sum(requests), 0) as requests, coalesce(sum(cost_micro), 0) as cost_micro, coalesce(sum(own_micro), 0) as own_micro
+    from (${parts.reduce((all, part) => sql`${all} union all ${part}`)}) as part where true ${selected(sql, filter)}`;
+  return row!; // without groups, a sum has one row
 }
 
-function sumsOf(sql: Sql, orgId: string, { unit, from, to }: Stretch) {
+function sumsOf(sql: Sql, orgId: string, unit: keyof typeof UNITS, from: number, to: number) {
   const day = (seconds: number) => sql`(to_timestamp(${seconds}::float8) at time zone 'UTC')::date`;
   const days = sql`l.org_id = ${orgId} and l.day >= ${day(from)} and l.day <= ${day(to)}`;
-  if (unit === "row")
+  if (unit === "day")
     return sql`
-      select key_id, contract, model, provider, (status in ('settled', 'unmetered'))::int as requests, cost_micro,
-        case when byok then cost_micro else 0 end as own_micro
-      from request_outcome as e join request_kind as k on k.id = e.kind
-      where e.org_id = ${orgId} and e.created >= to_timestamp(${from}::float8)
-        ${to === Number.POSITIVE_INFINITY ? sql`` : sql`and e.created < to_timestamp(${to}::float8)`}`;
-  if (unit === "day") return sql`select l.* from series_line as l where ${days} and l.day < ${day(to)}`;
+      select l.key_id, l.contract, l.model, l.provider, l.requests, l.cost_micro, l.own_micro from series_line as l
+      where ${days} and l.day < ${day(to)}`;
   const at = sql(unit);
   return sql`
     select l.key_id, l.contract, l.model, l.provider, r.requests, r.cost_micro, r.own_micro
     from series_line as l join ${sql(`series_${unit}`)} as r on r.line = l.id
       and r.${at} >= ${from / UNITS[unit].length} and r.${at} < ${to / UNITS[unit].length}
     where ${days}`;
+}
+
+/** The requests of all stretches that no rollup serves, read at once: each read asks every partition. */
+function rowsOf(sql: Sql, orgId: string, stretches: readonly Stretch[]) {
+  const recorded = stretches.map(
+    ({ from, to }) => sql`e.created >= to_timestamp(${from}::float8)
+      ${to === Number.POSITIVE_INFINITY ? sql`` : sql`and e.created < to_timestamp(${to}::float8)`}`,
+  );
+  return sql`
+    select key_id, contract, model, provider, (status in ('settled', 'unmetered'))::int::bigint as requests, cost_micro,
+      case when byok then cost_micro else 0 end as own_micro
+    from request_outcome as e join request_kind as k on k.id = e.kind
+    where e.org_id = ${orgId} and (${recorded.reduce((all, each) => sql`${all} or ${each}`)})`;
 }
 
 // Gross margin: charges for calls, minus their modeled infrastructure costs. Amounts are micro-dollars.

@@ -2,6 +2,7 @@
 import { newId } from "../../ids.ts";
 import { assertSameCall } from "../billing/idempotency.ts";
 import { allRecords, firstRecord, type Queryable, type Sql, type Tx, unixSeconds } from "../database/tx.ts";
+import { type Bounded, boundedPage, newest } from "../history/bounded.ts";
 
 /** The kinds of jobs. */
 export type JobKind = "batch" | "evaluation" | "verification" | "export";
@@ -210,9 +211,9 @@ const jobOf = ({ counts, costMicro = 0, cancelledAt, ...row }: JobRow): HeldJob 
   cancelled: cancelledAt !== undefined,
 });
 
-/** A job's row with the counts and cost of its items. */
-const counted = (sql: Queryable) => sql`
-  job.*, parts.counts, parts.cost_micro from job, lateral (
+/** Jobs with the counts and cost of their items. */
+const counted = (sql: Queryable, jobs = sql`job`) => sql`
+  job.*, parts.counts, parts.cost_micro from ${jobs}, lateral (
     select jsonb_object_agg(state, n) as counts, sum(cost) as cost_micro
     from (select state, count(*) as n, sum(cost_micro) as cost from job_item where job_id = job.id group by state) as by_state
   ) as parts`;
@@ -236,18 +237,26 @@ export async function jobsOfComparison(sql: Queryable, whose: JobsOf, comparison
   return rows.map(jobOf);
 }
 
-/** Lists the jobs of an organization or workspace, newest first, after the job with the id `cursor`. */
+/**
+ * Lists the jobs of an organization or workspace, newest first, after the job with the id `cursor`. Those of one kind are found among a bounded
+ * number of jobs.
+ */
 export async function listJobs(
-  sql: Queryable,
+  sql: Sql,
   whose: JobsOf,
   { kind, limit, cursor }: { kind: JobKind | undefined; limit: number; cursor: string | undefined },
-): Promise<JobRecord[]> {
+): Promise<Bounded<JobRecord>> {
+  const window = {
+    rows: sql`select * from job where ${ofThese(sql, whose)}
+      ${cursor === undefined ? sql`` : sql`and (created, id) < (select created, id from job where id = ${cursor} and ${ofThese(sql, whose)})`}`,
+    order: sql`created desc, id desc`,
+    cursor: sql`id`,
+  };
   const rows = await allRecords<JobRow>(sql`
-    select ${counted(sql)} where ${ofThese(sql, whose)}
-      ${kind === undefined ? sql`` : sql`and job.kind = ${kind}`}
-      ${cursor === undefined ? sql`` : sql`and (job.created, job.id) < (select created, id from job where id = ${cursor} and ${ofThese(sql, whose)})`}
+    select ${counted(sql, sql`(${newest(sql, window)}) as job`)}
+    ${kind === undefined ? sql`` : sql`where job.kind = ${kind}`}
     order by job.created desc, job.id desc limit ${limit}`);
-  return rows.map(jobOf);
+  return boundedPage(sql, { rows: rows.map(jobOf), limit, window });
 }
 
 /**
