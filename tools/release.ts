@@ -133,10 +133,8 @@ function release(): void {
   rmSync(OUT, { recursive: true, force: true });
   mkdirSync(OUT);
   packInto(build());
-  if (existsSync(join(ROOT, NPM_CLIENT, "tsconfig.json"))) {
-    run("npm", ["run", "build", "--silent"], join(ROOT, NPM_CLIENT));
-    packInto(`./${NPM_CLIENT}`);
-  }
+  // Its `prepack` builds it.
+  if (existsSync(join(ROOT, NPM_CLIENT, "tsconfig.json"))) packInto(`./${NPM_CLIENT}`);
   packPython();
   packSources(versions.get("package.json")!, OUT);
   const sbom = ["sbom", "--sbom-format", "cyclonedx", "--omit", "dev", "--package-lock-only"];
