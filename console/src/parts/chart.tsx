@@ -228,7 +228,8 @@ export function Chart({
               label: name,
               stroke,
               width: 1,
-              points: { show: times.length < 3 },
+              // A line of less than three points may be too short to see; later ones need no circles.
+              points: { show: ({ data }) => (data[0]?.length ?? 0) < 3 },
               spanGaps: false,
               ...(stepped && UPlot.paths.stepped && { paths: UPlot.paths.stepped({ align: 1 }) }),
               ...(dashed && { dash: [4, 4] }),
