@@ -229,7 +229,7 @@ export function Chart({
               stroke,
               width: 1,
               // A line of less than three points may be too short to see; later ones need no circles.
-              points: { show: ({ data }) => (data[0]?.length ?? 0) < 3 },
+              points: { show: ({ data }: uPlot) => (data[0]?.length ?? 0) < 3 },
               spanGaps: false,
               ...(stepped && UPlot.paths.stepped && { paths: UPlot.paths.stepped({ align: 1 }) }),
               ...(dashed && { dash: [4, 4] }),
