@@ -1,5 +1,6 @@
 import { constants } from "node:http2";
 import { describe, expect, it } from "vitest";
+import { ioClock } from "../../src/clock.ts";
 import { setClock } from "../support/clocks.ts";
 import { eventually } from "../support/eventually.ts";
 import { ManualClock } from "../support/manual-clock.ts";
@@ -192,6 +193,27 @@ describe("an HTTP/2 session that costs more than it asks", () => {
     await wire.until(pongs(18));
     wire.send(pings);
     expect(goawayIn(await wire.closed)).toBe(CALM);
+  });
+
+  it("is closed for thousands of frames of a few bytes, and not for as many of useful size", async () => {
+    setClock({ wall: () => 0, steady: () => 0, after: (ms, run) => ioClock.after(ms, run) });
+    const { port } = await start();
+    const opening = Buffer.concat([HELLO, request(1, "/", { method: "POST", end: false })]);
+    const ping = frame(FRAME.ping, 0, 0, Buffer.alloc(8));
+    const isPong = ({ type, flags }: { type: number; flags: number }) => type === FRAME.ping && flags === FLAG.ack;
+    const sendPieces = async (size: number) => {
+      const wire = await saying(port, opening);
+      const pieces = times(13_000, () => frame(FRAME.data, 0, 1, Buffer.alloc(size)));
+      for (let i = 1; i <= 2; i++) {
+        wire.send(Buffer.concat([pieces, ping]));
+        await Promise.race([wire.closed, wire.until((bytes) => framesIn(bytes).filter(isPong)[i - 1])]);
+      }
+      return wire;
+    };
+    expect(goawayIn(await (await sendPieces(15)).closed)).toBe(CALM);
+    const useful = await sendPieces(16);
+    useful.send(frame(FRAME.data, FLAG.endStream, 1));
+    expect(await useful.until((bytes) => endOf(bytes, 1))).toMatchObject({ type: FRAME.data });
   });
 
   it("has a stream with oversized headers refused and others served", async () => {

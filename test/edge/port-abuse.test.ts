@@ -274,3 +274,21 @@ describe("slow clients", () => {
     expect(new Set(paths)).toEqual(new Set(["/good"]));
   });
 });
+
+it("starts few of a thousand pipelined requests in one turn, and answers all in order", async () => {
+  let begun = 0;
+  let most = 0;
+  const port = await listen((request, response) => {
+    if (begun++ === 0) setImmediate(() => (begun = 0));
+    most = Math.max(most, begun);
+    response.end(request.url ?? "");
+  }, {});
+  const paths = Array.from({ length: 1_000 }, (_, i) => `/${i}`);
+  const wire = await saying(port, paths.map((path) => `GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`).join(""));
+  const answers = await wire.until((bytes) => {
+    const all = answersIn(bytes);
+    return all.length === paths.length ? all : undefined;
+  });
+  expect(answers.map(({ body }) => body)).toEqual(paths);
+  expect(most).toBeLessThanOrEqual(32);
+});

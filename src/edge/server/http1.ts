@@ -1,6 +1,7 @@
 /** The HTTP/1 part of the port: validates each head before the handler receives it, and responds to invalid ones. */
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import { RequestTurns } from "./turns.ts";
 import type { ConnectionServer, UpgradeTaker } from "./whole-requests.ts";
 import {
   answerTo,
@@ -21,6 +22,8 @@ interface Http1Peer {
   /** The response before that one. */
   before?: ServerResponse | undefined;
   refused: boolean;
+  /** Node.js parses all pipelined requests of a read at once. */
+  readonly turns: RequestTurns;
 }
 
 /** The HTTP/1 connections of one server. Idle ones are closed by the server's own `close`. */
@@ -84,8 +87,12 @@ export function http1Side(
     return true;
   };
 
+  const begin = (request: IncomingMessage, response: ServerResponse): void => {
+    peers.get(request.socket)?.turns.begin(() => handler(request, response));
+  };
+
   server.on("request", (request, response) => {
-    if (admit(request, response)) handler(request, response);
+    if (admit(request, response)) begin(request, response);
   });
   server.on("checkContinue", (request, response) => {
     if (!admit(request, response)) return;
@@ -94,7 +101,7 @@ export function http1Side(
     if (peer !== undefined)
       inTurn(response, peer, () => {
         response.writeContinue();
-        handler(request, response);
+        begin(request, response);
       });
   });
   server.on("checkExpectation", (request, response) => void admit(request, response, FAULTS.expectation));
@@ -130,8 +137,12 @@ export function http1Side(
 
   return {
     accept(socket, greeted) {
-      peers.set(socket, { greeted, refused: false });
-      socket.once("close", () => peers.delete(socket));
+      const turns = new RequestTurns();
+      peers.set(socket, { greeted, refused: false, turns });
+      socket.once("close", () => {
+        peers.delete(socket);
+        turns.end();
+      });
       attach(socket);
       socket.resume();
     },

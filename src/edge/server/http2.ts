@@ -152,7 +152,11 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
     const costs = new Costs(limits.patience);
     const turns = new RequestTurns();
     const waste = new WastedBytes();
-    const came = (bytes: number): void => waste.use(bytes);
+    const tiny = new TimedBudget(TINY);
+    const came = (bytes: number): void => {
+      waste.use(bytes);
+      if (bytes < TINY_BYTES) pay(tiny.spend());
+    };
     const forgetWaste = everyTogether(WASTE_LOOK_MS, () => {
       if (!session.destroyed) pay(waste.look(session.socket.bytesRead));
     });
@@ -392,6 +396,10 @@ class WastedBytes {
     return this.#wasted <= WASTE_BYTES.burst;
   }
 }
+
+/** The size of data frames that are tiny, and how many a session may send: each costs as much time as kilobytes do. */
+const TINY_BYTES = 16;
+const TINY: BudgetOptions = { burst: 16_384, perSecond: 16_384 };
 
 /** A token bucket that refills at a steady rate. */
 class TimedBudget {
