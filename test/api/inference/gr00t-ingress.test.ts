@@ -8,9 +8,13 @@ import { pictureTurns } from "../../../src/codecs/pictures/turns.ts";
 import { decodeGr00t, encodeGr00t, readGr00t } from "../../../src/codecs/python/gr00t.ts";
 import type { Packable } from "../../../src/codecs/python/msgpack.ts";
 import { NdArray } from "../../../src/codecs/python/ndarray.ts";
+import { GREETING, READY, requestHead } from "../../../src/codecs/zmtp.ts";
 import type { App, Caller } from "../../support/app.ts";
+import { setClock } from "../../support/clocks.ts";
+import { eventually } from "../../support/eventually.ts";
 import { honestSteps, type Model } from "../../support/model.ts";
 import { type Gr00tServer, startGr00tServer } from "../../support/servers/gr00t.ts";
+import { SkippingClock } from "../../support/skipping-clock.ts";
 import { openModel, ownGateway } from "../../support/world.ts";
 
 const SAMPLES = join(import.meta.dirname, "../../golden/wire-samples");
@@ -388,6 +392,30 @@ describe("bad input", () => {
     const answer = await talk((call) => call(message({ api_token: mine.key, data })));
     expect((answer as Map<string, string>).get("error")).toContain("action_keys");
     expect(model.acts).toHaveLength(before);
+  });
+
+  it("counts the age of a message from its arrival, behind an earlier one", async () => {
+    const clock = setClock(new SkippingClock());
+    const mine = await app.caller(1);
+    const held: (() => void)[] = [];
+    model.script.act = (call, answer) => void held.push(() => answer(honestSteps(call, 7)));
+    const socket = connect(app.gateway.gr00tPort!, "127.0.0.1");
+    onTestFinished(() => {
+      model.script.act = undefined;
+      socket.destroy();
+    });
+    socket.on("error", () => undefined).resume();
+    const asked = message({ endpoint: "get_action", api_token: mine.key, data: nested() });
+    // Both arrive in one read.
+    socket.write(Buffer.concat([GREETING, READY, requestHead(asked.length), asked, requestHead(asked.length), asked]));
+    await eventually(() => expect(held).not.toEqual([]));
+    clock.skip(1_000);
+    model.script.act = undefined;
+    for (const release of held) release();
+    await eventually(async () => {
+      const { body } = await app.call("/v1/logs", undefined, mine);
+      expect(body.data.map(({ queue_ms }: { queue_ms: number }) => queue_ms > 1_000)).toEqual([true, false]);
+    });
   });
 
   it("a peer of another protocol is disconnected", async () => {
