@@ -420,7 +420,8 @@ export const PublicationService: GenService<{
     output: typeof ListPublicationsResponseSchema;
   },
   /**
-   * Returns the signed document of a publication, or the signed notice of its withdrawal. `limber evaluate verify` checks it.
+   * Returns the signed document of a publication, or the signed notice of its withdrawal. `limber evaluate verify` checks it. Browsers, which
+   * accept `text/html`, get it as a page.
    *
    * @generated from rpc limber.v1.PublicationService.GetPublication
    */

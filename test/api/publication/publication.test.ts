@@ -67,13 +67,13 @@ describe("a published evaluation", () => {
       discloses: expect.arrayContaining([expect.stringMatching(/^the policy: a server/)]),
     });
     expect((await app.call("/v1/publications", undefined, { key: caller.key })).body.data).toEqual([]);
-    const made = await publish({ evaluation_id: evaluation, title: "first" });
+    const made = await publish({ evaluation_id: evaluation, title: "first <script>&" });
     expect(made.status, made.text).toBe(201);
     id = made.body.id;
     expect(made.body).toMatchObject({
       object: "publication",
       evaluation_id: evaluation,
-      title: "first",
+      title: "first <script>&",
       path: `/v1/publications/${id}`,
     });
     const acts = await app.call("/v1/audit?action=publication.created", undefined, { key: caller.key });
@@ -90,6 +90,19 @@ describe("a published evaluation", () => {
     expect(await verifyCommand([`${app.url}/v1/publications/${id}`])).toBe(0);
     expect(log.mock.calls.flat().join()).toContain("2 episodes replayed to the last digit");
     log.mockRestore();
+  });
+
+  it("is a page without scripts for browsers, which escapes its title and has the command that verifies it", async () => {
+    const response = await fetch(`${app.url}/v1/publications/${id}`, { headers: { accept: "text/html,*/*;q=0.8" } });
+    const text = await response.text();
+    expect([response.status, response.headers.get("content-type")], text).toEqual([200, "text/html; charset=utf-8"]);
+    expect(response.headers.get("content-security-policy")).toMatch(/^default-src 'none'/);
+    expect(response.headers.get("cache-control")).toBe("public, max-age=60");
+    expect(text).toContain("<h1>first &lt;script&gt;&amp;</h1>");
+    expect(text).not.toContain("<script");
+    expect(text).toContain(`evaluate verify ${(await documentOf(id)).gateway.url}/v1/publications/${id}`);
+    const { digests, hash, episodes } = (await documentOf(id)).evaluations[0];
+    for (const shown of [digests.actions, hash, `<td>${episodes[1].seed}</td>`]) expect(text).toContain(shown);
   });
 
   it.each([
@@ -146,6 +159,8 @@ describe("a published evaluation", () => {
     expect((await app.call(`/v1/publications/${id}`, undefined, off)).status).toBe(200);
     const notice = await documentOf(id);
     expect(notice).toMatchObject({ object: "publication.withdrawal", id, reason: "wrong robot" });
+    const page = await fetch(`${app.url}/v1/publications/${id}`, { headers: { accept: "text/html" } });
+    expect(await page.text()).toContain("Reason: wrong robot");
     expect(faultOfSignature(notice, await keys())).toBeUndefined();
     await expect(app.sql`update publication set document = '{}' where id = ${id}`).rejects.toThrow("never changes");
     const list = await app.call("/v1/publications", undefined, { key: caller.key });

@@ -2,12 +2,14 @@
 import type { ServerResponse } from "node:http";
 import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
+import { PublicationService } from "../../../../gen/limber/v1/publication_service_pb.ts";
 import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
 import type { BrowserHead } from "../../../call.ts";
 import type { Cancel } from "../../../cancellation.ts";
 import { steadyNow } from "../../../clock.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../../../errors.ts";
 import { newId } from "../../../ids.ts";
+import { PAGE_HEADERS, publicationPage } from "../../../services/publication-page.ts";
 import { inSlices } from "../../../slices.ts";
 import type { BodyMemory } from "../../body-memory.ts";
 import { type CallLog, callerIdOf } from "../../call-log.ts";
@@ -171,7 +173,8 @@ export function send(
 ): void {
   if (response.destroyed || response.headersSent) return;
   const size = BODILESS.has(status) ? [] : ["content-length", String(body.length)];
-  writeHead(response, status, [...size, "cache-control", "no-store", ...headersOf(requestId), ...headers]);
+  const cached = headers.includes("cache-control") ? [] : ["cache-control", "no-store"];
+  writeHead(response, status, [...size, ...cached, ...headersOf(requestId), ...headers]);
   // The kinds of responses have no common signature, but all accept a buffer.
   (response as ServerResponse).end(body);
 }
@@ -380,11 +383,28 @@ async function answerList(exchange: HttpExchange, admission: Admission, message:
   answerJson(exchange, admission, await inSlices(writingJson(exchange.route.method.output, message)));
 }
 
+/** Whether a request names HTML before any JSON, as browsers do. */
+function prefersPage(request: HttpRequest): boolean {
+  const accepted = (headerOf(request, "accept") ?? "").toLowerCase();
+  const [html, json] = [accepted.indexOf("text/html"), accepted.indexOf("application/json")];
+  return html >= 0 && (json < 0 || html < json);
+}
+
 /** Responds with a message in the format of the route's convention. */
 function answerByDialect(exchange: HttpExchange, admission: Admission, message: Message): void {
   const { route, request, response, context } = exchange;
   const { method, answer, dialect } = route;
   const value = plainOf(route, message);
+  if (method === PublicationService.method.getPublication && prefersPage(request)) {
+    send(
+      response,
+      200,
+      context.requestId,
+      [...PAGE_HEADERS, ...headersOfAnswer(admission)],
+      Buffer.from(publicationPage(value)),
+    );
+    return;
+  }
   const { headers = [], status = route.status } = dialect.head?.(route, value, request) ?? {};
   const text = BODILESS.has(status) ? "" : dialect.write(answer?.message ?? method.output, value, request);
   const type = BODILESS.has(status) ? [] : ["content-type", dialect.contentType];

@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x1elimber/v1/issuer_service.proto\x12\tlimber.v1\"\xba\x02\n\x06Issuer\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n\x06issuer\x18\x02 \x01(\tR\x06issuer\x12\x1b\n\tclient_id\x18\x03 \x01(\tR\x08\x63lientId\x12\x1d\n\nhas_secret\x18\x04 \x01(\x08R\thasSecret\x12\x18\n\x07\x64omains\x18\x05 \x03(\tR\x07\x64omains\x12 \n\tjoin_role\x18\x06 \x01(\tH\x00R\x08joinRole\x88\x01\x01\x12!\n\x0credirect_uri\x18\x07 \x01(\tR\x0bredirectUri\x12\x18\n\x07\x63reated\x18\x08 \x01(\rR\x07\x63reated\x12\x18\n\x07updated\x18\t \x01(\rR\x07updated\x12\'\n\x0f\x65mails_verified\x18\n \x01(\x08R\x0e\x65mailsVerifiedB\x0c\n\n_join_role\"i\n\x0b\x45mailDomain\x12\x16\n\x06\x64omain\x18\x01 \x01(\tR\x06\x64omain\x12\x1b\n\x06issuer\x18\x02 \x01(\tH\x00R\x06issuer\x88\x01\x01\x12\x1a\n\x08verified\x18\x03 \x01(\rR\x08verifiedB\t\n\x07_issuer\"\xc9\x02\n\x10PutIssuerRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x14\n\x04name\x18\x02 \x01(\tB\x00R\x04name\x12\x18\n\x06issuer\x18\x03 \x01(\tB\x00R\x06issuer\x12\x1d\n\tclient_id\x18\x04 \x01(\tB\x00R\x08\x63lientId\x12-\n\rclient_secret\x18\x05 \x01(\tB\x03\x80\x01\x01H\x00R\x0c\x63lientSecret\x88\x01\x01\x12\x1a\n\x07\x64omains\x18\x06 \x03(\tB\x00R\x07\x64omains\x12\"\n\tjoin_role\x18\x07 \x01(\tB\x00H\x01R\x08joinRole\x88\x01\x01\x12,\n\x0f\x65mails_verified\x18\x08 \x01(\x08H\x02R\x0e\x65mailsVerified\x88\x01\x01\x42\x10\n\x0e_client_secretB\x0c\n\n_join_roleB\x12\n\x10_emails_verified\">\n\x11PutIssuerResponse\x12)\n\x06issuer\x18\x01 \x01(\x0b\x32\x11.limber.v1.IssuerR\x06issuer\"|\n\x12ListIssuersRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x1b\n\x05limit\x18\x02 \x01(\rB\x00H\x00R\x05limit\x88\x01\x01\x12\x1d\n\x06\x63ursor\x18\x03 \x01(\tB\x00H\x01R\x06\x63ursor\x88\x01\x01\x42\x08\n\x06_limitB\t\n\x07_cursor\"\xa5\x01\n\x13ListIssuersResponse\x12\x16\n\x06object\x18\x01 \x01(\tR\x06object\x12%\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x11.limber.v1.IssuerR\x04\x64\x61ta\x12\x19\n\x08has_more\x18\x03 \x01(\x08R\x07hasMore\x12$\n\x0bnext_cursor\x18\x04 \x01(\tH\x00R\nnextCursor\x88\x01\x01\x42\x0e\n\x0c_next_cursor\"@\n\x13\x44\x65leteIssuerRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x12\n\x04name\x18\x02 \x01(\tR\x04name\"D\n\x14\x44\x65leteIssuerResponse\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n\x07\x64\x65leted\x18\x02 \x01(\x08R\x07\x64\x65leted\"F\n\x13VerifyDomainRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x18\n\x06\x64omain\x18\x02 \x01(\tB\x00R\x06\x64omain\"F\n\x14VerifyDomainResponse\x12.\n\x06\x64omain\x18\x01 \x01(\x0b\x32\x16.limber.v1.EmailDomainR\x06\x64omain\"|\n\x12ListDomainsRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x1b\n\x05limit\x18\x02 \x01(\rB\x00H\x00R\x05limit\x88\x01\x01\x12\x1d\n\x06\x63ursor\x18\x03 \x01(\tB\x00H\x01R\x06\x63ursor\x88\x01\x01\x42\x08\n\x06_limitB\t\n\x07_cursor\"\xaa\x01\n\x13ListDomainsResponse\x12\x16\n\x06object\x18\x01 \x01(\tR\x06object\x12*\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x16.limber.v1.EmailDomainR\x04\x64\x61ta\x12\x19\n\x08has_more\x18\x03 \x01(\x08R\x07hasMore\x12$\n\x0bnext_cursor\x18\x04 \x01(\tH\x00R\nnextCursor\x88\x01\x01\x42\x0e\n\x0c_next_cursor\"D\n\x13\x44\x65leteDomainRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x16\n\x06\x64omain\x18\x02 \x01(\tR\x06\x64omain\"H\n\x14\x44\x65leteDomainResponse\x12\x16\n\x06\x64omain\x18\x01 \x01(\tR\x06\x64omain\x12\x18\n\x07\x64\x65leted\x18\x02 \x01(\x08R\x07\x64\x65leted2\xf8\x03\n\rIssuerService\x12H\n\tPutIssuer\x12\x1b.limber.v1.PutIssuerRequest\x1a\x1c.limber.v1.PutIssuerResponse\"\x00\x12Q\n\x0bListIssuers\x12\x1d.limber.v1.ListIssuersRequest\x1a\x1e.limber.v1.ListIssuersResponse\"\x03\x90\x02\x01\x12Q\n\x0c\x44\x65leteIssuer\x12\x1e.limber.v1.DeleteIssuerRequest\x1a\x1f.limber.v1.DeleteIssuerResponse\"\x00\x12Q\n\x0cVerifyDomain\x12\x1e.limber.v1.VerifyDomainRequest\x1a\x1f.limber.v1.VerifyDomainResponse\"\x00\x12Q\n\x0bListDomains\x12\x1d.limber.v1.ListDomainsRequest\x1a\x1e.limber.v1.ListDomainsResponse\"\x03\x90\x02\x01\x12Q\n\x0c\x44\x65leteDomain\x12\x1e.limber.v1.DeleteDomainRequest\x1a\x1f.limber.v1.DeleteDomainResponse\"\x00\x62\x06proto3')
+DESCRIPTOR = _POOL.AddSerializedFile(b'\n\x1elimber/v1/issuer_service.proto\x12\tlimber.v1\"\xba\x02\n\x06Issuer\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n\x06issuer\x18\x02 \x01(\tR\x06issuer\x12\x1b\n\tclient_id\x18\x03 \x01(\tR\x08\x63lientId\x12\x1d\n\nhas_secret\x18\x04 \x01(\x08R\thasSecret\x12\x18\n\x07\x64omains\x18\x05 \x03(\tR\x07\x64omains\x12 \n\tjoin_role\x18\x06 \x01(\tH\x00R\x08joinRole\x88\x01\x01\x12!\n\x0credirect_uri\x18\x07 \x01(\tR\x0bredirectUri\x12\x18\n\x07\x63reated\x18\x08 \x01(\rR\x07\x63reated\x12\x18\n\x07updated\x18\t \x01(\rR\x07updated\x12\'\n\x0f\x65mails_verified\x18\n \x01(\x08R\x0e\x65mailsVerifiedB\x0c\n\n_join_role\"i\n\x0b\x45mailDomain\x12\x16\n\x06\x64omain\x18\x01 \x01(\tR\x06\x64omain\x12\x1b\n\x06issuer\x18\x02 \x01(\tH\x00R\x06issuer\x88\x01\x01\x12\x1a\n\x08verified\x18\x03 \x01(\rR\x08verifiedB\t\n\x07_issuer\"\xc9\x02\n\x10PutIssuerRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x14\n\x04name\x18\x02 \x01(\tB\x00R\x04name\x12\x18\n\x06issuer\x18\x03 \x01(\tB\x00R\x06issuer\x12\x1d\n\tclient_id\x18\x04 \x01(\tB\x00R\x08\x63lientId\x12-\n\rclient_secret\x18\x05 \x01(\tB\x03\x80\x01\x01H\x00R\x0c\x63lientSecret\x88\x01\x01\x12\x1a\n\x07\x64omains\x18\x06 \x03(\tB\x00R\x07\x64omains\x12\"\n\tjoin_role\x18\x07 \x01(\tB\x00H\x01R\x08joinRole\x88\x01\x01\x12,\n\x0f\x65mails_verified\x18\x08 \x01(\x08H\x02R\x0e\x65mailsVerified\x88\x01\x01\x42\x10\n\x0e_client_secretB\x0c\n\n_join_roleB\x12\n\x10_emails_verified\">\n\x11PutIssuerResponse\x12)\n\x06issuer\x18\x01 \x01(\x0b\x32\x11.limber.v1.IssuerR\x06issuer\"\xba\x01\n\x11TestIssuerRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x14\n\x04name\x18\x02 \x01(\tB\x00R\x04name\x12\x18\n\x06issuer\x18\x03 \x01(\tB\x00R\x06issuer\x12\x1d\n\tclient_id\x18\x04 \x01(\tB\x00R\x08\x63lientId\x12-\n\rclient_secret\x18\x05 \x01(\tB\x03\x80\x01\x01H\x00R\x0c\x63lientSecret\x88\x01\x01\x42\x10\n\x0e_client_secret\"\xb3\x01\n\x12TestIssuerResponse\x12\x0e\n\x02ok\x18\x01 \x01(\x08R\x02ok\x12\x32\n\x06\x66\x61iled\x18\x02 \x01(\x0e\x32\x15.limber.v1.IssuerStepH\x00R\x06\x66\x61iled\x88\x01\x01\x12\x1b\n\x06reason\x18\x03 \x01(\tH\x01R\x06reason\x88\x01\x01\x12\x1b\n\x06issuer\x18\x04 \x01(\tH\x02R\x06issuer\x88\x01\x01\x42\t\n\x07_failedB\t\n\x07_reasonB\t\n\x07_issuer\"|\n\x12ListIssuersRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x1b\n\x05limit\x18\x02 \x01(\rB\x00H\x00R\x05limit\x88\x01\x01\x12\x1d\n\x06\x63ursor\x18\x03 \x01(\tB\x00H\x01R\x06\x63ursor\x88\x01\x01\x42\x08\n\x06_limitB\t\n\x07_cursor\"\xa5\x01\n\x13ListIssuersResponse\x12\x16\n\x06object\x18\x01 \x01(\tR\x06object\x12%\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x11.limber.v1.IssuerR\x04\x64\x61ta\x12\x19\n\x08has_more\x18\x03 \x01(\x08R\x07hasMore\x12$\n\x0bnext_cursor\x18\x04 \x01(\tH\x00R\nnextCursor\x88\x01\x01\x42\x0e\n\x0c_next_cursor\"@\n\x13\x44\x65leteIssuerRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x12\n\x04name\x18\x02 \x01(\tR\x04name\"D\n\x14\x44\x65leteIssuerResponse\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n\x07\x64\x65leted\x18\x02 \x01(\x08R\x07\x64\x65leted\"F\n\x13VerifyDomainRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x18\n\x06\x64omain\x18\x02 \x01(\tB\x00R\x06\x64omain\"F\n\x14VerifyDomainResponse\x12.\n\x06\x64omain\x18\x01 \x01(\x0b\x32\x16.limber.v1.EmailDomainR\x06\x64omain\"|\n\x12ListDomainsRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x1b\n\x05limit\x18\x02 \x01(\rB\x00H\x00R\x05limit\x88\x01\x01\x12\x1d\n\x06\x63ursor\x18\x03 \x01(\tB\x00H\x01R\x06\x63ursor\x88\x01\x01\x42\x08\n\x06_limitB\t\n\x07_cursor\"\xaa\x01\n\x13ListDomainsResponse\x12\x16\n\x06object\x18\x01 \x01(\tR\x06object\x12*\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x16.limber.v1.EmailDomainR\x04\x64\x61ta\x12\x19\n\x08has_more\x18\x03 \x01(\x08R\x07hasMore\x12$\n\x0bnext_cursor\x18\x04 \x01(\tH\x00R\nnextCursor\x88\x01\x01\x42\x0e\n\x0c_next_cursor\"D\n\x13\x44\x65leteDomainRequest\x12\x15\n\x06org_id\x18\x01 \x01(\tR\x05orgId\x12\x16\n\x06\x64omain\x18\x02 \x01(\tR\x06\x64omain\"H\n\x14\x44\x65leteDomainResponse\x12\x16\n\x06\x64omain\x18\x01 \x01(\tR\x06\x64omain\x12\x18\n\x07\x64\x65leted\x18\x02 \x01(\x08R\x07\x64\x65leted*\xbb\x01\n\nIssuerStep\x12\x1b\n\x17ISSUER_STEP_UNSPECIFIED\x10\x00\x12\x17\n\x13ISSUER_STEP_ADDRESS\x10\x01\x12\x13\n\x0fISSUER_STEP_DNS\x10\x02\x12\x1a\n\x16ISSUER_STEP_CONNECTION\x10\x03\x12\x13\n\x0fISSUER_STEP_TLS\x10\x04\x12\x19\n\x15ISSUER_STEP_DISCOVERY\x10\x05\x12\x16\n\x12ISSUER_STEP_CLIENT\x10\x06\x32\xc5\x04\n\rIssuerService\x12H\n\tPutIssuer\x12\x1b.limber.v1.PutIssuerRequest\x1a\x1c.limber.v1.PutIssuerResponse\"\x00\x12K\n\nTestIssuer\x12\x1c.limber.v1.TestIssuerRequest\x1a\x1d.limber.v1.TestIssuerResponse\"\x00\x12Q\n\x0bListIssuers\x12\x1d.limber.v1.ListIssuersRequest\x1a\x1e.limber.v1.ListIssuersResponse\"\x03\x90\x02\x01\x12Q\n\x0c\x44\x65leteIssuer\x12\x1e.limber.v1.DeleteIssuerRequest\x1a\x1f.limber.v1.DeleteIssuerResponse\"\x00\x12Q\n\x0cVerifyDomain\x12\x1e.limber.v1.VerifyDomainRequest\x1a\x1f.limber.v1.VerifyDomainResponse\"\x00\x12Q\n\x0bListDomains\x12\x1d.limber.v1.ListDomainsRequest\x1a\x1e.limber.v1.ListDomainsResponse\"\x03\x90\x02\x01\x12Q\n\x0c\x44\x65leteDomain\x12\x1e.limber.v1.DeleteDomainRequest\x1a\x1f.limber.v1.DeleteDomainResponse\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -24,10 +24,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_PUTISSUERREQUEST'].fields_by_name['client_secret']._loaded_options = None
   _globals['_PUTISSUERREQUEST'].fields_by_name['client_secret']._serialized_options = b'\200\001\001'
+  _globals['_TESTISSUERREQUEST'].fields_by_name['client_secret']._loaded_options = None
+  _globals['_TESTISSUERREQUEST'].fields_by_name['client_secret']._serialized_options = b'\200\001\001'
   _globals['_ISSUERSERVICE'].methods_by_name['ListIssuers']._loaded_options = None
   _globals['_ISSUERSERVICE'].methods_by_name['ListIssuers']._serialized_options = b'\220\002\001'
   _globals['_ISSUERSERVICE'].methods_by_name['ListDomains']._loaded_options = None
   _globals['_ISSUERSERVICE'].methods_by_name['ListDomains']._serialized_options = b'\220\002\001'
+  _globals['_ISSUERSTEP']._serialized_start=2254
+  _globals['_ISSUERSTEP']._serialized_end=2441
   _globals['_ISSUER']._serialized_start=46
   _globals['_ISSUER']._serialized_end=360
   _globals['_EMAILDOMAIN']._serialized_start=362
@@ -36,26 +40,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PUTISSUERREQUEST']._serialized_end=799
   _globals['_PUTISSUERRESPONSE']._serialized_start=801
   _globals['_PUTISSUERRESPONSE']._serialized_end=863
-  _globals['_LISTISSUERSREQUEST']._serialized_start=865
-  _globals['_LISTISSUERSREQUEST']._serialized_end=989
-  _globals['_LISTISSUERSRESPONSE']._serialized_start=992
-  _globals['_LISTISSUERSRESPONSE']._serialized_end=1157
-  _globals['_DELETEISSUERREQUEST']._serialized_start=1159
-  _globals['_DELETEISSUERREQUEST']._serialized_end=1223
-  _globals['_DELETEISSUERRESPONSE']._serialized_start=1225
-  _globals['_DELETEISSUERRESPONSE']._serialized_end=1293
-  _globals['_VERIFYDOMAINREQUEST']._serialized_start=1295
-  _globals['_VERIFYDOMAINREQUEST']._serialized_end=1365
-  _globals['_VERIFYDOMAINRESPONSE']._serialized_start=1367
-  _globals['_VERIFYDOMAINRESPONSE']._serialized_end=1437
-  _globals['_LISTDOMAINSREQUEST']._serialized_start=1439
-  _globals['_LISTDOMAINSREQUEST']._serialized_end=1563
-  _globals['_LISTDOMAINSRESPONSE']._serialized_start=1566
-  _globals['_LISTDOMAINSRESPONSE']._serialized_end=1736
-  _globals['_DELETEDOMAINREQUEST']._serialized_start=1738
-  _globals['_DELETEDOMAINREQUEST']._serialized_end=1806
-  _globals['_DELETEDOMAINRESPONSE']._serialized_start=1808
-  _globals['_DELETEDOMAINRESPONSE']._serialized_end=1880
-  _globals['_ISSUERSERVICE']._serialized_start=1883
-  _globals['_ISSUERSERVICE']._serialized_end=2387
+  _globals['_TESTISSUERREQUEST']._serialized_start=866
+  _globals['_TESTISSUERREQUEST']._serialized_end=1052
+  _globals['_TESTISSUERRESPONSE']._serialized_start=1055
+  _globals['_TESTISSUERRESPONSE']._serialized_end=1234
+  _globals['_LISTISSUERSREQUEST']._serialized_start=1236
+  _globals['_LISTISSUERSREQUEST']._serialized_end=1360
+  _globals['_LISTISSUERSRESPONSE']._serialized_start=1363
+  _globals['_LISTISSUERSRESPONSE']._serialized_end=1528
+  _globals['_DELETEISSUERREQUEST']._serialized_start=1530
+  _globals['_DELETEISSUERREQUEST']._serialized_end=1594
+  _globals['_DELETEISSUERRESPONSE']._serialized_start=1596
+  _globals['_DELETEISSUERRESPONSE']._serialized_end=1664
+  _globals['_VERIFYDOMAINREQUEST']._serialized_start=1666
+  _globals['_VERIFYDOMAINREQUEST']._serialized_end=1736
+  _globals['_VERIFYDOMAINRESPONSE']._serialized_start=1738
+  _globals['_VERIFYDOMAINRESPONSE']._serialized_end=1808
+  _globals['_LISTDOMAINSREQUEST']._serialized_start=1810
+  _globals['_LISTDOMAINSREQUEST']._serialized_end=1934
+  _globals['_LISTDOMAINSRESPONSE']._serialized_start=1937
+  _globals['_LISTDOMAINSRESPONSE']._serialized_end=2107
+  _globals['_DELETEDOMAINREQUEST']._serialized_start=2109
+  _globals['_DELETEDOMAINREQUEST']._serialized_end=2177
+  _globals['_DELETEDOMAINRESPONSE']._serialized_start=2179
+  _globals['_DELETEDOMAINRESPONSE']._serialized_end=2251
+  _globals['_ISSUERSERVICE']._serialized_start=2444
+  _globals['_ISSUERSERVICE']._serialized_end=3025
 # @@protoc_insertion_point(module_scope)

@@ -1,10 +1,28 @@
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class IssuerStep(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ISSUER_STEP_UNSPECIFIED: _ClassVar[IssuerStep]
+    ISSUER_STEP_ADDRESS: _ClassVar[IssuerStep]
+    ISSUER_STEP_DNS: _ClassVar[IssuerStep]
+    ISSUER_STEP_CONNECTION: _ClassVar[IssuerStep]
+    ISSUER_STEP_TLS: _ClassVar[IssuerStep]
+    ISSUER_STEP_DISCOVERY: _ClassVar[IssuerStep]
+    ISSUER_STEP_CLIENT: _ClassVar[IssuerStep]
+ISSUER_STEP_UNSPECIFIED: IssuerStep
+ISSUER_STEP_ADDRESS: IssuerStep
+ISSUER_STEP_DNS: IssuerStep
+ISSUER_STEP_CONNECTION: IssuerStep
+ISSUER_STEP_TLS: IssuerStep
+ISSUER_STEP_DISCOVERY: IssuerStep
+ISSUER_STEP_CLIENT: IssuerStep
 
 class Issuer(_message.Message):
     __slots__ = ("name", "issuer", "client_id", "has_secret", "domains", "join_role", "redirect_uri", "created", "updated", "emails_verified")
@@ -65,6 +83,32 @@ class PutIssuerResponse(_message.Message):
     ISSUER_FIELD_NUMBER: _ClassVar[int]
     issuer: Issuer
     def __init__(self, issuer: _Optional[_Union[Issuer, _Mapping]] = ...) -> None: ...
+
+class TestIssuerRequest(_message.Message):
+    __slots__ = ("org_id", "name", "issuer", "client_id", "client_secret")
+    ORG_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ISSUER_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_SECRET_FIELD_NUMBER: _ClassVar[int]
+    org_id: str
+    name: str
+    issuer: str
+    client_id: str
+    client_secret: str
+    def __init__(self, org_id: _Optional[str] = ..., name: _Optional[str] = ..., issuer: _Optional[str] = ..., client_id: _Optional[str] = ..., client_secret: _Optional[str] = ...) -> None: ...
+
+class TestIssuerResponse(_message.Message):
+    __slots__ = ("ok", "failed", "reason", "issuer")
+    OK_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ISSUER_FIELD_NUMBER: _ClassVar[int]
+    ok: bool
+    failed: IssuerStep
+    reason: str
+    issuer: str
+    def __init__(self, ok: _Optional[bool] = ..., failed: _Optional[_Union[IssuerStep, str]] = ..., reason: _Optional[str] = ..., issuer: _Optional[str] = ...) -> None: ...
 
 class ListIssuersRequest(_message.Message):
     __slots__ = ("org_id", "limit", "cursor")
