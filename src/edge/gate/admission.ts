@@ -272,7 +272,7 @@ export class LoadShedder {
     },
     left: () => {
       this.#inFlight--;
-      if (this.#size > 0 && this.#hasRoom) this.#committer();
+      if (this.#size > 0 && this.#hasRoom) this.#admitWaiting();
     },
     unread: () => {
       this.#unread++;
@@ -328,7 +328,7 @@ export class LoadShedder {
   }
 
   /** Admits waiting calls while there is room. */
-  #committer(): void {
+  #admitWaiting(): void {
     const at = steadyNow();
     while (this.#size > 0 && this.#hasRoom) {
       const newestFirst = this.#isNewestFirst(at);
@@ -372,7 +372,7 @@ export class LoadShedder {
     this.#begun = 0;
     this.#endWindow(at);
     // Calls admitted now are work of the next turn.
-    if (this.#size > 0) this.#committer();
+    if (this.#size > 0) this.#admitWaiting();
   };
 
   #endWindow(at: number): void {
@@ -410,7 +410,7 @@ export class LoadShedder {
     this.#endWindow(at);
     this.#decide(at);
     this.#expire(at);
-    if (this.#size > 0) this.#committer();
+    if (this.#size > 0) this.#admitWaiting();
     this.#payOut();
     this.#isLooking = this.#size > 0 || this.#held.size > 0 || this.#isShedding;
     if (this.#isLooking) this.#lookLater();
