@@ -308,15 +308,17 @@ describe("every RPC", () => {
       const client = createClient(service, transport) as unknown as Record<string, (...given: unknown[]) => unknown>;
       for (const method of service.methods as readonly DescMethod[]) {
         const words = await Promise.all(
-          keyed.map(async ({ send: { key, admin, headers } }) => {
+          keyed.map(async (who) => {
+            const { key, admin, headers } = who.send;
             const carried = {
               ...headers,
               ...(key !== undefined && { authorization: `Bearer ${key}` }),
               ...(admin !== undefined && { "x-service-admin-token": admin }),
             };
             const input = method.methodKind === "bidi_streaming" ? (async function* () {})() : { orgId: caller.org };
-            // Whoever is let in may be kept waiting: for the gate's word the first message is enough, or none.
-            const answer = client[method.localName]?.(input, { headers: carried, timeoutMs: 2000 });
+            // Whoever is let in may be kept waiting: for the gate's word the first message is enough, or none. A refusal is waited for.
+            const timeoutMs = expected(method, who) === undefined ? 2_000 : 60_000;
+            const answer = client[method.localName]?.(input, { headers: carried, timeoutMs });
             const done = isIterable(answer) ? answer[Symbol.asyncIterator]().next() : Promise.resolve(answer);
             return refusalIn(done).then(
               ({ reason }) => (reason !== undefined && GATE.has(reason) ? reason : undefined),

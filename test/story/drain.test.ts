@@ -46,7 +46,7 @@ it("reports not ready while it still serves, then refuses connections, finishes 
   const stream = await readEvents(app, "/v1/predict/stream", { ...body, horizon: 2, action_space: undefined }, key);
   await expect.poll(() => asked).toBe(3);
 
-  const closed = app.gateway.close(20_000, 500);
+  const closed = app.gateway.close(20_000, 3_000);
   const ready = await app.call("/ready");
   expect([ready.status, ready.body.error.code, ready.body.error.message]).toEqual([
     503,
@@ -108,7 +108,7 @@ it("asks control loops to move while it serves, and accepts their streams again"
   await loop.expect("opened");
   loop.observe(1);
   await loop.expect("chunk");
-  const closed = moving.gateway.close(20_000, 2_000);
+  const closed = moving.gateway.close(20_000, 3_000);
   expect(await loop.expect("ended")).toMatchObject({ code: "not_ready", chunks: 1 });
   const again = robot(moving, key, open);
   expect(await again.expect("opened")).toMatchObject({ resumed: true });
@@ -138,7 +138,7 @@ it("closes connections of openpi and GR00T clients after their pending answers",
   openpi.on("message", (data: Buffer) => told.push(data)).on("close", (code) => told.push(code));
   await expect.poll(() => told.length).toBe(1);
   openpi.send(encodeNumpy({ "observation/state": NdArray.float32([1], [1]), prompt: "go" }));
-  const gr00t = new Request({ receiveTimeout: 10_000, linger: 0 });
+  const gr00t = new Request({ receiveTimeout: 60_000, linger: 0 });
   gr00t.connect(`tcp://127.0.0.1:${draining.gateway.gr00tPort}`);
   const observation = { "state.base": NdArray.float32([1], [1, 1]) };
   const options = { model: "acme/base", action_space: "base_twist_2d", horizon: 4 };

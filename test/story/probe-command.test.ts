@@ -78,7 +78,7 @@ it("fails a server with a wrong dimension and says what to do", async () => {
 });
 
 it("fails if no server answers", async () => {
-  const { code, said } = await run("grpc://127.0.0.1:59999");
+  const { code, said } = await run("grpc://127.0.0.1:1");
   expect([code, said.includes("| reachable | FAILED")]).toEqual([1, true]);
 });
 

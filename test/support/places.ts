@@ -102,6 +102,7 @@ const NONE: Readonly<Record<string, string>> = {
   "Authorize workspace_id": "needs an application of the caller: see the tests of consent",
   "DescribeConsent client_id": "the same",
   "PutIssuer client_id": "how an identity provider knows the gateway",
+  "TestIssuer client_id": "the same",
   "ExchangeToken client_id": "nobody's organisation: the client proves itself",
   "RevokeToken client_id": "nobody's organisation: the client proves itself",
 };

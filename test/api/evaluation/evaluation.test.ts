@@ -108,12 +108,12 @@ describe("202", () => {
   });
 
   it.each([
-    ["crashes", "policy_disconnected", (served: Served) => served.stream.close()],
-    ["hangs", "policy_timeout", () => {}],
-    ["answers NaN", "invalid_action", (_: Served, answer: Answering) => answer([[Number.NaN, 0]])],
+    ["crashes", "policy_disconnected", 60_000, (served: Served) => served.stream.close()],
+    ["hangs", "policy_timeout", 3_000, () => {}],
+    ["answers NaN", "invalid_action", 60_000, (_: Served, answer: Answering) => answer([[Number.NaN, 0]])],
   ])(
     "fails the episode in which the policy %s, with its reason, and continues with the next",
-    async (_, termination, fail) => {
+    async (_, termination, policy_timeout_ms, fail) => {
       let asked = 0;
       const sessions: (string | undefined)[] = [];
       model.script.act = (call, answer, served) => {
@@ -122,7 +122,7 @@ describe("202", () => {
         if (call.sessionId === sessions[1] && ++asked > 3) fail(served, answer);
         else answer(honestSteps(call, 2));
       };
-      const { body } = await evaluate({ ...NAV, policy_timeout_ms: 1_000 });
+      const { body } = await evaluate({ ...NAV, policy_timeout_ms });
       const end = await ended(body.id);
       model.script.act = undefined;
       expect(end).toMatchObject({

@@ -28,14 +28,11 @@ const HOLD = { policy_endpoint: "acme/base", scenario: "hold-up", episodes: 2, s
 async function evaluated() {
   const taken = await app.call("/v1/evaluate", HOLD, { key: caller.key });
   expect(taken.status, taken.text).toBe(202);
-  return eventually(
-    async () => {
-      const { body } = await app.call(`/v1/evaluate/${taken.body.id}`, undefined, { key: caller.key });
-      expect(["completed", "failed"]).toContain(body.status);
-      return body;
-    },
-    { timeout: 30_000 },
-  );
+  return eventually(async () => {
+    const { body } = await app.call(`/v1/evaluate/${taken.body.id}`, undefined, { key: caller.key });
+    expect(["completed", "failed"]).toContain(body.status);
+    return body;
+  });
 }
 
 it("lists and runs valid packs and reports the faults of others to the operator", async () => {

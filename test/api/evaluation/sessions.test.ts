@@ -159,6 +159,10 @@ describe("a model behind a server that serves one session at a time", SLOW, () =
       const asked = { policy_endpoint: "acme/arm", horizon: ROWS.length, parallel_episodes: 2 };
       expect(outcome(await ended(await begun(key, asked), key))).toEqual(["completed", undefined]);
 
+      // The last episode's server is given back after its answer.
+      await eventually(async () =>
+        expect(await app.sql`select from server_lease where running_until > now()`).toEqual([]),
+      );
       // Somebody else's robot, for as long as it goes on.
       await app.sql`update server_lease set session = 'another', running_until = now(), until = now() + interval '1 hour'`;
       const again = await begun(key, asked);
