@@ -108,10 +108,13 @@ describe("a control loop over gRPC", () => {
         answer(honestSteps(call, 2));
       };
       const loop = robot(app, key, OPEN);
-      await loop.expect("opened");
+      const { id } = await loop.expect("opened");
       for (const step of [1, 2, 3, 4]) loop.observe(step);
       await eventually(() => expect(model.acts.at(-1)?.observations[0]?.proprio[0]).toBe(0.001));
-      await new Promise(setImmediate);
+      await eventually(async () => {
+        const { body } = await app.call("/v1/loops", undefined, { key });
+        expect(body.data).toContainEqual(expect.objectContaining({ id, dropped_observations: 2 }));
+      });
       later.resolve();
       expect(await loop.expect("chunk")).toMatchObject({ startStep: 1 });
       expect(await loop.expect("chunk")).toMatchObject({ startStep: 4, droppedObservations: 2 });
