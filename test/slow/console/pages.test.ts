@@ -253,6 +253,20 @@ describe.skipIf(!canBrowse)("what a page shows", () => {
     expect(await page.locator('[role=cell] [title^="key_"]').count()).toBeGreaterThan(0);
   });
 
+  it("shows the amount that a key has spent, in the list and in its sheet", async () => {
+    await go("/console/keys", "Keys");
+    const spent = page.getByRole("table", { name: "keys" }).getByText(/^\$\d+\.\d*[1-9]/);
+    await spent.first().waitFor();
+    const amount = await spent.first().textContent();
+    await page
+      .getByRole("table", { name: "keys" })
+      .getByRole("row")
+      .filter({ hasText: amount! })
+      .getByRole("button")
+      .click();
+    await page.getByRole("dialog").getByText(amount!).first().waitFor();
+  });
+
   it("lists an active stop as an alert with its reason and remedy, and settles the alert once it is released", async () => {
     const { key } = console.caller;
     const { body: stop } = await console.app.call(
