@@ -49,6 +49,10 @@ async function furnished(): Promise<Caller & { mark: string }> {
     const { body } = await app.call("/v1/logs", undefined, caller);
     expect(JSON.stringify(body.data)).toContain(mark);
   });
+  // The batch is charged before it ends.
+  await eventually(async () =>
+    expect(await app.sql`select from job where org_id = ${org} and kind = 'batch' and rank < 9`).toEqual([]),
+  );
   return { ...caller, mark };
 }
 

@@ -126,7 +126,7 @@ async function loops(): Promise<void> {
   };
   for (const [name, deadlineMs, expected] of [
     ["sleepy", 10_000, "chunk"],
-    ["slow", 100, "hold"],
+    ["slow", 1_000, "hold"],
   ] as const) {
     const loop = open(name, deadlineMs);
     await loop.expect("opened");

@@ -93,7 +93,7 @@ describe("comparisons", () => {
       await policyOf([Number.NaN, 0, 0]),
       await policyOf([0, 0, 0, 0, 0, 0, 0]),
     ];
-    const taken = await compare({ policies, episodes: 3, policy_timeout_ms: 3_000, stop_after_faults: 1 });
+    const taken = await compare({ policies, episodes: 3, policy_timeout_ms: 10_000, stop_after_faults: 1 });
     expect(taken.status, taken.text).toBe(202);
     const end = await ended(taken.body.id);
     expect(end).toMatchObject({ status: "completed", verdict: { known: false, best: ["A", "B"] } });
