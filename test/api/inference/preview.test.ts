@@ -62,6 +62,7 @@ describe("200", () => {
           cold: false,
           reason_codes: expect.arrayContaining(["balanced"]),
           trust: "verified",
+          quality: [],
         },
       ],
       dropped: [],
