@@ -118,6 +118,11 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
     domains: ["acme.example"],
     join_role: "viewer",
   },
+  TestIssuerRequest: {
+    issuer: "https://accounts.acme.example",
+    client_id: "limber",
+    client_secret: "the-secret-that-the-issuer-gave",
+  },
   VerifyDomainRequest: { domain: "acme.example" },
   UpdateSessionRequest: { org_id: `org_${ULID}` },
   CreateSignInLinkRequest: {},
