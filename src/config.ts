@@ -6,6 +6,7 @@ import { delimiter, join, resolve } from "node:path";
 import { createSecureContext } from "node:tls";
 import { fileURLToPath } from "node:url";
 import { natsAddress } from "./events/nats/connect.ts";
+import type { ArchivePlace } from "./jobs/archive/folder.ts";
 import { ORG_CAPS, type OrgCaps } from "./store/account/org-caps.ts";
 import { databaseAddress } from "./store/database/address.ts";
 
@@ -14,6 +15,10 @@ type Role = "api" | "worker";
 
 /** All environment variables of the gateway, its sidecar and its tools. */
 const SETTINGS = [
+  "AWS_ACCESS_KEY_ID",
+  "AWS_REGION",
+  "AWS_SECRET_ACCESS_KEY",
+  "AWS_SESSION_TOKEN",
   "DATABASE_URL",
   "DATA_DIR",
   "HOST",
@@ -138,8 +143,8 @@ export interface Config {
   corsOrigins: ReadonlySet<string>;
   /** A folder of scenario packs; undefined uses only the built-in scenarios. */
   scenarioPacks: string | undefined;
-  /** The folder of the archive of the request history, and the age of its months; undefined archives nothing. */
-  archive: { folder: string; afterMonths: number } | undefined;
+  /** The place of the archive of the request history, and the age of its months; undefined archives nothing. */
+  archive: { place: ArchivePlace; afterMonths: number } | undefined;
   /** The mail server (`smtp:` or `smtps:`) and the sender's address; undefined sends no mail. */
   mail: { url: string; from: string } | undefined;
   /** `apiBase` replaces Stripe's address. */
@@ -315,11 +320,11 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   }
 
   const archiveUrl = text("LIMBER_ARCHIVE_URL");
-  const archiveFolder = archiveUrl === undefined ? undefined : folderOf(archiveUrl);
-  if (archiveUrl !== undefined && archiveFolder === undefined)
+  const archivePlace = archiveUrl === undefined ? undefined : placeOf(archiveUrl, text);
+  if (archiveUrl !== undefined && archivePlace === undefined)
     bad(
       "LIMBER_ARCHIVE_URL",
-      "the address of a folder, such as file:///var/lib/limber/archive; mount a bucket as a folder",
+      "a folder, such as file:///var/lib/limber/archive, or a bucket, such as s3://name/prefix?region=eu-central-1, with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
     );
   const archiveMonths = Number(text("LIMBER_ARCHIVE_AFTER_MONTHS") ?? "13");
   if (!Number.isInteger(archiveMonths) || archiveMonths < 2 || archiveMonths > 240)
@@ -381,7 +386,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     directUrl: url("LIMBER_DIRECT_URL", ["https:", "http:"]),
     corsOrigins: new Set(corsOrigins),
     scenarioPacks: text("LIMBER_SCENARIO_PACKS"),
-    archive: archiveFolder === undefined ? undefined : { folder: archiveFolder, afterMonths: archiveMonths },
+    archive: archivePlace && { place: archivePlace, afterMonths: archiveMonths },
     mail: smtpUrl !== undefined && mailFrom !== undefined ? { url: smtpUrl, from: mailFrom } : undefined,
     stripe: {
       secretKey: text("STRIPE_SECRET_KEY"),
@@ -405,9 +410,38 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
 }
 
 /** The path of a `file:` address; undefined for other text. */
-function folderOf(address: string): string | undefined {
+/** The place of an archive; undefined if its address is not one, or a bucket lacks its credentials. */
+function placeOf(address: string, text: (name: Setting) => string | undefined): ArchivePlace | undefined {
+  if (!address.startsWith("s3:")) return folderOf(address);
+  if (!URL.canParse(address)) return undefined;
+  const { hostname: bucket, pathname, searchParams, username, port, hash } = new URL(address);
+  const { region = text("AWS_REGION"), endpoint, ...others } = Object.fromEntries(searchParams);
+  const prefix = pathname.replace(/^\/+|\/+$/g, "");
+  const isPlain = username === "" && port === "" && hash === "" && Object.keys(others).length === 0;
+  if (!isPlain || !BUCKET.test(bucket) || !PREFIX.test(prefix)) return undefined;
+  const [accessKeyId, secretAccessKey] = [text("AWS_ACCESS_KEY_ID"), text("AWS_SECRET_ACCESS_KEY")];
+  const sessionToken = text("AWS_SESSION_TOKEN");
+  if (accessKeyId === undefined || secretAccessKey === undefined) return undefined;
+  // Stores other than S3 mostly have no regions; their clients sign with this one.
+  const known = region ?? (endpoint === undefined ? undefined : "us-east-1");
+  if (known === undefined || !REGION.test(known)) return undefined;
+  if (endpoint !== undefined && !isOrigin(endpoint)) return undefined;
+  return {
+    bucket,
+    prefix: prefix === "" ? "" : `${prefix}/`,
+    endpoint: endpoint ?? `https://s3.${known}.amazonaws.com`,
+    region: known,
+    credentials: { accessKeyId, secretAccessKey, ...(sessionToken !== undefined && { sessionToken }) },
+  };
+}
+
+const BUCKET = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/;
+const PREFIX = /^(?:[\w-][\w.-]*(?:\/[\w-][\w.-]*)*)?$/;
+const REGION = /^[a-z0-9-]{1,64}$/;
+
+function folderOf(address: string): { folder: string } | undefined {
   try {
-    return fileURLToPath(address);
+    return { folder: fileURLToPath(address) };
   } catch {
     return undefined;
   }

@@ -1,8 +1,7 @@
 /** Recomputes closing entries and balances from the archive of the request history: `limber archive verify --month 2025-10`. */
 import { parseArgs } from "node:util";
 import { ConfigError, readConfig } from "../src/config.ts";
-import { openFolder } from "../src/jobs/archive/folder.ts";
-import { verifyArchive } from "../src/jobs/archive.ts";
+import { openArchive, verifyArchive } from "../src/jobs/archive.ts";
 import { connect } from "../src/store/database/tx.ts";
 
 const HELP = `Recomputes every closing entry from the archive, and every balance from the entries.
@@ -31,7 +30,7 @@ async function main(): Promise<number> {
     throw new ConfigError(["DATABASE_URL and LIMBER_ARCHIVE_URL must be set: they say what is verified"]);
   const sql = connect(url, { max: 2, unbounded: true });
   try {
-    const { files, closings, faults } = await verifyArchive({ sql, folder: openFolder(archive.folder) }, month);
+    const { files, closings, faults } = await verifyArchive({ sql, folder: openArchive(archive.place) }, month);
     for (const fault of faults) console.error(fault);
     console.log(`${files} files, ${closings} closing entries, ${faults.length} faults`);
     return faults.length === 0 ? 0 : 1;

@@ -188,12 +188,9 @@ function startArchive(
   let running: Promise<unknown> | undefined;
   const run = async (): Promise<void> => {
     // Most processes archive nothing, and need no Parquet.
-    const [{ archiveHistory }, { openFolder }] = await Promise.all([
-      import("../jobs/archive.ts"),
-      import("../jobs/archive/folder.ts"),
-    ]);
-    const { folder, afterMonths } = archive;
-    const deps = { sql, folder: openFolder(folder), afterMonths, isClosing: () => isClosing };
+    const { archiveHistory, openArchive } = await import("../jobs/archive.ts");
+    const { place, afterMonths } = archive;
+    const deps = { sql, folder: openArchive(place), afterMonths, isClosing: () => isClosing };
     const requests = await archiveHistory(deps, new Date(now()));
     if (requests > 0) log.info({ requests }, "archived requests of past months");
   };

@@ -21,7 +21,8 @@ import {
   wrongBalances,
 } from "../store/history/archive.ts";
 import { dropArchived } from "../store/history/partitions.ts";
-import type { ArchiveFolder } from "./archive/folder.ts";
+import { openBucket } from "./archive/bucket.ts";
+import { type ArchiveFolder, type ArchivePlace, openFolder } from "./archive/folder.ts";
 import { GROUP_ROWS, type ParquetColumn, type ParquetRow, readParquet, writeParquet } from "./archive/parquet.ts";
 
 /** Requests of a file: its transaction takes about a second. */
@@ -79,6 +80,10 @@ export async function archiveHistory(deps: ArchiveDeps, at: Date): Promise<numbe
     await dropArchived(sql, table, cutOf(at, afterMonths));
   return all;
 }
+
+/** Opens the archive at a place. */
+export const openArchive = (place: ArchivePlace): ArchiveFolder =>
+  "folder" in place ? openFolder(place.folder) : openBucket(place);
 
 /** The beginning of the first month that is not due. */
 const cutOf = (at: Date, months: number): Date => new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth() - months, 1));

@@ -2,10 +2,11 @@
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import S3rver from "s3rver";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { newId } from "../../src/ids.ts";
-import { type ArchiveFolder, openFolder } from "../../src/jobs/archive/folder.ts";
-import { archiveHistory, verifyArchive } from "../../src/jobs/archive.ts";
+import { type ArchiveBucket, type ArchiveFolder, openFolder } from "../../src/jobs/archive/folder.ts";
+import { archiveHistory, openArchive, verifyArchive } from "../../src/jobs/archive.ts";
 import { audit, verifyAuditChain } from "../../src/store/account/audit.ts";
 import { reverse } from "../../src/store/billing/payments.ts";
 import { tx } from "../../src/store/database/tx.ts";
@@ -259,6 +260,46 @@ describe("a run that fails", () => {
     const org = await past();
     const elsewhere = openFolder(join(root, "elsewhere"));
     await expect(archive(elsewhere)).rejects.toThrow("every worker needs the same archive");
+    expect(await rowsLeft(org)).toBe(5 * CALLS);
+  });
+});
+
+describe("an archive in a bucket", () => {
+  const keys = { accessKeyId: "S3RVER", secretAccessKey: "S3RVER" };
+  let store: S3rver;
+  let bucket: ArchiveBucket;
+  beforeEach(async () => {
+    const configureBuckets = [{ name: "acme-archive" }];
+    store = new S3rver({ port: 0, address: "127.0.0.1", silent: true, directory: root, configureBuckets });
+    const { port } = await store.run();
+    const endpoint = `http://127.0.0.1:${port}`;
+    bucket = { bucket: "acme-archive", prefix: "limber/", endpoint, region: "us-east-1", credentials: keys };
+  });
+  afterEach(() => store.close());
+
+  it("keeps every sum, and is verified as a folder is", async () => {
+    const org = await past();
+    const before = await balances();
+    expect(await archive(openArchive(bucket))).toBe(4 * CALLS);
+    expect([await rowsLeft(org), await balances()]).toEqual([0, before]);
+    const names = await folders();
+    const report = await verifyArchive({ sql: db.sql, folder: openArchive(bucket) });
+    expect(report).toEqual({ files: names.length, closings: 2 * CALLS, faults: [] });
+    await openArchive(bucket).write(names[0]!.name, Buffer.from("changed"));
+    const { faults } = await verifyArchive({ sql: db.sql, folder: openArchive(bucket) });
+    expect(faults[0]).toContain("does not match its SHA-256");
+  });
+
+  it.each([
+    ["does not exist", { bucket: "no-archive" }, "the bucket no-archive answered 404 NoSuchBucket"],
+    [
+      "does not know the key",
+      { credentials: { ...keys, accessKeyId: "another" } },
+      "the bucket acme-archive answered 403 InvalidAccessKeyId",
+    ],
+  ])("that %s drops nothing, and the error says so", async (_, change, sentence) => {
+    const org = await past();
+    await expect(archive(openArchive({ ...bucket, ...change }))).rejects.toThrow(sentence);
     expect(await rowsLeft(org)).toBe(5 * CALLS);
   });
 });

@@ -28,6 +28,8 @@ const OUTSIDE = {
   LIMBER_MASTER_KEY: Buffer.alloc(32).toString("base64"),
 };
 
+const AWS = { AWS_ACCESS_KEY_ID: "AKIA", AWS_SECRET_ACCESS_KEY: SECRET };
+
 const problemsOf = (env: Record<string, string>): string[] => {
   try {
     readConfig(env);
@@ -47,6 +49,20 @@ const WRONG: readonly (readonly [env: Record<string, string>, line: string])[] =
   [{ LIMBER_OPERATIONS_PORT: "nine" }, "LIMBER_OPERATIONS_PORT must be a whole number"],
   [{ LIMBER_GR00T_PORT: "65536" }, "LIMBER_GR00T_PORT must be a whole number"],
   [{ LIMBER_GR00T_MODEL: "m".repeat(257) }, "LIMBER_GR00T_MODEL must be a model or an alias"],
+  ...[
+    "s3://acme-archive?region=eu-central-1", // without credentials
+    "http://acme.example/archive",
+    "s3:",
+  ].map((LIMBER_ARCHIVE_URL) => [{ LIMBER_ARCHIVE_URL }, "LIMBER_ARCHIVE_URL must be a folder"] as const),
+  ...[
+    "s3://acme-archive", // without a region
+    "s3://Acme_Archive?region=eu-central-1",
+    "s3://acme-archive?region=eu-central-1&acl=public",
+    "s3://acme-archive?endpoint=ftp://store.example",
+    "s3://acme-archive?endpoint=https://store.example/path",
+    "s3://key@acme-archive?region=eu-central-1",
+    "s3://acme-archive/a%2Fb?region=eu-central-1",
+  ].map((LIMBER_ARCHIVE_URL) => [{ LIMBER_ARCHIVE_URL, ...AWS }, "LIMBER_ARCHIVE_URL must be a folder"] as const),
   [{ LIMBER_MAX_CONNECTIONS: "0" }, "LIMBER_MAX_CONNECTIONS must be a whole number from 1"],
   [{ LIMBER_MAX_CONNECTIONS: "many" }, "LIMBER_MAX_CONNECTIONS must be a whole number"],
   [{ DATABASE_URL: "mysql://db/limber" }, "DATABASE_URL must be an address that begins with postgres://"],
@@ -122,4 +138,18 @@ it("valid settings are accepted", () => {
   expect(problemsOf({ ...inside, LIMBER_DATABASE_DIRECT_URL: OUTSIDE.DATABASE_URL })).toEqual([
     "DATABASE_URL must be set when LIMBER_DATABASE_DIRECT_URL is",
   ]);
+});
+
+it.each([
+  ["file:///var/lib/archive", { folder: "/var/lib/archive" }],
+  [
+    "s3://acme-archive?region=eu-central-1",
+    { bucket: "acme-archive", prefix: "", region: "eu-central-1", endpoint: "https://s3.eu-central-1.amazonaws.com" },
+  ],
+  [
+    "s3://acme.archive/limber/one/?endpoint=https://store.example:9000",
+    { bucket: "acme.archive", prefix: "limber/one/", region: "us-east-1", endpoint: "https://store.example:9000" },
+  ],
+])("LIMBER_ARCHIVE_URL %s is a place of the archive", (LIMBER_ARCHIVE_URL, place) => {
+  expect(readConfig({ ...OUTSIDE, ...AWS, LIMBER_ARCHIVE_URL }).archive?.place).toMatchObject(place);
 });

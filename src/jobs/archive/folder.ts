@@ -11,6 +11,24 @@ export interface ArchiveFolder {
   read(name: string): Promise<Uint8Array>;
 }
 
+/** Where the archive is. */
+export type ArchivePlace = { readonly folder: string } | ArchiveBucket;
+
+/** A bucket of S3, or of a store with its API. */
+export interface ArchiveBucket {
+  readonly bucket: string;
+  /** The beginning of every object's name; empty, or ends in a slash. */
+  readonly prefix: string;
+  /** An origin such as `https://s3.eu-central-1.amazonaws.com`. */
+  readonly endpoint: string;
+  readonly region: string;
+  readonly credentials: {
+    readonly accessKeyId: string;
+    readonly secretAccessKey: string;
+    readonly sessionToken?: string;
+  };
+}
+
 /** A folder of this machine, or one that it mounts. */
 export function openFolder(root: string): ArchiveFolder {
   return {
