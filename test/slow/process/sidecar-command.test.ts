@@ -25,7 +25,7 @@ it("the sidecar command reports in one line why it cannot serve: missing key, un
 });
 
 it("the sidecar command lists its subcommands for an unknown one", async () => {
-  const names = ["start", "lerobot", "provider", "archive", "plan", "evaluate", "probe"];
+  const names = ["start", "lerobot", "provider", "archive", "plan", "evaluate", "scenario", "probe"];
   for (const args of [[], ["lero"], ["toString"]]) {
     const { code, said } = await run(args, {});
     expect([code, [...said.matchAll(/^ {2}limber (\w+)/gm)].map(([, name]) => name)]).toEqual([2, names]);

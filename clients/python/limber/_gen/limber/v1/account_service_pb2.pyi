@@ -414,15 +414,17 @@ class GetUsageMarginResponse(_message.Message):
     def __init__(self, object: _Optional[str] = ..., organisations: _Optional[_Iterable[_Union[_account_pb2.Margin, _Mapping]]] = ..., models: _Optional[_Iterable[_Union[_account_pb2.Margin, _Mapping]]] = ..., totals: _Optional[_Union[_account_pb2.Margin, _Mapping]] = ..., reconciliation: _Optional[_Union[_account_pb2.MarginReconciliation, _Mapping]] = ..., assumed_scaledown_requests: _Optional[float] = ..., uncharged_idle_usd: _Optional[float] = ..., unmetered_requests: _Optional[float] = ...) -> None: ...
 
 class ListUsageResponse(_message.Message):
-    __slots__ = ("object", "data", "has_more", "next_cursor", "totals")
+    __slots__ = ("object", "data", "has_more", "next_cursor", "totals", "archived_until")
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     HAS_MORE_FIELD_NUMBER: _ClassVar[int]
     NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
     TOTALS_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_UNTIL_FIELD_NUMBER: _ClassVar[int]
     object: str
     data: _containers.RepeatedCompositeFieldContainer[_account_pb2.UsageRecord]
     has_more: bool
     next_cursor: str
     totals: _account_pb2.UsageTotals
-    def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[_account_pb2.UsageRecord, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_cursor: _Optional[str] = ..., totals: _Optional[_Union[_account_pb2.UsageTotals, _Mapping]] = ...) -> None: ...
+    archived_until: int
+    def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[_account_pb2.UsageRecord, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_cursor: _Optional[str] = ..., totals: _Optional[_Union[_account_pb2.UsageTotals, _Mapping]] = ..., archived_until: _Optional[int] = ...) -> None: ...

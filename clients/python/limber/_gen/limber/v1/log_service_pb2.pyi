@@ -50,16 +50,18 @@ class ListLogsRequest(_message.Message):
     def __init__(self, kind: _Optional[_Union[_log_pb2.LogKind, str]] = ..., workspace_id: _Optional[str] = ..., since_minutes: _Optional[int] = ..., limit: _Optional[int] = ..., cursor: _Optional[str] = ..., status: _Optional[str] = ..., http_status: _Optional[int] = ..., robot_id: _Optional[str] = ..., session_id: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., request_id: _Optional[str] = ..., direct: _Optional[bool] = ...) -> None: ...
 
 class ListLogsResponse(_message.Message):
-    __slots__ = ("object", "data", "has_more", "next_cursor")
+    __slots__ = ("object", "data", "has_more", "next_cursor", "archived_until")
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     HAS_MORE_FIELD_NUMBER: _ClassVar[int]
     NEXT_CURSOR_FIELD_NUMBER: _ClassVar[int]
+    ARCHIVED_UNTIL_FIELD_NUMBER: _ClassVar[int]
     object: str
     data: _containers.RepeatedCompositeFieldContainer[_log_pb2.LogRecord]
     has_more: bool
     next_cursor: str
-    def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[_log_pb2.LogRecord, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_cursor: _Optional[str] = ...) -> None: ...
+    archived_until: int
+    def __init__(self, object: _Optional[str] = ..., data: _Optional[_Iterable[_Union[_log_pb2.LogRecord, _Mapping]]] = ..., has_more: _Optional[bool] = ..., next_cursor: _Optional[str] = ..., archived_until: _Optional[int] = ...) -> None: ...
 
 class ExportLogsRequest(_message.Message):
     __slots__ = ("kind", "since_minutes", "workspace_id", "status", "http_status", "robot_id", "session_id", "model", "provider", "request_id", "cursor", "direct")
