@@ -263,9 +263,8 @@ class EvaluationRun {
   async #act(lane: Lane, shown: Shown, signal: Signal, wallMs: number): Promise<Chunk> {
     lane.wallMs = wallMs;
     if (this.#leftMs() <= 0) throw new BudgetOver(BUDGET_OVER);
-    await this.#underCap();
     if (wallMs > EPISODE_WALL_MS) throw new PolicyFailure("policy_timeout", TOO_LONG);
-    this.#calling += 1;
+    await this.#beginCall();
     try {
       return await lane.policy.act(shown, signal);
     } catch (thrown) {
@@ -289,8 +288,8 @@ class EvaluationRun {
     return new LaneOver();
   }
 
-  /** Waits until one more call stays under the cap, whatever the calls in flight cost. */
-  async #underCap(): Promise<void> {
+  /** Counts a call once it stays under the cap, whatever the calls in flight cost; waits until then. */
+  async #beginCall(): Promise<void> {
     const { calls, callsCapMicro = Infinity } = this.#request;
     const spent = (): number =>
       callsOf(this.#episodes).micro + this.#policies.reduce((sum, { owedMicro }) => sum + owedMicro, this.#leftMicro);
@@ -298,6 +297,8 @@ class EvaluationRun {
       if (this.#calling === 0) throw new BudgetOver(CALLS_OVER);
       await this.#callEnded.promise;
     }
+    // In the same step as the check: lanes that waited for the same end check one after another.
+    this.#calling += 1;
   }
 
   /** The remaining milliseconds of the time budget. */
