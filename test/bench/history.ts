@@ -25,7 +25,7 @@ const MILLIONS = Number(process.argv[2] ?? 3);
 const WEEKS = Number(process.argv[3] ?? 52);
 const WANTED = process.argv[4] ?? "";
 const ROUNDS = 9;
-/** Connections of a gateway for statements, and how often each runs a statement before it is measured: PostgreSQL plans the first five anew. */
+/** Connections of a gateway for statements, and how often each runs a statement before it is measured: PostgreSQL plans each of the first five. */
 const CONNECTIONS = 10;
 const WARM = 7;
 const ROBOTS = 10;

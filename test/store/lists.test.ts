@@ -116,7 +116,7 @@ describe("a page", () => {
   });
 
   it.for(Object.entries(RARE))(
-    "ends after a bounded number of rows, and the next one goes on: %s",
+    "ends after a bounded number of rows, and the next one continues there: %s",
     async ([, list]) => {
       const first = await page(list);
       expect(first.rows).toEqual([]);

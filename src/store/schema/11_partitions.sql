@@ -66,7 +66,7 @@ create function history_missing(p_ahead integer) returns table (part_of text, we
 $$;
 
 -- Completes the indexes by time of weeks that ended more than a day ago. Such an index covers whole blocks of rows and says nothing of the last,
--- incomplete one: without this, whoever asks for what was recorded since a moment would read that block of every week there ever was.
+-- incomplete one. Without this, a query for what was recorded since a moment reads that block of every past week.
 create function history_summarize() returns bigint language sql as $$
   select coalesce(sum(brin_summarize_new_values(i.indexrelid)), 0)::bigint
   from pg_inherits as part join pg_class as c on c.oid = part.inhrelid join pg_index as i on i.indrelid = c.oid
