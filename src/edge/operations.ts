@@ -14,7 +14,7 @@ import { Reason, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { tooLarge } from "./messages/bounds.ts";
 import { type MetricsAccess, writeMetrics } from "./metrics.ts";
-import { absorbErrors, OwnedRequest, OwnedResponse } from "./server/wire-faults.ts";
+import { absorbErrors, OwnedRequest, OwnedResponse } from "./server/owned.ts";
 import { type RestOptions, RestTransport, refuseRequest } from "./transports/rest/rest.ts";
 import type { RestRoute } from "./transports/rest/routes.ts";
 

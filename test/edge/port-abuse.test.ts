@@ -13,7 +13,7 @@ import {
   request,
   type WireOptions,
 } from "../support/wire-client.ts";
-import { CHUNKED, GET, get, goodClient, listen, post, saying, start, tls } from "./port-caller.ts";
+import { CHUNKED, GET, get, goodClient, listen, open, post, saying, start, tls } from "./port-caller.ts";
 
 describe("a head or body that two servers could read in two ways is refused, unrun, and the connection closed", () => {
   const long = "x".repeat(17_000);
@@ -291,4 +291,41 @@ it("starts few of a thousand pipelined requests in one turn, and answers all in 
   });
   expect(answers.map(({ body }) => body)).toEqual(paths);
   expect(most).toBeLessThanOrEqual(32);
+});
+
+describe("a connection whose requests arrive faster than they are answered", () => {
+  const COUNT = 2_000;
+  /** A kilobyte each, so that one read has few of them. */
+  const padded = (...lines: string[]): string => get(`X-Pad: ${"a".repeat(1_000)}`, ...lines);
+
+  it.each<[string, readonly string[]]>([
+    ["requests", []],
+    ["requests that wait for `100 Continue`", ["Expect: 100-continue"]],
+  ])("with %s is read only as far as it is served, and gets every response", async (_name, lines) => {
+    const held: ServerResponse[] = [];
+    const { server, port } = await open((_, response) => void held.push(response as ServerResponse), {});
+    let read = 0;
+    server.on("request", () => read++).on("checkContinue", () => read++);
+    const last = padded("Connection: close");
+    const wire = await saying(port, padded() + padded(...lines).repeat(COUNT - 2) + last);
+    await eventually(() => expect(read).toBeGreaterThan(64));
+    for (let i = 0; i < 10; i++) await new Promise(setImmediate);
+    expect(read).toBeLessThan(300);
+    let isOpen = true;
+    void wire.closed.then(() => {
+      isOpen = false;
+    });
+    await eventually(() => {
+      for (const response of held.splice(0)) response.end("ok");
+      expect(isOpen).toBe(false);
+    });
+    const text = (await wire.closed).toString("latin1");
+    expect(text.match(/HTTP\/1\.1 200 /g)).toHaveLength(COUNT);
+  });
+
+  it("is closed after too many tiny chunks", async () => {
+    const { port } = await start();
+    const wire = await saying(port, CHUNKED + "1\r\na\r\n".repeat(20_000));
+    await wire.closed;
+  });
 });

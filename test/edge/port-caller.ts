@@ -34,7 +34,8 @@ export async function open(handler: PortHandler, options: PortOptions) {
     server.closeAllConnections();
     return closed;
   });
-  return { port: (server.address() as AddressInfo).port, close: () => new Promise((resolve) => server.close(resolve)) };
+  const { port } = server.address() as AddressInfo;
+  return { server, port, close: () => new Promise((resolve) => server.close(resolve)) };
 }
 
 export async function saying(port: number, bytes: string | Uint8Array, options: WireOptions = {}): Promise<Wire> {

@@ -51,6 +51,11 @@ export class ManualClock implements Clock {
     this.elapsed = end;
   }
 
+  /** Moves time by `ms` at once, as a process that stalls sees it: due timers run at the next `advance`. */
+  stall(ms: number): void {
+    this.elapsed += ms;
+  }
+
   private nextUntil(end: number): Timer | undefined {
     const due = [...this.timers].filter((timer) => timer.at <= end);
     return due.sort((a, b) => a.at - b.at || a.order - b.order)[0];

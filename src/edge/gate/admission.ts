@@ -402,24 +402,28 @@ export class LoadShedder {
 
   readonly #look = (): void => {
     const at = steadyNow();
+    const lateMs = Math.max(0, at - this.#lookDue);
     // If calls wait only for the database, no turns are observed; the timer's delay serves as well.
     if (this.#turns === 0) {
-      this.#turnsMs = Math.max(0, at - this.#lookDue);
+      this.#turnsMs = lateMs;
       this.#turns = 1;
     }
     this.#endWindow(at);
     this.#decide(at);
-    this.#expire(at);
     if (this.#size > 0) this.#admitWaiting();
+    this.#expire(at, lateMs);
     this.#payOut();
     this.#isLooking = this.#size > 0 || this.#held.size > 0 || this.#isShedding;
     if (this.#isLooking) this.#lookLater();
   };
 
-  /** Refuses calls that have waited too long, and those that cannot be served soon. */
-  #expire(at: number): void {
+  /**
+   * Refuses calls that have waited too long, and those that cannot be served soon. A stall of this process counts only from the next check on: every
+   * organization gets its turn after it.
+   */
+  #expire(at: number, stalledMs: number): void {
     const isLate = ({ deadline }: AdmissionEntry): boolean => deadline !== undefined && deadline - at < this.#ownMs;
-    const isOld = ({ since }: AdmissionEntry): boolean => this.#isShedding && at - since > MOST_WAIT_MS;
+    const isOld = ({ since }: AdmissionEntry): boolean => this.#isShedding && at - since - stalledMs > MOST_WAIT_MS;
     for (const queue of [this.#loops, this.#others])
       for (const entry of queue.takeOut((each) => isLate(each) || isOld(each)))
         this.#dismiss(entry, isLate(entry) ? "deadline" : "queue_timeout");

@@ -10,19 +10,13 @@ import {
 } from "node:http2";
 import type { Readable } from "node:stream";
 import { RpcCode } from "../../../gen/limber/edge/v1/options_pb.ts";
-import { after, everyTogether, steadyNow } from "../../clock.ts";
+import { after, everyTogether } from "../../clock.ts";
+import { type BudgetOptions, TimedBudget, TinyPieces } from "./budgets.ts";
+import { OwnedHttp2Request, OwnedHttp2Response } from "./owned.ts";
 import { type Slot, slotOf } from "./slots.ts";
 import { RequestTurns, RunningCalls } from "./turns.ts";
 import type { ConnectionServer } from "./whole-requests.ts";
-import {
-  answerTo,
-  FAULTS,
-  OwnedHttp2Request,
-  OwnedHttp2Response,
-  type RefusalBody,
-  sizeOf,
-  type WireFault,
-} from "./wire-faults.ts";
+import { answerTo, FAULTS, type RefusalBody, sizeOf, type WireFault } from "./wire-faults.ts";
 
 /** The limits of every session; sizes in bytes, times in milliseconds. */
 interface Http2Limits {
@@ -152,10 +146,10 @@ export function nodeHttp2({ handler, refusal: bodyOf, limits, streams, cutOff }:
     const costs = new Costs(limits.patience);
     const turns = new RequestTurns();
     const waste = new WastedBytes();
-    const tiny = new TimedBudget(TINY);
+    const tiny = new TinyPieces();
     const came = (bytes: number): void => {
       waste.use(bytes);
-      if (bytes < TINY_BYTES) pay(tiny.spend());
+      pay(tiny.take(bytes));
     };
     const forgetWaste = everyTogether(WASTE_LOOK_MS, () => {
       if (!session.destroyed) pay(waste.look(session.socket.bytesRead));
@@ -328,12 +322,6 @@ class Arrivals {
   };
 }
 
-/** The allowed frames without work: `burst` at once, `perSecond` on average. */
-export interface BudgetOptions {
-  readonly burst: number;
-  readonly perSecond: number;
-}
-
 /** Refusals with a body cost less: their budget refills this many times as fast. */
 const SPOKEN = 5;
 /** A load balancer sends the calls of many clients over one connection, and some have no key. */
@@ -394,42 +382,6 @@ class WastedBytes {
     this.#seen = read;
     this.#used = 0;
     return this.#wasted <= WASTE_BYTES.burst;
-  }
-}
-
-/** The size of data frames that are tiny, and how many a session may send: each costs as much time as kilobytes do. */
-const TINY_BYTES = 16;
-const TINY: BudgetOptions = { burst: 16_384, perSecond: 16_384 };
-
-/** A token bucket that refills at a steady rate. */
-class TimedBudget {
-  readonly #burst: number;
-  readonly #perSecond: number;
-  #left: number;
-  #at = steadyNow();
-
-  constructor({ burst, perSecond }: BudgetOptions) {
-    this.#burst = burst;
-    this.#perSecond = perSecond;
-    this.#left = burst;
-  }
-
-  /** Spends one token; false if there is none. */
-  spend(): boolean {
-    this.#fill();
-    return --this.#left >= 0;
-  }
-
-  /** Whether more than half of it is spent. */
-  get isLow(): boolean {
-    this.#fill();
-    return this.#left < this.#burst / 2;
-  }
-
-  #fill(): void {
-    const time = steadyNow();
-    this.#left = Math.min(this.#burst, this.#left + ((time - this.#at) * this.#perSecond) / 1000);
-    this.#at = time;
   }
 }
 

@@ -4,12 +4,14 @@ import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import * as https from "node:https";
 import type { Socket } from "node:net";
 import { after } from "../../clock.ts";
+import type { BudgetOptions } from "./budgets.ts";
 import { http1Side } from "./http1.ts";
-import { type BudgetOptions, nodeHttp2, type StreamServer } from "./http2.ts";
+import { nodeHttp2, type StreamServer } from "./http2.ts";
+import { absorbErrors, OwnedRequest, OwnedResponse } from "./owned.ts";
 import { plainHttp1 } from "./plain-http1.ts";
 import { Penalties, Slots } from "./slots.ts";
 import type { UpgradeTaker, WholeRequestHandler } from "./whole-requests.ts";
-import { absorbErrors, OwnedRequest, OwnedResponse, type RefusalBody } from "./wire-faults.ts";
+import type { RefusalBody } from "./wire-faults.ts";
 
 /** The handlers of requests on both protocols, from Fastify and Connect. */
 export type PortHandler = (

@@ -1,8 +1,5 @@
-/** Responses to invalid HTTP requests, and listeners for the errors of sockets, requests and responses. */
-import { IncomingMessage, ServerResponse, STATUS_CODES } from "node:http";
-import { Http2ServerRequest, Http2ServerResponse } from "node:http2";
-import type { Socket } from "node:net";
-import type { Duplex } from "node:stream";
+/** Responses to invalid HTTP requests. */
+import { type IncomingMessage, STATUS_CODES } from "node:http";
 import { now } from "../../clock.ts";
 import { factsOf, Reason } from "../../errors.ts";
 import { newId } from "../../ids.ts";
@@ -108,41 +105,4 @@ export function sizeOf(rawHeaders: readonly string[]): number {
   let size = 16 * rawHeaders.length;
   for (const each of rawHeaders) size += each.length;
   return size;
-}
-
-const heard = (): void => undefined;
-
-/** Handles the errors of a socket until it closes. */
-export const absorbErrors = (socket: Duplex): void => void socket.on("error", heard);
-
-/** A request of node:http. */
-export class OwnedRequest extends IncomingMessage {
-  constructor(socket: Socket) {
-    super(socket);
-    this.on("error", heard);
-  }
-}
-
-/** A response of node:http. */
-export class OwnedResponse extends ServerResponse<OwnedRequest> {
-  constructor(...args: ConstructorParameters<typeof ServerResponse<OwnedRequest>>) {
-    super(...args);
-    this.on("error", heard);
-  }
-}
-
-/** A request of node:http2, which emits the errors of its stream too. */
-export class OwnedHttp2Request extends Http2ServerRequest {
-  constructor(...args: ConstructorParameters<typeof Http2ServerRequest>) {
-    super(...args);
-    this.on("error", heard);
-  }
-}
-
-/** A response of node:http2. */
-export class OwnedHttp2Response extends Http2ServerResponse<OwnedHttp2Request> {
-  constructor(...args: ConstructorParameters<typeof Http2ServerResponse<OwnedHttp2Request>>) {
-    super(...args);
-    this.on("error", heard);
-  }
 }

@@ -128,6 +128,18 @@ it("admission refuses calls that waited 400 ms while it sheds", async () => {
   expect(load.figures.shed.find(({ reason }) => reason === "queue_timeout")?.count).toBe(278 + 16);
 });
 
+it("admission gives a call its turn after a stall of the process, instead of refusing it for the stall", async () => {
+  const { flood, enter, names, refused, serve, load } = shedder();
+  await flood();
+  enter("modest", { org: "modest" });
+  clock.stall(2_000);
+  await clock.advance(0);
+  expect(load.figures.isShedding).toBe(true);
+  expect(refused).not.toContain("modest");
+  await serve(2);
+  expect(names()).toContain("modest");
+});
+
 it("admission stops shedding a second after the last refusal", async () => {
   const { flood, running, load, enter, names } = shedder();
   await flood();
