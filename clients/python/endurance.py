@@ -2,10 +2,12 @@
 
 At 100 Hz it sends observations that identify its model's answers: the episode, and a number for each observation. Each executed action therefore
 identifies the observation that it answers, and the robot checks it independently of the client's counters. A new episode begins every 7 s. Exits
-with 1 if an action was stale or of another episode. Prints one line of JSON.
+with 1 if an action was stale or of another episode. Prints one line of JSON; `reopened_ms` are the median and the longest time from the last chunk
+of a stream to the first of the next one.
 """
 
 import json
+import statistics
 import sys
 import time
 
@@ -27,6 +29,9 @@ def main() -> int:
     options = {"action_space": "base_twist_2d", "horizon": HORIZON, "robot": "endurance", "deadline_ms": 150}
     with limber.Limber(urls, key) as client, client.loop("acme/base", rate_hz=RATE_HZ, **options) as loop:
         sensed: list[float] = []
+        gaps: list[float] = []
+        chunks = streams = 0
+        last_chunk = 0.0
         episode, resets = 1, 0.0
         began = due = time.monotonic()
         resets = began + EPISODE_S
@@ -45,6 +50,11 @@ def main() -> int:
                 elif number >= len(sensed) or now - sensed[number] > LONGEST_S:
                     stale += 1
                     faults.append(f"executed an action for an observation from {(now - sensed[min(number, len(sensed) - 1)]) * 1000:.0f} ms ago")
+            stats = loop.stats
+            if stats.chunks > chunks:
+                if stats.streams > streams > 0:
+                    gaps.append((now - last_chunk) * 1000)
+                chunks, streams, last_chunk = stats.chunks, stats.streams, now
             due = max(due + 1 / RATE_HZ, now)
             time.sleep(max(0.0, due - time.monotonic()))
         stats = loop.stats
@@ -59,6 +69,7 @@ def main() -> int:
         "worst_second_hz": stats.worst_second_hz,
         "age_ms": round(stats.age_ms, 2),
         "age_p99_ms": round(stats.age_p99_ms, 2),
+        "reopened_ms": [round(statistics.median(gaps)), round(max(gaps))] if gaps else [],
         "holds": stats.holds,
         "refused_chunks": stats.refused_chunks,
         "stale": stale,

@@ -1,7 +1,9 @@
 import { ServerResponse } from "node:http";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import type { PortOptions } from "../../src/edge/server/port.ts";
+import { setAmbient } from "../support/clocks.ts";
 import { eventually } from "../support/eventually.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 import {
   answersIn,
   endOf,
@@ -324,6 +326,7 @@ describe("a connection whose requests arrive faster than they are answered", () 
   });
 
   it("is closed after too many tiny chunks", async () => {
+    onTestFinished(setAmbient({ clock: new ManualClock() }));
     const { port } = await start();
     const wire = await saying(port, CHUNKED + "1\r\na\r\n".repeat(20_000));
     await wire.closed;

@@ -100,11 +100,9 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
   const limits: PortLimits = { ...DEFAULTS, ...options };
   const server = listenerFor(limits);
   const opened = options.tls === undefined ? "connection" : "secureConnection";
-  const [attach] = server.listeners(opened) as ((socket: Socket) => void)[]; // sound: Node's own, asserted next
-  if (attach === undefined) throw new Error(`this Node serves HTTP/1 without a "${opened}" listener`);
-  server.removeAllListeners(opened);
+  const secure = options.tls === undefined ? undefined : takeListener(server, "connection");
 
-  const http1 = http1Side(server, attach.bind(server), handler, limits);
+  const http1 = http1Side(server, takeListener(server, opened), handler, limits);
   const { chargedAs, refusal, idleTimeoutMs } = limits;
   const { whole } = limits;
   const ahead = whole && plainHttp1({ handler: whole, idleTimeoutMs, handOver: http1.accept });
@@ -130,6 +128,8 @@ export function onePort(handler: PortHandler, options: PortOptions = {}): Port {
     sockets.add(socket);
     // Not `once`, for events that occur once anyway: it would allocate three more objects per connection.
     socket.on("close", () => sockets.delete(socket));
+    // The objects of TLS cost several times as much as the connection itself.
+    if (secure !== undefined) onFirstBytes(socket, limits.headersTimeoutMs, () => secure(socket));
   });
 
   const begin = (socket: Socket): void => {
@@ -257,6 +257,28 @@ function listenerFor(limits: PortLimits): http.Server | https.Server {
   // Node.js would silently drop headers above its count and hide them from validation; their size is limited anyway.
   server.maxHeadersCount = 0;
   return server;
+}
+
+/** Removes the listener that Node's server has for new connections, and returns it. */
+function takeListener(server: http.Server | https.Server, event: string): (socket: Socket) => void {
+  const [own] = server.listeners(event) as ((socket: Socket) => void)[]; // sound: Node's own, asserted next
+  if (own === undefined) throw new Error(`this Node serves HTTP/1 without a "${event}" listener`);
+  server.removeAllListeners(event);
+  return own.bind(server);
+}
+
+/** Calls `then` when the first bytes have arrived, with the socket paused and the bytes unshifted; destroys a socket that is silent for longer. */
+function onFirstBytes(socket: Socket, silentMs: number, then: () => void): void {
+  const heard = after(silentMs, () => socket.destroy());
+  const leave = (): unknown => socket.destroy();
+  socket.once("close", heard).on("end", leave);
+  socket.once("data", (chunk: Buffer) => {
+    heard();
+    socket.off("close", heard).off("end", leave);
+    socket.pause();
+    socket.unshift(chunk);
+    then();
+  });
 }
 
 /** The HTTP/2 connection preface. */
