@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { seeded } from "./chance.ts";
 import { World } from "./engine.ts";
 import { PolicyFailure } from "./failure.ts";
-import { FAULTS, lengthOf, quarterOf, type ScenarioVariant, type Task, type Termination } from "./scenario.ts";
+import { FAULTS, quarterOf, type ScenarioVariant, type Task, type Termination } from "./scenario.ts";
 
 /** A policy's observation. */
 export interface Look {
@@ -170,7 +170,7 @@ export class Arena {
         const text = `an action of this scenario must have ${dim} numbers, got ${row.length}`;
         throw new PolicyFailure("action_dim_mismatch", text);
       }
-      const action = Float64Array.from(row);
+      const action = new Float64Array(row);
       if (!action.every(Number.isFinite)) {
         throw new PolicyFailure("invalid_action", "the policy returned a non-finite number");
       }
@@ -180,23 +180,38 @@ export class Arena {
 
   #take(action: Float64Array, log: EpisodeLog): void {
     const { low, high } = this.variant.bounds;
-    const applied = action.map((value, i) => Math.min(high[i]!, Math.max(low[i]!, value)));
-    if (applied.some((value, i) => value !== action[i])) log.clipped += 1;
+    const applied = new Float64Array(action.length);
+    let isClipped = false;
+    for (let i = 0; i < action.length; i++) {
+      applied[i] = Math.min(high[i]!, Math.max(low[i]!, action[i]!));
+      if (applied[i] !== action[i]) isClipped = true;
+    }
+    if (isClipped) log.clipped += 1;
     this.#step(applied, log);
   }
 
+  /** Executes an action, which no caller changes afterwards. */
   #step(action: Float64Array, log: EpisodeLog): void {
-    const { low, high } = this.variant.bounds;
     const { reward, ending } = this.#task.step(action);
-    if (log.last)
-      log.travelled += lengthOf(...action.map((value, i) => (value - log.last![i]!) / (high[i]! - low[i]! || 1)));
+    if (log.last) log.travelled += this.#changed(log.last, action);
     log.last = action;
-    log.actions.push(action.slice());
+    log.actions.push(action);
     log.steps += 1;
     log.return += reward;
     if (this.world.unstable) log.termination = "sim_unstable";
     else if (ending) log.termination = ending;
     else if (log.steps >= this.variant.maxSteps) log.termination = "max_steps";
+  }
+
+  /** The change between two actions, relative to their bounds. */
+  #changed(before: Float64Array, after: Float64Array): number {
+    const { low, high } = this.variant.bounds;
+    let sum = 0;
+    for (let i = 0; i < after.length; i++) {
+      const part = (after[i]! - before[i]!) / (high[i]! - low[i]! || 1);
+      sum += part * part;
+    }
+    return Math.sqrt(sum);
   }
 
   #recordOf(seed: number, log: EpisodeLog): EpisodeRecord {

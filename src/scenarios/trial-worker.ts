@@ -5,16 +5,7 @@ import { PolicyFailure, ScenarioError } from "./failure.ts";
 import { builtIn, variantFor } from "./index.ts";
 import { scenarioOfPack } from "./pack.ts";
 import { enlarged, filmOf, filmSteps, type Picture, pngOf, spread, stripOf, takePicture } from "./picture.ts";
-import type {
-  FinishedEpisode,
-  FromThread,
-  Medium,
-  NextEpisode,
-  Shown,
-  ToThread,
-  TrialEnd,
-  TrialPlan,
-} from "./trial.ts";
+import type { FinishedEpisode, FromThread, Medium, NextEpisode, ToThread, TrialEnd, TrialPlan } from "./trial.ts";
 
 const STRIP = 6;
 /** Images that are rendered in one go, before the core can be yielded. */
@@ -44,7 +35,7 @@ async function trial(): Promise<TrialEnd> {
   const arena = await Arena.of(variant);
   try {
     for (;;) {
-      const next = await nextOf();
+      const next = await nextOf(variant.proprioNames);
       if (next.index === undefined) return await pictured(arena, next.rendered);
       const { index } = next;
       const record = await arena.run(plan.seed + index, (look) => act(arena, index, look), plan.rules);
@@ -55,8 +46,8 @@ async function trial(): Promise<TrialEnd> {
   }
 }
 
-async function nextOf(): Promise<NextEpisode> {
-  const answer = await ask({ kind: "next" });
+async function nextOf(proprioNames: readonly string[]): Promise<NextEpisode> {
+  const answer = await ask({ kind: "next", proprioNames });
   if (answer.kind !== "next") throw new Error("the answer to a request for an episode must be an episode");
   return answer.next;
 }
@@ -69,7 +60,7 @@ async function act(arena: Arena, episode: number, look: Look): Promise<Chunk> {
       )
     : [];
   const { proprio, time, first } = look;
-  const shown: Shown = { proprio, proprioNames: variant.proprioNames, pictures, timeMs: time * 1000, episode, first };
+  const shown = { proprio, pictures, timeMs: time * 1000, episode, first };
   const answer = await ask({ kind: "act", shown });
   if (answer.kind === "failure") throw new PolicyFailure(answer.termination, answer.message);
   if (answer.kind !== "chunk") throw new Error("the answer to an act must be a chunk");

@@ -75,9 +75,9 @@ export interface TrialEnd {
 
 /** The worker thread's output. The thread computes from one input to its next output, and then waits. */
 export type FromThread =
-  | { kind: "next" }
+  | { kind: "next"; proprioNames: readonly string[] }
   | { kind: "pause" }
-  | { kind: "act"; shown: Shown }
+  | { kind: "act"; shown: Omit<Shown, "proprioNames"> }
   | { kind: "finished"; episode: Omit<FinishedEpisode, "wallMs"> }
   | { kind: "end"; end: TrialEnd }
   | { kind: "broken"; message: string };
@@ -107,6 +107,7 @@ export async function runTrial(plan: TrialPlan, listener: TrialListener, signal:
   let since = steadyNow();
   let wallMs = 0;
   let ended = false;
+  let proprioNames: readonly string[] = [];
   const thread = new Worker(new URL("./trial-worker.ts", import.meta.url), { workerData: plan });
   const { promise, resolve, reject } = Promise.withResolvers<TrialEnd>();
   const leave = (): void => reject(signal.reason);
@@ -133,13 +134,14 @@ export async function runTrial(plan: TrialPlan, listener: TrialListener, signal:
   };
   const answers: { readonly [K in FromThread["kind"]]: (message: Extract<FromThread, { kind: K }>) => Promise<void> } =
     {
-      async next() {
+      async next({ proprioNames: names }) {
+        proprioNames = names;
         const next = await listener.next();
         wallMs = 0;
         await send({ kind: "next", next });
       },
       async act({ shown }) {
-        await send(await acted(shown));
+        await send(await acted({ ...shown, proprioNames }));
       },
       async finished({ episode }) {
         await listener.finished({ ...episode, wallMs });
