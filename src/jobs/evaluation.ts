@@ -102,6 +102,8 @@ class EvaluationRun {
   readonly #watch: JobWatch;
   readonly #request: EvaluationRequest;
   readonly #episodes: (PaidEpisode & { keptActions: boolean })[] = [];
+  /** The sums of their durations, and of the costs of their calls in micro-dollars. */
+  readonly #ended = { wallMs: 0, policyMicro: 0 };
   /** Running lanes with their ends, which never reject. */
   readonly #lanes = new Map<Lane, Promise<void>>();
   /** The policy of every lane that has begun. */
@@ -167,8 +169,14 @@ class EvaluationRun {
   async #recall(): Promise<void> {
     const items = await listItems(this.#deps.sql, this.#job.id, 0, this.#request.episodes, { actions: true });
     for (const { index, response } of items.map((item) => this.#seal.item(item))) {
-      if (response) this.#episodes.push(episodeOf(index, response as EpisodeFacts));
+      if (response) this.#add(episodeOf(index, response as EpisodeFacts));
     }
+  }
+
+  #add(episode: PaidEpisode & { keptActions: boolean }): void {
+    this.#episodes.push(episode);
+    this.#ended.wallMs += episode.wallMs;
+    this.#ended.policyMicro += episode.policyMicro;
   }
 
   #policy(variant: ScenarioVariant, lane: number): EvaluatedPolicy {
@@ -292,7 +300,7 @@ class EvaluationRun {
   async #beginCall(): Promise<void> {
     const { calls, callsCapMicro = Infinity } = this.#request;
     const spent = (): number =>
-      callsOf(this.#episodes).micro + this.#policies.reduce((sum, { owedMicro }) => sum + owedMicro, this.#leftMicro);
+      this.#ended.policyMicro + this.#policies.reduce((sum, { owedMicro }) => sum + owedMicro, this.#leftMicro);
     while (spent() + (this.#calling + 1) * calls.micro > callsCapMicro) {
       if (this.#calling === 0) throw new BudgetOver(CALLS_OVER);
       await this.#callEnded.promise;
@@ -303,10 +311,9 @@ class EvaluationRun {
 
   /** The remaining milliseconds of the time budget. */
   #leftMs(): number {
-    const running = [...this.#lanes.keys()];
-    return (
-      this.#request.wallBudgetS * 1000 - [...this.#episodes, ...running].reduce((sum, { wallMs }) => sum + wallMs, 0)
-    );
+    let spentMs = this.#ended.wallMs;
+    for (const { wallMs } of this.#lanes.keys()) spentMs += wallMs;
+    return this.#request.wallBudgetS * 1000 - spentMs;
   }
 
   /** The lane's next episode. The first lane waits for all others before it ends and renders. */
@@ -363,7 +370,7 @@ class EvaluationRun {
     const costMicro = fault ? 0 : ((await bill?.charge()) ?? 0);
     if (fault) await bill?.free();
     this.#bills.delete(index);
-    this.#episodes.push({ ...episode, keptActions: true });
+    this.#add({ ...episode, keptActions: true });
     lane.index = undefined;
     lane.wallMs = 0;
     const response = factsOfEpisode(episode, keepsActions(this.#request, this.#job.sealed));
