@@ -89,7 +89,8 @@ export function scenarioOfPack(pack: Pack): Scenario {
 
 function successOf({ success, max_steps }: PackRules): string {
   const { site_near: near, return_at_least: least } = success ?? {};
-  if (near) return `${near.site} comes within ${near.within_m} m of its place.`;
+  if (near)
+    return `${near.site} comes within ${near.within_m} m of its ${near.place === "target" ? "target" : "place"}.`;
   const lasts = `The episode lasts all ${max_steps} steps`;
   return least === undefined ? `${lasts}.` : `${lasts} with a return of at least ${least}.`;
 }

@@ -134,3 +134,13 @@ export const evenly = (count: number, low: number, high: number): ScenarioVarian
   low: Array.from({ length: count }, () => low),
   high: Array.from({ length: count }, () => high),
 });
+/** e to the power of -x, for an x that is not negative, by arithmetic that is the same on every machine. */
+export function decay(x: number): number {
+  if (x > 700) return 0;
+  // The Taylor series of a small part of x, and then its 4,096th power.
+  const part = x / 4096;
+  let power = 1;
+  for (let i = 12; i > 0; i--) power = 1 + (power * part) / i;
+  for (let i = 0; i < 12; i++) power *= power;
+  return 1 / power;
+}

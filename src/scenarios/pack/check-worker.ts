@@ -23,7 +23,7 @@ async function check(): Promise<Checked> {
   const { model } = world;
   const faults: string[] = [];
   /** Whether the model has such an object; otherwise that is a fault. */
-  const expectNamed = (path: string, kind: "sensor" | "site" | "body" | "camera" | "joint", name: string): boolean => {
+  const expectNamed = (path: string, kind: Parameters<World["id"]>[0], name: string): boolean => {
     const fault = faultOf(() => world.id(kind, name));
     if (fault !== undefined) faults.push(`${path}: ${fault}`);
     return fault === undefined;
@@ -35,17 +35,45 @@ async function check(): Promise<Checked> {
     )
       faults.push(`${path}: the joint ${joint} must be a slide or a hinge, which have one position`);
   };
-  const { action_dim: dim, action, reward, success, fail, cameras = [] } = rules;
-  if (model.nu !== dim) faults.push(`action_dim must be ${model.nu}, the number of the model's actuators, got ${dim}`);
+  const expectMocap = (path: string, body: string): void => {
+    if (expectNamed(path, "body", body) && (model.body_mocapid as Int32Array)[world.id("body", body)]! < 0)
+      faults.push(`${path}: the body ${body} must be a mocap body`);
+  };
+  /** Values of a sensor that the rules read. */
+  const expectSensor = (path: string, sensor: string, values: readonly number[]): void => {
+    if (!expectNamed(path, "sensor", sensor)) return;
+    const size = (model.sensor_dim as Int32Array)[world.id("sensor", sensor)]!;
+    const beyond = values.find((value) => value >= size);
+    if (beyond !== undefined) faults.push(`${path}.values must be below ${size}, the size of ${sensor}, got ${beyond}`);
+  };
+  const { action_dim: dim, action, reward, target, success, fail, cameras = [] } = rules;
+  if (action.kind === "mocap_delta") {
+    expectMocap("action.mocap", action.mocap!);
+    expectNamed("action.body", "body", action.body!);
+    const driven = action.gripper?.actuators ?? [];
+    const known = driven.filter((name) => expectNamed("action.gripper", "actuator", name));
+    if (known.length === driven.length && new Set(driven).size !== model.nu)
+      faults.push(`action.gripper must name all ${model.nu} actuators of the model once, got ${driven.length}`);
+  } else if (model.nu !== dim)
+    faults.push(`action_dim must be ${model.nu}, the number of the model's actuators, got ${dim}`);
   const transmissions = model.actuator_trntype as Int32Array;
   if (action.kind === "joint_target" && transmissions.some((each) => each !== JOINT))
     faults.push("action.kind joint_target requires that every actuator of the model moves a joint");
   for (const [i, [word, argument]] of rules.obs.entries()) {
     const kind = word === "sensor" ? "sensor" : word === "site" || word === "gravity" ? "site" : undefined;
     if (kind) expectNamed(`obs[${i}]`, kind, `${argument}`);
-    if (word === "qpos_from" && argument >= model.nq)
+    if ((word === "qpos_from" || word === "qpos_rel_from") && argument >= model.nq)
       faults.push(`obs[${i}][1] must be below ${model.nq}, the number of the model's positions, got ${argument}`);
+    if (word === "qvel_from" && argument >= model.nv)
+      faults.push(`obs[${i}][1] must be below ${model.nv}, the number of the model's velocities, got ${argument}`);
   }
+  if (rules.reset?.keyframe !== undefined) expectNamed("reset.keyframe", "key", rules.reset.keyframe);
+  if (target?.around !== undefined) expectNamed("target.around", "site", target.around);
+  if (target?.marker !== undefined) expectMocap("target.marker", target.marker);
+  if (reward?.far) expectNamed("reward.far", "site", reward.far.site);
+  for (const [i, { sensor, values }] of (reward?.track ?? []).entries())
+    expectSensor(`reward.track[${i}]`, sensor, values);
+  if (fail?.tilted) expectNamed("fail.tilted", "site", fail.tilted.site);
   if (success?.site_near) expectNamed("success.site_near", "site", success.site_near.site);
   if (reward?.distance) expectNamed("reward.distance", "site", reward.distance.site);
   if (reward?.speed) expectSingle("reward.speed", reward.speed.joint);
@@ -56,9 +84,15 @@ async function check(): Promise<Checked> {
   const { timestep } = world;
   const proprioNames = namesOf(rules, world);
   const task = playing(rules, world);
-  world.reset();
-  task.reset(seeded(0));
-  world.forward();
+  const random = seeded(0);
+  for (let draws = 0; ; draws++) {
+    if (draws === MOST_DRAWS)
+      return { faults: ["success.site_near: none of 1,000 drawn targets is farther from the site than within_m"] };
+    world.reset();
+    task.reset(random);
+    world.forward();
+    if (!task.isSolved?.()) break;
+  }
   const looks = [task.observe()];
   task.step(new Float64Array(dim));
   looks.push(task.observe());
@@ -67,6 +101,7 @@ async function check(): Promise<Checked> {
   return { faults: [], facts: { timestep, proprioNames } };
 }
 
+const MOST_DRAWS = 1000;
 /** `mjTRN_JOINT`. */
 const JOINT = 0;
 /** `mjJNT_SLIDE` and `mjJNT_HINGE`. */

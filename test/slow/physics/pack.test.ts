@@ -4,18 +4,42 @@ import { join } from "node:path";
 import sharp from "sharp";
 import { describe, expect, it, vi } from "vitest";
 import { Arena } from "../../../src/scenarios/episode.ts";
+import { PolicyFailure } from "../../../src/scenarios/failure.ts";
 import { BUILT_IN, digestOf, loadScenarios } from "../../../src/scenarios/index.ts";
 import { faultsOf } from "../../../src/scenarios/pack/schema.ts";
+import { loadPack } from "../../../src/scenarios/pack.ts";
 import type { Scenario } from "../../../src/scenarios/scenario.ts";
 import { scenarioCommand } from "../../../tools/scenario.ts";
-import { MJCF, PACK, type PackFiles, packFolder } from "../../support/packs.ts";
+import {
+  CRAWL_PACK,
+  CRAWLER_MJCF,
+  HAND_MJCF,
+  MJCF,
+  PACK,
+  type PackFiles,
+  packFolder,
+  REACH_PACK,
+} from "../../support/packs.ts";
 
 const GOOD = { "scenario.json": PACK, "hold.xml": MJCF };
+const REACH = { "scenario.json": REACH_PACK, "hand.xml": HAND_MJCF };
+const CRAWL = { "scenario.json": CRAWL_PACK, "crawler.xml": CRAWLER_MJCF };
+const EVERY_STEP = { mode: "sync", replanSteps: 1 } as const;
 
 async function loaded(files: PackFiles): Promise<Scenario> {
-  const { scenarios, refused } = await loadScenarios(packFolder({ "hold-up": files }));
+  const { scenarios, refused } = await loadScenarios(packFolder({ pack: files }));
   expect(refused).toEqual([]);
-  return scenarios.get("hold-up")!;
+  return scenarios.get((files["scenario.json"] as typeof PACK).id)!;
+}
+
+/** Runs `play` with the pack's arena. */
+async function inArena<T>(files: PackFiles, play: (arena: Arena) => Promise<T>): Promise<T> {
+  const arena = await Arena.of((await loaded(files)).variants[0]);
+  try {
+    return await play(arena);
+  } finally {
+    arena.close();
+  }
 }
 
 const digest = async (files: PackFiles): Promise<string> => {
@@ -27,7 +51,8 @@ describe("a scenario pack", () => {
   it("from the guide is valid", () => {
     const guide = readFileSync(new URL("../../../docs/guides/scenario-packs.md", import.meta.url), "utf8");
     const packs = [...guide.matchAll(/```json\n([^`]+)```/g)].map(([, text]) => JSON.parse(text!) as unknown);
-    expect(packs.map(faultsOf)).toEqual([[], [], []]);
+    expect(packs.map(faultsOf)).toEqual(packs.map(() => []));
+    expect(packs).toHaveLength(5);
   });
 
   it("runs like the built-in scenarios, with the engine's timestep and a name for every number", async () => {
@@ -113,6 +138,139 @@ describe("a scenario pack", () => {
     expect(record).toMatchObject({ termination: ending, steps: 40, return: 40, progress: Math.min(1, 40 / least) });
   });
 
+  it("draws a target that the policy sees, and succeeds when its site is near", async () => {
+    await inArena(REACH, async (arena) => {
+      const targets = new Set<string>();
+      for (const seed of [1, 2, 3]) {
+        const starts: (readonly number[])[] = [];
+        const record = await arena.run(
+          seed,
+          async ({ proprio, first }) => {
+            if (first) starts.push(proprio);
+            const row = [0, 1, 2].map((axis) => 20 * (proprio[3 + axis]! - proprio[axis]!));
+            return { rows: [[...row, 1]], latencyMs: 0 };
+          },
+          EVERY_STEP,
+        );
+        const [[x, y, z, ...others] = []] = starts;
+        const [target, velocity] = [others.slice(0, 3), others.slice(3)];
+        expect([x, y, z, velocity]).toEqual([0.35, 0, 0.5, [0, 0, 0]]);
+        for (const [axis, [low, high]] of [
+          [-0.1, 0.1],
+          [-0.1, 0.1],
+          [0, 0.1],
+        ].entries()) {
+          expect(target[axis]! - [0.35, 0, 0.5][axis]!).toBeGreaterThanOrEqual(low!);
+          expect(target[axis]! - [0.35, 0, 0.5][axis]!).toBeLessThanOrEqual(high!);
+        }
+        expect(arena.world.body("goal")).toEqual(target);
+        expect(record).toMatchObject({ termination: "success", progress: 1, return: 1 - record.steps });
+        expect(record.metrics.target_distance_m).toBeLessThan(0.02);
+        expect(arena.replay(seed, record.actions).trajectorySha256).toBe(record.trajectorySha256);
+        targets.add(target.join(" "));
+      }
+      expect(targets.size).toBe(3);
+    });
+  });
+
+  it("moves a mocap body from the body that follows it, by at most the scale, and drives its gripper", async () => {
+    await inArena(REACH, async (arena) => {
+      const before: number[][] = [];
+      const record = await arena.run(
+        1,
+        async () => {
+          before.push(arena.world.body("hand"));
+          return { rows: [[0.5, 0, -9, 1]], latencyMs: 0 };
+        },
+        { ...EVERY_STEP },
+      );
+      const [x, y, z] = before.at(-1)!;
+      expect(arena.world.body("lead")).toEqual([x! + 0.02 * 0.5, y, z! - 0.02]);
+      expect([...arena.world.ctrl]).toEqual([0.5, 0.5]);
+      expect(record.clippedSteps).toBe(record.steps);
+    });
+  });
+
+  it("draws the target again if the start already succeeds", async () => {
+    const near = {
+      ...REACH_PACK,
+      target: {
+        around: "tip",
+        box: [
+          [-0.02, 0.02],
+          [-0.02, 0.02],
+          [0, 0.021],
+        ],
+      },
+    };
+    await inArena({ ...REACH, "scenario.json": near }, async (arena) => {
+      const gaps: number[] = [];
+      for (let seed = 0; seed < 20; seed++) {
+        const look = async ({ proprio }: { proprio: readonly number[] }) => {
+          gaps.push(Math.hypot(...[0, 1, 2].map((axis) => proprio[3 + axis]! - proprio[axis]!)));
+          throw new PolicyFailure("policy_error", "enough");
+        };
+        await arena.run(seed, look, EVERY_STEP);
+      }
+      expect(Math.min(...gaps)).toBeGreaterThanOrEqual(0.02);
+    });
+  });
+
+  it("rewards how closely a body follows a command in its own frame, and draws the command again", async () => {
+    await inArena(CRAWL, async (arena) => {
+      const commands: (readonly number[])[] = [];
+      const record = await arena.run(
+        4,
+        async ({ proprio }) => {
+          commands.push(proprio.slice(-3));
+          expect(proprio.slice(0, 3).map((speed) => Math.round(1e6 * speed) / 1e6 + 0)).toEqual([0.4, 0, 0]);
+          return { rows: [[0, 0, 0, 0]], latencyMs: 0 };
+        },
+        EVERY_STEP,
+      );
+      expect(record.steps).toBe(40);
+      expect(new Set(commands.map(String)).size).toBe(8);
+      expect(commands[4]).toEqual(commands[0]);
+      expect(commands[5]).not.toEqual(commands[0]);
+      const errors = commands.map(([x, y, turn]) => [Math.hypot(x! - 0.4, y!), Math.abs(turn!)] as const);
+      const kernel = (error: number): number => Math.exp((-error * error) / 0.25);
+      const sum = (numbers: readonly number[]): number => numbers.reduce((total, each) => total + each, 0);
+      expect(record.return).toBeCloseTo(sum(errors.map(([speed, turn]) => kernel(speed) + 0.5 * kernel(turn))), 5);
+      expect(record.metrics.velocity_error).toBeCloseTo(sum(errors.map(([speed]) => speed)) / 40, 5);
+      expect(record.metrics.turn_error).toBeCloseTo(sum(errors.map(([, turn]) => turn)) / 40, 5);
+      expect(arena.replay(4, record.actions)).toMatchObject({ return: record.return, metrics: record.metrics });
+    });
+  });
+
+  it("begins at a keyframe, and aims its joints around that pose", async () => {
+    await inArena(CRAWL, async (arena) => {
+      const looks: (readonly number[])[] = [];
+      const record = await arena.run(
+        0,
+        async ({ proprio }) => {
+          looks.push(proprio);
+          return { rows: [[1, -1, 0, 0.5]], latencyMs: 0 };
+        },
+        EVERY_STEP,
+      );
+      expect(looks[0]!.slice(9, 17)).toEqual(new Array(8).fill(0));
+      expect(looks[1]!.slice(17, 21)).toEqual([1, -1, 0, 0.5]);
+      expect([...arena.world.ctrl]).toEqual([0.3 + 0.5, -0.3 - 0.5, 0.3, -0.3 + 0.25]);
+      expect(record.initialStateSha256).toBe(arena.replay(1, new Float64Array()).initialStateSha256);
+    });
+  });
+
+  it("fails when a body tilts", async () => {
+    const tumble = { ...CRAWL_PACK, reset: { keyframe: "tumble" } };
+    const still = async () => ({ rows: [[0, 0, 0, 0]], latencyMs: 0 });
+    await inArena({ ...CRAWL, "scenario.json": tumble }, async (arena) => {
+      const record = await arena.run(0, still, EVERY_STEP);
+      expect(record).toMatchObject({ termination: "fell", success: false });
+      // A quarter of a turn at 6 rad/s, in steps of 50 ms.
+      expect(record.steps).toBe(Math.ceil(Math.PI / 2 / 6 / 0.05));
+    });
+  });
+
   it("has a digest of its rules, its model and its files", async () => {
     const asset = "<mujoco/>";
     const rules = (change: object): PackFiles => ({ ...GOOD, "scenario.json": { ...PACK, ...change } });
@@ -191,6 +349,129 @@ describe("an invalid scenario pack is refused alone", () => {
   ])("for %s", async (_, pack, fault) => {
     const faults = await told({ ...GOOD, "scenario.json": pack });
     expect(faults).toEqual([expect.stringMatching(fault)]);
+  });
+
+  const { track } = CRAWL_PACK.reward;
+  const tracking = (change: object): object => ({ ...CRAWL_PACK, reward: { track: [{ ...track[0], ...change }] } });
+  const action = (change: object): object => ({ ...REACH_PACK, action: { ...REACH_PACK.action, ...change } });
+  const target = (change: object): object => ({ ...REACH_PACK, target: { ...REACH_PACK.target, ...change } });
+  it.each([
+    ["a body that is not in the model", action({ body: "x" }), /^action\.body: .*no body named x/],
+    ["a mocap body that is none", action({ mocap: "hand" }), /^action\.mocap: the body hand must be a mocap body/],
+    ["no mocap body", action({ mocap: undefined }), /^action\.mocap is missing/],
+    [
+      "actuators that no number drives",
+      action({ gripper: { actuators: ["left"], scale: 1 } }),
+      /must name all 2 actuators/,
+    ],
+    [
+      "a wrong dimension",
+      { ...REACH_PACK, action_dim: 3 },
+      /^action_dim must be 4, for mocap_delta with a gripper, got 3/,
+    ],
+    [
+      "a box of two axes",
+      target({
+        box: [
+          [0, 1],
+          [0, 1],
+        ],
+      }),
+      /^target\.box must be a list of 3 items/,
+    ],
+    [
+      "a reversed box",
+      target({
+        box: [
+          [0, 1],
+          [0, 1],
+          [1, 0],
+        ],
+      }),
+      /^target\.box\[2\] must be a minimum and a maximum/,
+    ],
+    [
+      "a box without numbers",
+      target({
+        box: [
+          [0, 1],
+          [0, 1],
+          [Number.NaN, 1],
+        ],
+      }),
+      /^target\.box\[2\]\[0\] must be a number/,
+    ],
+    [
+      "a marker that can't be placed",
+      target({ marker: "hand" }),
+      /^target\.marker: the body hand must be a mocap body/,
+    ],
+    ["a site that is not in the model", target({ around: "x" }), /^target\.around: .*no site named x/],
+    [
+      "targets that are all reached",
+      target({
+        box: [
+          [0, 0],
+          [0, 0],
+          [0, 0.01],
+        ],
+      }),
+      /none of 1,000 drawn targets/,
+    ],
+    [
+      "a place that is a word",
+      { ...REACH_PACK, success: { site_near: { site: "tip", place: "x", within_m: 1 } } },
+      /or "target"/,
+    ],
+    ["a sensor that is not in the model", tracking({ sensor: "x" }), /^reward\.track\[0\]: .*no sensor named x/],
+    ["values beyond the sensor", tracking({ values: [0, 3] }), /^reward\.track\[0\]\.values must be below 3, .* got 3/],
+    [
+      "numbers beyond the command",
+      tracking({ command: [0, 3] }),
+      /^reward\.track\[0\]\.command must be below 3, .* got 3/,
+    ],
+    ["lists of different lengths", tracking({ values: [0] }), /^reward\.track\[0\]\.command must have 1 indexes/],
+    ["no width of the kernel", tracking({ sigma: 0 }), /^reward\.track\[0\]\.sigma must be a number above 0/],
+    [
+      "a sensor that is tracked twice",
+      { ...CRAWL_PACK, reward: { track: [track[0], track[0]] } },
+      /must be tracked once/,
+    ],
+    [
+      "a sensor with a scale that is no number",
+      { ...PACK, obs: [["sensor", "x", "2"]] },
+      /^obs\[0\]\[2\] must be a number/,
+    ],
+    ["a term with two arguments", { ...PACK, obs: [["site", "tip", 2]] }, /^obs\[0\] has a second argument/],
+    ["a target that is not drawn", { ...PACK, obs: [["target"]] }, /^obs\[0\] is "target", so `target` must be set/],
+    [
+      "a second command without a first",
+      { ...PACK, command: [], command_every: 5 },
+      /^command_every requires a command/,
+    ],
+    ["a negative period", { ...PACK, command_every: -1 }, /^command_every must be a whole number from 1/],
+    [
+      "a mocap body of joint targets",
+      { ...PACK, action: { ...PACK.action, mocap: "x" } },
+      /^action\.mocap requires the kind/,
+    ],
+    ["more velocities than the model has", { ...PACK, obs: [["qvel_from", 2]] }, /^obs\[0\]\[1\] must be below 2/],
+    [
+      "a keyframe that is not in the model",
+      { ...PACK, reset: { keyframe: "x" } },
+      /^reset\.keyframe: .*no keyframe named x/,
+    ],
+    [
+      "a tilt beyond a turn",
+      { ...PACK, fail: { tilted: { site: "tip", below: 2 } } },
+      /^fail\.tilted\.below must be .* -1 to 1/,
+    ],
+  ])("for %s in its target, its mocap body or its command", async (_, pack, fault) => {
+    const rules = JSON.parse(JSON.stringify(pack)) as unknown;
+    const files = { "scenario.json": pack, "hold.xml": MJCF, "hand.xml": HAND_MJCF, "crawler.xml": CRAWLER_MJCF };
+    const faults = faultsOf(rules);
+    const found = faults.length > 0 ? faults : await loadPack(join(packFolder({ bad: files }), "bad"), new Set());
+    expect(found).toEqual([expect.stringMatching(fault)]);
   });
 
   it("with every fault at once", async () => {
