@@ -262,6 +262,24 @@ def lerobot_server(options: argparse.Namespace) -> int:
     return 0
 
 
+def runner(options: argparse.Namespace) -> int:
+    from limber.runners.base import Runner, leaving_by_signal
+    from limber.runners.suites import suite_of
+
+    chosen: dict[str, Any] = {} if options.images is None else {"images": options.images}
+    if options.suite == "lerobot-env":
+        chosen.update(connect=options.connect, deployment=options.deployment)
+    suite = suite_of(options.suite, [task for task in options.tasks.split(",") if task], **chosen)
+    if options.scenario:
+        suite.scenarios = options.scenario
+    with _client(options) as client:
+        running = Runner(client, suite, lease_s=options.lease_s, timeout_s=options.timeout_s, instruction=options.instruction, assume_actions=options.assume_actions)
+        with leaving_by_signal(running):
+            print(f"limber runner ready {suite.harness}: {', '.join(suite.tasks)} for {', '.join(suite.scenarios) or 'every scenario'}", flush=True)
+            ended = running.run(forever=not options.once)
+    return 0 if all(each.status in ("completed", "cancelled") for each in ended) else 1
+
+
 def parser() -> argparse.ArgumentParser:
     """Builds the argument parser."""
     top = argparse.ArgumentParser(prog="limber", description="Client for a Limber gateway. LIMBER_URL and LIMBER_KEY take precedence over limber login.")
@@ -326,6 +344,19 @@ def parser() -> argparse.ArgumentParser:
     part.add_argument("--listen", default="tcp/127.0.0.1:7447", metavar="ENDPOINT", help="the Zenoh endpoint to listen on; every client that reaches it uses this key")
     part.add_argument("--zenoh-config", metavar="FILE", help="Zenoh configuration with TLS and access rules")
     part.add_argument("--timeout-s", type=float, default=4.5, help="time limit for an action, in seconds; LeRobot's client waits 5 s")
+
+    part = command("runner", runner, "Runs external evaluations in a published benchmark, until it is stopped.")
+    part.add_argument("suite", help="metaworld, gymnasium-robotics, libero, simpler-env, maniskill, vla-eval or lerobot-env")
+    part.add_argument("--tasks", default="", metavar="TASK,TASK,…", help="episodes go through them in turn, by their seeds (default: the suite's first)")
+    part.add_argument("--scenario", action="append", default=[], metavar="SLUG", help="claim only evaluations of this scenario (default: the suite's); can be repeated")
+    part.add_argument("--images", action=argparse.BooleanOptionalAction, help="send camera images, where the suite can do both")
+    part.add_argument("--instruction", help="replaces the tasks' own instructions")
+    part.add_argument("--assume-actions", action="store_true", help="accept policies that do not declare what their actions mean")
+    part.add_argument("--once", action="store_true", help="exit when no evaluation is queued")
+    part.add_argument("--lease-s", type=int, default=60, help="seconds after which another runner continues if this one has died")
+    part.add_argument("--timeout-s", type=float, default=60, help="time limit of a step, in seconds; six times as much for a reset")
+    part.add_argument("--connect", default="tcp/127.0.0.1:7448", metavar="ENDPOINT", help="the Zenoh endpoint of a lerobot-env server")
+    part.add_argument("--deployment", default="default", help="the deployment name of a lerobot-env server")
 
     part = command("probe", probe, "Checks whether a policy server meets a gateway's requirements.", gateway=False)
     part.add_argument("address", help="ws://host:port, grpc://host:port, …")

@@ -239,7 +239,8 @@ def body_of(payload: bytes) -> dict[str, Any]:
     return body
 
 
-def _tensor(array: NDArray[np.float32]) -> dict[str, Any]:
+def tensor(array: NDArray[np.float32]) -> dict[str, Any]:
+    """Returns the wire format of an array of float32."""
     return {_MARKER: "tensor", "dtype": "float32", "shape": list(array.shape), "endianness": "little", "data": array.astype("<f4").tobytes()}
 
 
@@ -429,7 +430,7 @@ class Worker:
         if rows.shape != (contract.steps, *contract.action.shape):
             raise _Refusal("execution", f"the model returned actions of shape {rows.shape}; the contract has {(contract.steps, *contract.action.shape)}")
         durations = {"queue": 0.0, "worker": time.monotonic() - begun}
-        answer = {**identity, "canonical_actions": _tensor(rows), "model_actions": None, "execution_steps": contract.steps, "server_durations": durations}
+        answer = {**identity, "canonical_actions": tensor(rows), "model_actions": None, "execution_steps": contract.steps, "server_durations": durations}
         return "action", session.identity, answer
 
     def _observation(self, supplied: dict[str, Any]) -> Observation:

@@ -28,10 +28,12 @@ from limber._gen.limber.v1 import (
     contract_pb2,
     control_loop_pb2,
     error_pb2,
+    evaluation_pb2,
     evaluation_service_pb2,
     grounding_pb2,
     inference_pb2,
     inference_service_pb2,
+    job_pb2,
     observation_pb2,
     plan_pb2,
     prediction_pb2,
@@ -41,6 +43,7 @@ from limber._gen.limber.v1 import (
     robot_pb2,
     robot_service_pb2,
     route_pb2,
+    runner_service_pb2,
 )
 from limber.errors import BY_CODE, Suggestion
 
@@ -83,6 +86,8 @@ class FakeGateway:
         self.deadline_ms = 500
         #: The model's `InputContract` that loops receive; None sends none.
         self.input: Any = None
+        #: External evaluations, in the order in which runners claim them; see `queue`.
+        self.evaluations: list[FakeEvaluation] = []
         self._refusals: list[tuple[str, str, tuple[Suggestion, ...], float | None]] = []
         self._holds: list[str] = []
         self._stopped: dict[str, robot_pb2.RobotStop] = {}
@@ -123,6 +128,13 @@ class FakeGateway:
     def put(self, name: str, answer: Any) -> None:
         """Sets the answer to a call, such as `Act`: a message, or bytes that are sent unchanged. Applies until the next `put` for the call."""
         self._answers[name] = answer
+
+    def queue(self, scenario: str, episodes: int, **claim: Any) -> FakeEvaluation:
+        """Queues an external evaluation of this gateway's model. `claim` has fields of EvaluationClaim, such as `seed` and `replan_steps`, and the
+        evaluation's `policy`, `action_space` and `metadata`."""
+        queued = FakeEvaluation(f"job_{len(self.evaluations) + 1}", scenario, episodes, {"policy": self.model, **claim})
+        self.evaluations.append(queued)
+        return queued
 
     # Lifecycle
 
@@ -237,6 +249,44 @@ class FakeGateway:
         model = registry_pb2.Model(id=self.model, object="model", name="Test policy", contracts=[contract_pb2.CONTRACT_ACT], providers=["fake"])
         return registry_service_pb2.ListModelsResponse(object="list", data=[model][request.offset :], total=1, limit=100)
 
+    def GetModel(self, request: registry_service_pb2.GetModelRequest, context: grpc.ServicerContext) -> Any:
+        if f"{request.owner}/{request.name}" != self.model:
+            abort(context, "model_not_found", "model not found")
+        return registry_service_pb2.GetModelResponse(model=registry_pb2.Model(id=self.model, object="model"))
+
+    def _claimed(self, request: Any, context: grpc.ServicerContext) -> FakeEvaluation:
+        """The evaluation of a request, if its epoch is the newest."""
+        found = next((each for each in self.evaluations if each.id == request.job_id), None)
+        if found is None:
+            abort(context, "not_found", "evaluation not found")
+        assert found is not None
+        if found.epoch != request.epoch or found.status != "running":
+            abort(context, "claim_lost", "this claim no longer holds the evaluation")
+        return found
+
+    def ClaimEvaluation(self, request: runner_service_pb2.ClaimEvaluationRequest, context: grpc.ServicerContext) -> Any:
+        with self._lock:
+            for each in self.evaluations:
+                if each.status == "queued" and (not request.scenarios or each.scenario in request.scenarios):
+                    return runner_service_pb2.ClaimEvaluationResponse(claim=each.claimed(request.harness, request.lease_s))
+        return runner_service_pb2.ClaimEvaluationResponse()
+
+    def RenewClaim(self, request: runner_service_pb2.RenewClaimRequest, context: grpc.ServicerContext) -> Any:
+        held = self._claimed(request, context)
+        held.renewals += 1
+        return runner_service_pb2.RenewClaimResponse(stop=held.stop)
+
+    def ReportEpisode(self, request: runner_service_pb2.ReportEpisodeRequest, context: grpc.ServicerContext) -> Any:
+        held = self._claimed(request, context)
+        held.reports[request.index] = request
+        return runner_service_pb2.ReportEpisodeResponse(stop=held.stop)
+
+    def FinishEvaluation(self, request: runner_service_pb2.FinishEvaluationRequest, context: grpc.ServicerContext) -> Any:
+        held = self._claimed(request, context)
+        held.status = "cancelled" if held.stop else "failed" if request.HasField("error") else "completed"
+        held.error = request.error
+        return runner_service_pb2.FinishEvaluationResponse(evaluation=held.message())
+
     def StopRobots(self, request: robot_service_pb2.StopRobotsRequest, context: grpc.ServicerContext) -> Any:
         subject = request.robot_id or request.session_id or "*"
         stop = self._stopped.setdefault(
@@ -349,6 +399,54 @@ class _FakeLoop:
             yield response(chunk=chunk)
 
 
+class FakeEvaluation:
+    """An external evaluation of the fake gateway, which has no clock: its lease expires only by `expire`."""
+
+    def __init__(self, id: str, scenario: str, episodes: int, claim: dict[str, Any]) -> None:
+        self.id = id
+        self.scenario = scenario
+        self.episodes = episodes
+        self._claim = claim
+        #: `queued`, `running`, `completed`, `failed` or `cancelled`.
+        self.status = "queued"
+        self.epoch = 0
+        self.harness = ""
+        #: The reports by index of the episode.
+        self.reports: dict[int, runner_service_pb2.ReportEpisodeRequest] = {}
+        #: Number of renewals of the lease.
+        self.renewals = 0
+        #: True if runners must stop, like after a cancellation.
+        self.stop = False
+        self.error = evaluation_pb2.EvaluationError()
+
+    def expire(self) -> None:
+        """Ends the lease: the runner that holds it loses the claim, and the next one continues."""
+        self.epoch += 1
+        self.status = "queued"
+
+    def message(self) -> evaluation_pb2.Evaluation:
+        policy = evaluation_pb2.EvaluatedPolicy(endpoint=self._claim["policy"], action_space=self._claim.get("action_space", ""))
+        message = evaluation_pb2.Evaluation(
+            id=self.id,
+            status=getattr(job_pb2, f"JOB_STATUS_{self.status.upper()}"),
+            policy=policy,
+            scenario=evaluation_pb2.EvaluatedScenario(id=self.scenario),
+            progress=evaluation_pb2.EvaluationProgress(completed=len(self.reports), total=self.episodes),
+            error=self.error,
+        )
+        message.metadata.update(self._claim.get("metadata", {}))
+        return message
+
+    def claimed(self, harness: str, lease_s: int) -> runner_service_pb2.EvaluationClaim:
+        """Claims it for a runner."""
+        self.epoch += 1
+        self.status, self.harness = "running", harness
+        rules = {"seed": 0, "horizon": 4, "replan_steps": 4, "policy_timeout_ms": 5000, "lease_s": lease_s}
+        rules.update({name: value for name, value in self._claim.items() if name not in ("policy", "action_space", "metadata")})
+        still = [index for index in range(self.episodes) if index not in self.reports]
+        return runner_service_pb2.EvaluationClaim(epoch=self.epoch, evaluation=self.message(), open_episodes=still, **rules)
+
+
 #: The supported calls: request types, and whether requests or answers are streams.
 _METHODS: dict[str, tuple[Any, bool, bool]] = {
     "/limber.v1.InferenceService/Act": (inference_service_pb2.ActRequest, False, False),
@@ -360,6 +458,11 @@ _METHODS: dict[str, tuple[Any, bool, bool]] = {
     "/limber.v1.RobotService/StopRobots": (robot_service_pb2.StopRobotsRequest, False, False),
     "/limber.v1.RobotService/ReleaseRobots": (robot_service_pb2.ReleaseRobotsRequest, False, False),
     "/limber.v1.RobotService/ListRobotStops": (robot_service_pb2.ListRobotStopsRequest, False, False),
+    "/limber.v1.RegistryService/GetModel": (registry_service_pb2.GetModelRequest, False, False),
+    "/limber.v1.RunnerService/ClaimEvaluation": (runner_service_pb2.ClaimEvaluationRequest, False, False),
+    "/limber.v1.RunnerService/RenewClaim": (runner_service_pb2.RenewClaimRequest, False, False),
+    "/limber.v1.RunnerService/ReportEpisode": (runner_service_pb2.ReportEpisodeRequest, False, False),
+    "/limber.v1.RunnerService/FinishEvaluation": (runner_service_pb2.FinishEvaluationRequest, False, False),
     "/limber.v1.EvaluationService/Evaluate": (evaluation_service_pb2.EvaluateRequest, False, False),
 }
 

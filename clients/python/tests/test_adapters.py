@@ -51,7 +51,7 @@ def test_keys_override_the_names_of_an_observation(client: limber.Limber, gatewa
         policy.infer({"something": "else"})
 
 
-@pytest.mark.parametrize("module", ["limber.openpi", "limber.gym", "limber.serve", "limber.testing", "limber.aio", "limber.cli", "limber.probe"])
+@pytest.mark.parametrize("module", ["limber.openpi", "limber.gym", "limber.runners", "limber.runners.libero", "limber.serve", "limber.testing", "limber.aio", "limber.cli", "limber.probe"])
 def test_every_module_imports_without_optional_frameworks(module: str) -> None:
     code = f"""
 import sys
