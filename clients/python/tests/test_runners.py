@@ -17,6 +17,7 @@ from limber import Limber, errors
 from limber._gen.limber.v1 import input_contract_pb2 as contract
 from limber._gen.limber.v1 import registry_pb2, registry_service_pb2
 from limber.runners import Camera, Gripper, Mapping, Moved, Runner, suite_of
+from limber.runners import base
 from limber.runners.base import leaving_by_signal
 from limber.runners.mapping import Declared, conflicts
 from limber.runners.policy import OpenpiPolicy
@@ -183,6 +184,19 @@ def test_a_runner_that_leaves_keeps_the_evaluation_open(client: Limber, gateway:
         assert runner.run(forever=True) == []
     assert (job.status, sorted(job.reports)) == ("running", [0]) and suite.opened[0].closed
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_waiting_runner_outlives_a_gateway_that_is_overloaded(client: Limber, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "_LOOK_S", 0.001)
+    said: list[str] = []
+    gateway.refuse("overloaded")
+    job = gateway.queue("bench/lines", 1)
+    runner = Runner(client, Lines(), tell=lambda line: (said.append(line), job.status == "completed" and runner.leave.set())[0])
+    assert [each.status for each in runner.run(forever=True)] == ["completed"] and "the test says no" in said[0]
+    gateway.refuse("overloaded")
+    with pytest.raises(errors.ServerError):
+        runner.leave.clear()
+        runner.run()
 
 
 def declare(gateway: FakeGateway, **model: Any) -> None:

@@ -30,7 +30,7 @@ from limber._answers import Evaluation
 from limber._frames import Observation, as_observation, checked
 from limber._gen.limber.v1 import evaluation_pb2, runner_service_pb2
 from limber.client import Limber
-from limber.errors import BadInput, ClaimLost, ConnectionFailed, LimberError
+from limber.errors import BadInput, ClaimLost, ConnectionFailed, LimberError, RateLimitError, ServerError
 from limber.runners.mapping import Mapping, conflicts
 from limber.runners.policy import Policy, PolicyFault, policy_of
 
@@ -222,14 +222,15 @@ class Runner:
         while not self.leave.is_set():
             try:
                 answer = self._client.call(calls.CLAIM_EVALUATION, request)
-            except ConnectionFailed as error:
+                ended = self._evaluate(answer.claim) if answer.HasField("claim") else None
+            except (ConnectionFailed, RateLimitError, ServerError) as error:
                 if not forever:
                     raise
+                # A claim that was left in the middle is claimed again once its lease has expired.
                 self._tell(str(error))
                 self.leave.wait(_LOOK_S)
                 continue
             if answer.HasField("claim"):
-                ended = self._evaluate(answer.claim)
                 if ended is not None:
                     done.append(ended)
                     self._tell(f"{ended.id} {ended.status}: {ended.completed} of {ended.total} episodes, success {ended.success_rate}{f', {ended.error}' if ended.error else ''}")
