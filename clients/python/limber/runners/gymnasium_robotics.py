@@ -49,7 +49,7 @@ class Suite:
         self._gymnasium = needed("gymnasium", "pip install 'gymnasium-robotics==1.4.2'")
         self._gymnasium.register_envs(needed("gymnasium_robotics", "pip install 'gymnasium-robotics==1.4.2'"))
         self.tasks = [task for named in tasks or ["FetchReach-v4"] for task in (TASKS if named == "fetch" else (named,))]
-        self.harness = f"gymnasium-robotics {version_of('gymnasium-robotics', 'gymnasium_robotics')}"
+        self.harness = f"gymnasium-robotics {version_of('gymnasium_robotics', 'gymnasium-robotics')}"
 
     def open(self, task: str, scenario: str) -> World:
         return World(self._gymnasium.make(task), task)

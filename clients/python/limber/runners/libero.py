@@ -75,7 +75,7 @@ class Suite:
             if suite not in _MOST_STEPS:
                 raise BadInput(f"{named} is not a LIBERO task; suites are {', '.join(_MOST_STEPS)}, and tasks such as libero_spatial/3")
             self.tasks += [named] if number else [f"{suite}/{i}" for i in range(self._benchmarks[suite]().n_tasks)]
-        self.harness = f"libero {version_of('hf-libero') or version_of('libero')}"
+        self.harness = f"libero {version_of('libero', 'hf-libero', 'libero')}"
 
     def open(self, task: str, scenario: str) -> World:
         suite, _, number = task.partition("/")

@@ -57,7 +57,7 @@ class Suite:
         needed("mani_skill.envs", _INSTALL)
         self._gymnasium = needed("gymnasium", _INSTALL)
         self.tasks = list(tasks or ["PickCube-v1"])
-        self.harness = f"mani_skill {version_of('mani_skill')}"
+        self.harness = f"mani_skill {version_of('mani_skill', 'mani_skill')}"
         self._images = images
 
     def open(self, task: str, scenario: str) -> World:

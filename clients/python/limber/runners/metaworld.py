@@ -49,7 +49,7 @@ class Suite:
         known = importlib.import_module("metaworld.env_dict")
         lists = {"mt10": list(known.MT10_V3), "mt50": list(known.ALL_V3_ENVIRONMENTS)}
         self.tasks = [task for named in tasks or ["reach-v3"] for task in lists.get(named, [named])]
-        self.harness = f"metaworld {version_of('metaworld')}"
+        self.harness = f"metaworld {version_of('metaworld', 'metaworld')}"
         self._images = images
 
     def open(self, task: str, scenario: str) -> World:

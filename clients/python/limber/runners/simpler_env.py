@@ -50,7 +50,7 @@ class Suite:
     def __init__(self, tasks: Sequence[str], *, images: bool = True) -> None:
         self._simpler = needed("simpler_env", _INSTALL)
         self.tasks = [task for named in tasks or ["widowx"] for task in (_WIDOWX if named == "widowx" else (named,))]
-        self.harness = f"simpler-env {version_of('simpler_env')}"
+        self.harness = f"simpler-env {version_of('simpler_env', 'simpler_env')}"
 
     def open(self, task: str, scenario: str) -> World:
         # The package's own default of this argument is a tuple by a stray comma.

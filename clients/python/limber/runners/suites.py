@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.metadata
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,12 +42,12 @@ def needed(module: str, install: str) -> Any:
         raise MissingPackage(f"{module} cannot be imported ({error}); {install}") from None
 
 
-def version_of(package: str, module: str = "") -> str:
-    """Returns the installed version of a package, or the one that its module states; empty if neither is known."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return str(getattr(importlib.import_module(module), "__version__", "")) if module else ""
+def version_of(module: str, *packages: str) -> str:
+    """Returns the installed version of the first of these packages, or the one that the imported module states."""
+    for package in packages:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(package)
+    return str(getattr(sys.modules.get(module), "__version__", "of unknown version"))
 
 
 def mujoco_state(env: Any) -> bytes:

@@ -90,7 +90,7 @@ class Suite:
         for named in tasks:
             spec, _, number = named.partition("#")
             self.tasks += [named] if number else [f"{spec}#{i}" for i in range(len(self._made(spec).get_tasks()))]
-        self.harness = f"vla-eval {version_of('vla-eval', 'vla_eval')}"
+        self.harness = f"vla-eval {version_of('vla_eval', 'vla-eval')}"
 
     def _made(self, spec: str) -> Any:
         path, _, query = spec.partition("?")
