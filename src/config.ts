@@ -33,6 +33,7 @@ const SETTINGS = [
   "LIMBER_DNS_SERVERS",
   "LIMBER_DRAIN_DELAY_S",
   "LIMBER_DRAIN_S",
+  "LIMBER_FFMPEG",
   "LIMBER_GR00T_MODEL",
   "LIMBER_GR00T_PORT",
   "LIMBER_IMPORT_CATALOG",
@@ -143,6 +144,8 @@ export interface Config {
   corsOrigins: ReadonlySet<string>;
   /** A folder of scenario packs; undefined uses only the built-in scenarios. */
   scenarioPacks: string | undefined;
+  /** The path of ffmpeg, which encodes films; undefined encodes them as WebP. */
+  ffmpeg: string | undefined;
   /** The place of the archive of the request history, and the age of its months; undefined archives nothing. */
   archive: { place: ArchivePlace; afterMonths: number } | undefined;
   /** The mail server (`smtp:` or `smtps:`) and the sender's address; undefined sends no mail. */
@@ -360,6 +363,11 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   const logLevel = LOG_LEVELS.find((level) => level === levelText);
   if (logLevel === undefined) bad("LOG_LEVEL", `one of ${LOG_LEVELS.join(", ")}`);
 
+  const ffmpegText = text("LIMBER_FFMPEG");
+  const ffmpeg = ffmpegText === "off" ? undefined : programOf(ffmpegText ?? "ffmpeg", env.PATH ?? "");
+  if (ffmpegText !== undefined && ffmpegText !== "off" && ffmpeg === undefined)
+    bad("LIMBER_FFMPEG", "a program on PATH, its path, or off");
+
   const config: Config = {
     host,
     port,
@@ -386,6 +394,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     directUrl: url("LIMBER_DIRECT_URL", ["https:", "http:"]),
     corsOrigins: new Set(corsOrigins),
     scenarioPacks: text("LIMBER_SCENARIO_PACKS"),
+    ffmpeg,
     archive: archivePlace && { place: archivePlace, afterMonths: archiveMonths },
     mail: smtpUrl !== undefined && mailFrom !== undefined ? { url: smtpUrl, from: mailFrom } : undefined,
     stripe: {
@@ -452,6 +461,10 @@ function onPath(name: string, path: string): string | undefined {
   const places = path.split(delimiter).filter((folder) => folder !== "");
   return places.map((folder) => join(folder, name)).find(isProgram);
 }
+
+/** The path of a program that is given by its path or its name. */
+const programOf = (text: string, path: string): string | undefined =>
+  text.includes("/") ? [resolve(text)].find(isProgram) : onPath(text, path);
 
 function isProgram(path: string): boolean {
   try {

@@ -153,8 +153,8 @@ async function filmed(arena: Arena, record: EpisodeRecord, camera: string, forma
   const known = variant.cameras.find(({ name }) => name === camera) ?? { name: camera, width: 4, height: 3 };
   const every = filmSteps(record.steps, variant.dtMs);
   const pictures: Picture[] = [];
-  for (const step of arena.replaying(record.seed, record.actions))
-    if (step % every === 0 || step === record.steps) pictures.push(takePicture(world, enlarged(known, SIDE)));
+  for (const { steps } of arena.replaying(record.seed, record.actions))
+    if (steps % every === 0 || steps === record.steps) pictures.push(takePicture(world, enlarged(known, SIDE)));
   return filmOf(pictures, every * variant.dtMs, format);
 }
 

@@ -236,6 +236,7 @@ const TABLE: readonly ServiceRow[] = [
           publicSignup: config.publicSignup,
           scenarioPacks: config.scenarioPacks !== undefined,
         },
+        filmEncoder: config.roles.has("worker") ? (config.ffmpeg ?? "webp") : undefined,
       }),
   ),
 ];

@@ -13,6 +13,7 @@ import { WebhookSender } from "../events/webhooks.ts";
 import { WorkFeeder, WorkQueue } from "../events/work-queue.ts";
 import { batchWork, exportWork } from "../jobs/batch.ts";
 import { Cores, ExtraLanes, evaluationWork } from "../jobs/evaluation.ts";
+import { filmWork } from "../jobs/film.ts";
 import { Worker } from "../jobs/worker.ts";
 import { PIN_SILENCE_MS } from "../routing/index.ts";
 import { notifyExpiringKeys } from "../services/keys.ts";
@@ -112,6 +113,7 @@ export function startWorkers(
   closers.add(async () => rest());
   const archive = startArchive({ config, log, closers }, sql);
   const later = openJobCalls({ gate, limits, find: (keyId) => findKey(sql, keyId), log: record });
+  const cores = new Cores(Math.max(1, availableParallelism() - 1));
   const evaluation = evaluationWork({
     sql,
     seals,
@@ -123,7 +125,7 @@ export function startWorkers(
     scenarios,
     principal: async (keyId) => gate.inNameOf(EvaluationService.method.evaluate, await findKey(sql, keyId)),
     act: (keyId) => (call) => later.inTurn(keyId, { ...call, contract: "act", idempotencyKey: undefined }),
-    cores: new Cores(Math.max(1, availableParallelism() - 1)),
+    cores,
     extraLanes: new ExtraLanes({ inAll: EXTRA_LANES, ofOrg: EXTRA_LANES / 2 }),
   });
   const working = {
@@ -132,6 +134,7 @@ export function startWorkers(
     owner: replica,
     warn: (text: string, cause: unknown) => log.warn({ err: cause }, text),
   };
+  const film = filmWork({ sql, scenarios, cores, ffmpeg: config.ffmpeg, warn: working.warn });
   const batches = {
     export: exportWork({ sql }),
     batch: batchWork({ ...later, sql, seals, crowded: () => limits.running >= CROWD || load.isBusy }),
@@ -141,7 +144,7 @@ export function startWorkers(
       ? undefined
       : new WorkQueue({ url: natsUrl, replica, copies: config.natsCopies, warn: working.warn });
   const feeder = queue && new WorkFeeder({ ...working, queue });
-  const queueOf = (kind: "batch" | "evaluation") => queue && { of: queue, kind };
+  const queueOf = (kind: "batch" | "evaluation" | "film") => queue && { of: queue, kind };
   const workers = [
     new Worker({ ...working, queue: queueOf("batch"), work: batches, atOnce: BATCHES_AT_ONCE }),
     new Worker({
@@ -151,6 +154,8 @@ export function startWorkers(
       atOnce: EVALUATIONS_AT_ONCE,
       atOncePerOrg: EVALUATIONS_AT_ONCE / 2,
     }),
+    // One at a time, because the pixels of a film can take 200 MB.
+    new Worker({ ...working, queue: queueOf("film"), work: { film }, atOnce: 1 }),
   ];
   // Cleanup runs in reverse order: workers must return their messages before the connection closes.
   closers.add(async () => {

@@ -26,8 +26,8 @@ import { ANSWER_MS, dial, natsAddress } from "./nats/connect.ts";
 import { Leadership } from "./nats/leadership.ts";
 import { Polling } from "./polling.ts";
 
-/** The consumers: webhook senders, and the workers of two kinds of jobs. */
-export type WorkKind = "webhook" | "batch" | "evaluation";
+/** The consumers: webhook senders, and the workers of three kinds of jobs. */
+export type WorkKind = "webhook" | "batch" | "evaluation" | "film";
 
 /** A received message. Its acknowledgments may be lost; then it is redelivered. */
 export interface WorkMessage {
@@ -66,7 +66,12 @@ const NANOS_PER_MS = 1_000_000;
 /** Longer than any message waits for its next attempt: messages that NATS drops are sent again. */
 const MAX_AGE_MS = 3_600_000;
 /** When an unacknowledged message is redelivered: after its claim in the database expires. */
-const SILENCE_MS: Readonly<Record<WorkKind, number>> = { webhook: 75_000, batch: 45_000, evaluation: 45_000 };
+const SILENCE_MS: Readonly<Record<WorkKind, number>> = {
+  webhook: 75_000,
+  batch: 45_000,
+  evaluation: 45_000,
+  film: 45_000,
+};
 /** How long a pull request waits; the server sends two heartbeats in that time. */
 const ASK_MS = 20_000;
 /** The valid payload. Anything else is not from a gateway, and would fail the statement that looks it up. */
@@ -360,6 +365,7 @@ const KIND_OF_JOB: Readonly<Partial<Record<JobKind, WorkKind>>> = {
   batch: "batch",
   export: "batch",
   evaluation: "evaluation",
+  film: "film",
 };
 
 const LIMIT = 512;

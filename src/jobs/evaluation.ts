@@ -12,6 +12,7 @@ import { offersOf, type Scenario, type ScenarioVariant } from "../scenarios/scen
 import { type EpisodeScore, isFault, scoresOf } from "../scenarios/scores.ts";
 import {
   type FinishedEpisode,
+  filmedOf,
   firstAndWorst,
   type NextEpisode,
   runTrial,
@@ -41,6 +42,7 @@ import {
 } from "../services/evaluation-run.ts";
 import type { JobSeal, JobSeals } from "../services/job.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
+import { planFilms } from "../store/jobs/films.ts";
 import { advance, type HeldJob, jobSecretContext, listItems, turn } from "../store/jobs/jobs.ts";
 import { type Vault, VaultError } from "../vault.ts";
 import { type JobWatch, type JobWork, Resting } from "./worker.ts";
@@ -200,7 +202,9 @@ class EvaluationRun {
     lost.addEventListener("abort", leave, { once: true });
     stopped.addEventListener("abort", leave, { once: true });
     if (lost.aborted || stopped.aborted) leave();
-    const plan = { scenario, actionSpace, seed, rules: { mode, replanSteps }, pictures, media, pack };
+    // Films are rendered after the end.
+    const shown = media === "film" ? "none" : media;
+    const plan = { scenario, actionSpace, seed, rules: { mode, replanSteps }, pictures, media: shown, pack } as const;
     const begin = (leaveSlot: () => void): Promise<TrialEnd> => {
       const number = this.#policies.length;
       const lane: Lane = { number, policy: this.#policy(variant, number), index: undefined, wallMs: 0 };
@@ -330,7 +334,8 @@ class EvaluationRun {
         if (this.#isResting && this.#episodes.length < this.#request.episodes) throw new Resting(0);
         const kept = this.#episodes.filter(({ keptActions }) => keptActions);
         const inOrder = kept.toSorted((a, b) => a.index - b.index);
-        return { index, rendered: this.#request.media === "none" ? [] : firstAndWorst(inOrder) };
+        const { media } = this.#request;
+        return { index, rendered: media === "none" || media === "film" ? [] : firstAndWorst(inOrder) };
       }
       await Promise.all(others.map(([, over]) => over));
     }
@@ -416,7 +421,10 @@ class EvaluationRun {
       simulated: this.#policies.some(({ simulated }) => simulated),
       ...(allFaults && { error: { code: first?.termination ?? "policy_error", message: first?.error ?? "" } }),
     };
-    await this.#end(allFaults ? "failed" : "completed", result);
+    const { media, mediaEpisodes = "first_and_worst" } = this.#request;
+    const recorded = episodes.filter(({ keptActions }) => keptActions);
+    const films = media === "film" ? filmedOf(recorded, mediaEpisodes).map(({ index }) => index) : [];
+    await this.#close(allFaults ? "failed" : "completed", result, films);
   }
 
   /** Ends an evaluation that cannot continue. If another worker can finish it, leaves it. */
@@ -439,13 +447,17 @@ class EvaluationRun {
     return this.#end("failed", { ...this.#partial(), error: { code, message } });
   }
 
-  #end(status: "completed" | "failed" | "cancelled", result: EvaluationResult): Promise<void> {
+  #end(status: "failed" | "cancelled", result: EvaluationResult): Promise<void> {
     const expired = status === "cancelled" && this.#watch.stopped.reason === "expired";
     return this.#close(expired ? "expired" : status, result);
   }
 
-  #close(status: EvaluationEnd, result: EvaluationResult): Promise<void> {
-    return endEvaluation(this.#deps.sql, this.#job, status, { ...result, calls: callsOf(this.#episodes) }, this.#seal);
+  #close(status: EvaluationEnd, result: EvaluationResult, films: readonly number[] = []): Promise<void> {
+    const complete = { ...result, calls: callsOf(this.#episodes) };
+    const { sql } = this.#deps;
+    return endEvaluation(sql, this.#job, status, complete, this.#seal, async (tx) => {
+      if (films.length > 0) await planFilms(tx, this.#job, films);
+    });
   }
 }
 
@@ -493,7 +505,8 @@ function factsOfEpisode(episode: PaidEpisode & EpisodeScore, keepActions: boolea
   return { ...facts, actions: Buffer.from(actions.buffer, actions.byteOffset, actions.byteLength).toString("base64") };
 }
 
-function episodeOf(index: number, facts: EpisodeFacts): PaidEpisode & { keptActions: boolean } {
+/** A recorded episode. */
+export function episodeOf(index: number, facts: EpisodeFacts): PaidEpisode & { keptActions: boolean } {
   const { actions, ...known } = facts;
   const bytes = Buffer.from(actions ?? "", "base64");
   const numbers = Float64Array.from({ length: bytes.length / 8 }, (_, i) => bytes.readDoubleLE(8 * i));

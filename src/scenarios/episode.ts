@@ -101,14 +101,14 @@ export class Arena {
     }
   }
 
-  /** The same, step by step: yields the number of executed steps, from 0 on. */
-  *replaying(seed: number, actions: Float64Array): Generator<number, EpisodeRecord> {
+  /** The same, step by step: yields the number of executed steps, from 0 on, and the return so far. */
+  *replaying(seed: number, actions: Float64Array): Generator<{ steps: number; return: number }, EpisodeRecord> {
     const log = this.#begin(seed);
     const dim = this.variant.fields.length;
-    yield 0;
+    yield { steps: 0, return: 0 };
     for (let at = 0; at < actions.length; at += dim) {
       this.#step(actions.subarray(at, at + dim), log);
-      yield log.steps;
+      yield { steps: log.steps, return: log.return };
     }
     return this.#recordOf(seed, log);
   }

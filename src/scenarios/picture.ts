@@ -20,13 +20,28 @@ const CHECK_M = 0.5;
 
 /** Renders the current state of the world. */
 export function takePicture(world: World, camera: Camera): Picture {
+  const { width, height } = camera;
+  const rgb = new Uint8Array(3 * width * height);
+  drawRows(world, camera, { from: 0, to: height }, rgb);
+  return { width, height, rgb };
+}
+
+/** Rows of a picture: from the first, to before the last. */
+interface Rows {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Renders rows of the current state of the world into the pixels of a picture. */
+export function drawRows(world: World, camera: Camera, rows: Rows, picture: Uint8Array): void {
   const { mj, model, data } = world;
-  const { width, height, name } = camera;
+  const { width, name } = camera;
   const id = world.id("camera", name);
   const eye = Array.from((data.cam_xpos as Float64Array).subarray(3 * id, 3 * id + 3));
   const turn = (data.cam_xmat as Float64Array).slice(9 * id, 9 * id + 9);
-  const rays = raysOf(width, height, (model.cam_fovy as Float64Array)[id]!, turn);
-  const count = width * height;
+  const rays = raysOf(camera, rows, (model.cam_fovy as Float64Array)[id]!, turn);
+  const count = width * (rows.to - rows.from);
+  const rgb = picture.subarray(3 * width * rows.from, 3 * width * rows.to);
   const hit = new mj.IntBuffer(count);
   const far = new mj.DoubleBuffer(count);
   const normal = new mj.DoubleBuffer(3 * count);
@@ -38,7 +53,6 @@ export function takePicture(world: World, camera: Camera): Picture {
       normal.GetView() as Float64Array,
     ];
     const colors = colorsOf(world);
-    const rgb = new Uint8Array(3 * count);
     for (let pixel = 0; pixel < count; pixel++) {
       const geom = hits[pixel]!;
       if (geom < 0) {
@@ -52,7 +66,6 @@ export function takePicture(world: World, camera: Camera): Picture {
       if (model.geom_type[geom] === PLANE && isDark(eye, rays, pixel, fars[pixel]!)) light *= 0.9;
       for (let part = 0; part < 3; part++) rgb[3 * pixel + part] = Math.round(255 * light * colors[3 * geom + part]!);
     }
-    return { width, height, rgb };
   } finally {
     hit.delete();
     far.delete();
@@ -110,15 +123,15 @@ function isDark(eye: readonly number[], rays: readonly number[], pixel: number, 
 }
 
 /** A unit direction per pixel, in the world's frame. A camera looks along its own -z, with y up. */
-function raysOf(width: number, height: number, fovy: number, turn: Float64Array): number[] {
+function raysOf({ width, height }: Camera, { from, to }: Rows, fovy: number, turn: Float64Array): number[] {
   const half = Math.tan((fovy * Math.PI) / 360);
-  const rays = new Array<number>(3 * width * height);
-  for (let row = 0; row < height; row++) {
+  const rays = new Array<number>(3 * width * (to - from));
+  for (let row = from; row < to; row++) {
     const up = half * (1 - (2 * row + 1) / height);
     for (let column = 0; column < width; column++) {
       const right = (half * ((2 * column + 1) / width - 1) * width) / height;
       const length = Math.sqrt(right * right + up * up + 1);
-      const at = 3 * (row * width + column);
+      const at = 3 * ((row - from) * width + column);
       for (let axis = 0; axis < 3; axis++) {
         rays[at + axis] = (turn[3 * axis]! * right + turn[3 * axis + 1]! * up - turn[3 * axis + 2]!) / length;
       }
@@ -146,6 +159,17 @@ export function stripOf(pictures: readonly Picture[]): Promise<Buffer> {
   return pngOf({ width: wide, height, rgb });
 }
 
+/** Frames of equal size in sequence. */
+export interface Film {
+  readonly width: number;
+  readonly height: number;
+  readonly frames: number;
+  /** Milliseconds between two frames. */
+  readonly frameMs: number;
+  /** Pixels, frame by frame. */
+  readonly rgb: Uint8Array;
+}
+
 export const FILM_FORMATS = ["webp", "gif"] as const;
 export type FilmFormat = (typeof FILM_FORMATS)[number];
 
@@ -153,9 +177,14 @@ export type FilmFormat = (typeof FILM_FORMATS)[number];
 export function filmOf(pictures: readonly Picture[], delayMs: number, format: FilmFormat): Promise<Buffer> {
   const { width, height } = pictures[0]!;
   const rgb = Buffer.concat(pictures.map((picture) => picture.rgb));
-  const film = sharp(rgb, { raw: { width, height: height * pictures.length, channels: 3, pageHeight: height } });
+  return animated({ width, height, frames: pictures.length, frameMs: delayMs, rgb }, format);
+}
+
+/** A film as an animated picture. */
+export function animated({ width, height, frames, frameMs, rgb }: Film, format: FilmFormat): Promise<Buffer> {
+  const film = sharp(rgb, { raw: { width, height: height * frames, channels: 3, pageHeight: height } });
   // Viewers replace shorter delays by longer ones.
-  const timing = { delay: pictures.map(() => Math.max(20, Math.round(delayMs))), loop: 0 };
+  const timing = { delay: Array.from({ length: frames }, () => Math.max(20, Math.round(frameMs))), loop: 0 };
   return format === "gif"
     ? film.gif({ ...timing, effort: 3, colors: 64, interFrameMaxError: 4 }).toBuffer()
     : film.webp({ ...timing, quality: 75, effort: 3 }).toBuffer();
@@ -176,4 +205,10 @@ export const spread = (steps: number, most: number): number => Math.max(1, Math.
 export function enlarged({ name, width, height }: Camera, side: number): Camera {
   const share = side / Math.max(width, height);
   return { name, width: Math.round(width * share), height: Math.round(height * share) };
+}
+
+/** The same with an even number of rows and columns, as video needs it. */
+export function enlargedEven(camera: Camera, side: number): Camera {
+  const { name, width, height } = enlarged(camera, side);
+  return { name, width: width + (width % 2), height: height + (height % 2) };
 }

@@ -4,14 +4,37 @@ import { Arena, type Chunk, type EpisodeRecord, type Look } from "./episode.ts";
 import { PolicyFailure, ScenarioError } from "./failure.ts";
 import { builtIn, variantFor } from "./index.ts";
 import { scenarioOfPack } from "./pack.ts";
-import { enlarged, filmOf, filmSteps, type Picture, pngOf, spread, stripOf, takePicture } from "./picture.ts";
-import type { FinishedEpisode, FromThread, Medium, NextEpisode, ToThread, TrialEnd, TrialPlan } from "./trial.ts";
+import {
+  drawRows,
+  enlarged,
+  enlargedEven,
+  filmOf,
+  filmSteps,
+  type Picture,
+  pngOf,
+  spread,
+  stripOf,
+  takePicture,
+} from "./picture.ts";
+import type {
+  FilmPoint,
+  FinishedEpisode,
+  FromThread,
+  Medium,
+  NextEpisode,
+  ToThread,
+  TrialEnd,
+  TrialPlan,
+} from "./trial.ts";
 
 const STRIP = 6;
 /** Images that are rendered in one go, before the core can be yielded. */
 const TURN = 10;
-/** Pixels of the longer side. */
+/** Pixels of the longer side, of pictures and of films. */
 const SIDE = 320;
+const FILM_SIDE = 480;
+/** Rows of a film that are rendered in one go: some milliseconds, which is how long another evaluation waits for the core. */
+const FILM_ROWS = 12;
 
 const port = parentPort;
 if (!port) throw new Error("this file must run in a worker thread");
@@ -70,7 +93,9 @@ async function act(arena: Arena, episode: number, look: Look): Promise<Chunk> {
 /** Replays episodes under a camera. */
 async function pictured(arena: Arena, episodes: readonly FinishedEpisode[]): Promise<TrialEnd> {
   const form = plan.media;
-  if (form === "none" || episodes.length === 0) return { media: [], replayVerified: undefined };
+  const [only] = episodes;
+  if (form === "none" || only === undefined) return { media: [], replayVerified: undefined };
+  if (form === "film") return filmed(arena, only);
   const media: Medium[] = [];
   let verified = true;
   for (const episode of episodes) {
@@ -95,14 +120,50 @@ async function replayed(
   for (;;) {
     const step = steps.next();
     if (step.done) return { pictures, same: step.value.trajectorySha256 === episode.trajectorySha256 };
-    if (step.value % every !== 0 && step.value !== episode.steps) continue;
+    const { steps: executed } = step.value;
+    if (executed % every !== 0 && executed !== episode.steps) continue;
     pictures.push(takePicture(arena.world, camera));
     if (pictures.length % TURN === 0) await ask({ kind: "pause" });
   }
 }
 
+/** Replays an episode under its first camera, a few rows of a frame at a time. */
+async function filmed(arena: Arena, episode: EpisodeRecord): Promise<TrialEnd> {
+  const { cameras, dtMs, fields } = arena.variant;
+  if (!cameras[0]) throw new ScenarioError("the scenario has no camera");
+  const camera = enlargedEven(cameras[0], FILM_SIDE);
+  const { width, height } = camera;
+  const size = 3 * width * height;
+  const every = filmSteps(episode.steps, dtMs);
+  const frames = Math.ceil(episode.steps / every) + 1;
+  const rgb = new Uint8Array(size * frames);
+  const points: FilmPoint[] = [];
+  const steps = arena.replaying(episode.seed, episode.actions);
+  for (;;) {
+    const step = steps.next();
+    if (step.done) {
+      const film = { width, height, frames, frameMs: every * dtMs, rgb, points };
+      return { media: [], film, replayVerified: step.value.trajectorySha256 === episode.trajectorySha256 };
+    }
+    const { steps: executed, return: sum } = step.value;
+    if (executed % every !== 0 && executed !== episode.steps) continue;
+    const frame = rgb.subarray(size * points.length, size * (points.length + 1));
+    for (let from = 0; from < height; from += FILM_ROWS) {
+      drawRows(arena.world, camera, { from, to: Math.min(height, from + FILM_ROWS) }, frame);
+      await ask({ kind: "pause" });
+    }
+    const at = Math.max(0, executed - 1) * fields.length;
+    const action = Array.from(episode.actions.subarray(at, at + fields.length));
+    points.push({ step: executed, return: sum, action });
+  }
+}
+
 trial().then(
-  (end) => port.postMessage({ kind: "end", end } satisfies FromThread),
+  (end) => {
+    // The pixels of a film move to the other thread.
+    const moved = end.film ? [end.film.rgb.buffer as ArrayBuffer] : [];
+    port.postMessage({ kind: "end", end } satisfies FromThread, moved);
+  },
   (thrown) => {
     const message = thrown instanceof ScenarioError ? thrown.message : `the physics broke down: ${thrown}`;
     port.postMessage({ kind: "broken", message } satisfies FromThread);

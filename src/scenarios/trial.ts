@@ -5,6 +5,7 @@ import { steadyNow } from "../clock.ts";
 import type { Chunk, EpisodeRecord, Rules } from "./episode.ts";
 import { PolicyFailure, ScenarioError } from "./failure.ts";
 import type { Pack } from "./pack.ts";
+import type { Film } from "./picture.ts";
 import { isFault } from "./scores.ts";
 
 /** A trial's settings. Episode i has the seed `seed + i`, so that trials with equal seeds can be compared pairwise. */
@@ -15,8 +16,8 @@ export interface TrialPlan {
   readonly rules: Rules;
   /** Whether the policy receives the scenario's camera images. */
   readonly pictures: boolean;
-  /** The form of rendered episodes. */
-  readonly media: "none" | "gif" | "strip";
+  /** The form of rendered episodes. Of a film, only the first one is rendered. */
+  readonly media: "none" | "gif" | "strip" | "film";
   /** The scenario's pack; undefined for a built-in one. */
   readonly pack: Pack | undefined;
 }
@@ -66,9 +67,18 @@ export interface TrialListener {
   core(signal: Signal): Promise<() => void>;
 }
 
+/** A point of a film's course: after how many steps, the return so far, and the last executed action. */
+export interface FilmPoint {
+  readonly step: number;
+  readonly return: number;
+  readonly action: readonly number[];
+}
+
 /** A trial's result. */
 export interface TrialEnd {
   readonly media: readonly Medium[];
+  /** The film of the rendered episode, with a point for each of its frames. */
+  readonly film?: Film & { readonly points: readonly FilmPoint[] };
   /** Whether replays of the rendered episodes gave the same trajectories; undefined if none was replayed. */
   readonly replayVerified: boolean | undefined;
 }
@@ -95,6 +105,18 @@ export function firstAndWorst(episodes: readonly FinishedEpisode[]): readonly Fi
   const fair = episodes.filter((episode) => !isFault(episode));
   const worst = (fair.length > 0 ? fair : episodes).toSorted((a, b) => a.progress - b.progress)[0];
   return first && worst ? [...new Set([first, worst])] : [];
+}
+
+/** The most films of an evaluation. */
+const MOST_FILMS = 32;
+
+/** The episodes to film. */
+export function filmedOf(
+  episodes: readonly FinishedEpisode[],
+  which: "first_and_worst" | "failed" | "all",
+): readonly FinishedEpisode[] {
+  if (which === "first_and_worst") return firstAndWorst(episodes);
+  return episodes.filter(({ success }) => which === "all" || !success).slice(0, MOST_FILMS);
 }
 
 /**

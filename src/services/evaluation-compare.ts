@@ -158,11 +158,11 @@ function labelsOf(count: number, blind: boolean): string[] {
 
 /** One policy's evaluation. */
 function evaluationOf(asked: CompareEvaluationsRequest, policy: PolicyToCompare) {
-  const { scenario, episodes, seed, actionSpace, mode, policyTimeoutMs, media, pictures } = asked;
+  const { scenario, episodes, seed, actionSpace, mode, policyTimeoutMs, media, mediaEpisodes, pictures } = asked;
   const { wallBudgetS, stopAfterFaults, parallelEpisodes, maxCallsUsd, metadata } = asked;
   const { policyEndpoint, horizon, replanSteps, runtime, profile, auth, cameraMap, stateMap } = policy;
   return create(EvaluateRequestSchema, {
-    ...{ policyEndpoint, scenario, episodes, mode, media, cameraMap, stateMap },
+    ...{ policyEndpoint, scenario, episodes, mode, media, mediaEpisodes, cameraMap, stateMap },
     ...(pictures !== undefined && { pictures }),
     ...(seed !== undefined && { seed }),
     ...(actionSpace !== undefined && { actionSpace }),

@@ -19,7 +19,7 @@ import type { Scores } from "../scenarios/scores.ts";
 import type { Shown } from "../scenarios/trial.ts";
 import { claim, unclaim } from "../store/billing/idempotency.ts";
 import type { RequestRecord } from "../store/billing/ledger.ts";
-import { type Sql, tx } from "../store/database/tx.ts";
+import { type Sql, type Tx, tx } from "../store/database/tx.ts";
 import { advance, dropRest, type JobHold, workspaceOf } from "../store/jobs/jobs.ts";
 import type { Upstream } from "../upstream/index.ts";
 import { WHOLE_CHUNK } from "../upstream/payload/actions.ts";
@@ -55,7 +55,9 @@ export interface EvaluationRequest {
     | undefined;
   mode: "sync" | "realtime";
   policyTimeoutMs: number;
-  media: "none" | "gif" | "strip";
+  media: "none" | "gif" | "strip" | "film";
+  /** The filmed episodes; undefined: the first and the worst. */
+  mediaEpisodes?: "failed" | "all" | undefined;
   pictures: boolean;
   /** The scenario's camera for each camera that the policy reads; undefined: all, under their own names. */
   cameraMap?: Readonly<Record<string, string>> | undefined;
@@ -604,19 +606,21 @@ export const IS_SHORT: ReadonlySet<Reason> = new Set([
 /** The possible outcomes of an evaluation. */
 export type EvaluationEnd = "completed" | "failed" | "cancelled" | "expired";
 
-/** Ends a held evaluation. Writes nothing for a fenced holder. */
+/** Ends a held evaluation; `also` runs in the same transaction. Writes nothing for a fenced holder. */
 export function endEvaluation(
   sql: Sql,
   { orgId, ...hold }: JobHold & { readonly orgId: string },
   status: EvaluationEnd,
   result: EvaluationResult,
   seal: JobSeal,
+  also: (tx: Tx) => Promise<void> = async () => {},
 ): Promise<void> {
   const { harness, calls } = result;
   const open = { ...(harness !== undefined && { harness }), ...(calls && { calls }) };
   return tx(sql, async (tx) => {
     await dropRest(tx, hold);
     await advance(tx, hold, status, seal.result(result, open));
+    await also(tx);
     await emit(tx, orgId, EVENTS[status](hold.id), await workspaceOf(tx, hold.id));
   });
 }

@@ -1,15 +1,17 @@
 /** Evaluations of a policy in a simulated scenario, as jobs. */
-import { create, type JsonObject, type MessageInitShape, toJson } from "@bufbuild/protobuf";
+import { create, fromJson, type JsonObject, type MessageInitShape, toJson } from "@bufbuild/protobuf";
 import { Contract } from "../../gen/limber/v1/contract_pb.ts";
 import {
   type EpisodeRecord,
   EpisodeRecordSchema,
   type Evaluation,
   EvaluationMedia,
+  EvaluationMediaEpisodes,
   EvaluationMode,
   EvaluationRunner,
   EvaluationSchema,
   type EvaluationScoresSchema,
+  FilmSeriesSchema,
 } from "../../gen/limber/v1/evaluation_pb.ts";
 import {
   CancelEvaluationResponseSchema,
@@ -45,6 +47,7 @@ import { ENGINE_FACTS, offersOf, quarterOf, type Scenario, type ScenarioVariant 
 import { type EpisodeScore, isFault, type Scores, scoresOf } from "../scenarios/scores.ts";
 import { audit } from "../store/account/audit.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
+import { type FilmRecord, findFilm, findSeries, listFilms } from "../store/jobs/films.ts";
 import * as store from "../store/jobs/jobs.ts";
 import { type ItemRecord, type JobRecord, listItems, type NewJob } from "../store/jobs/jobs.ts";
 import { findOffering } from "../store/supply/supply.ts";
@@ -108,8 +111,11 @@ export function evaluationService(deps: EvaluationServiceDeps): Evaluations {
     if (!job) throw refuse(Reason.NOT_FOUND, "evaluation not found", {}, { param: "job_id" });
     return job;
   };
-  const shown = async (job: store.JobRecord) =>
-    shownEvaluation(job, await listItems(sql, job.id, 0, job.total), await seals.of(job));
+  const shown = async (job: store.JobRecord) => {
+    const hasFilms = (job.request as EvaluationRequest).media === "film";
+    const films = hasFilms ? await listFilms(sql, job.id) : [];
+    return shownEvaluation(job, await listItems(sql, job.id, 0, job.total), await seals.of(job), films);
+  };
 
   return {
     async evaluate(asked, call) {
@@ -135,6 +141,20 @@ export function evaluationService(deps: EvaluationServiceDeps): Evaluations {
       // With zero data retention, this read was the only one.
       if (store.hasEnded(job.status)) await seals.fetched(job);
       return create(GetEvaluationResponseSchema, { evaluation });
+    },
+
+    async getFilm({ jobId, index }, call) {
+      const job = await jobOf(call, jobId);
+      const film = await findFilm(sql, job.id, index);
+      if (!film) throw filmNotFound();
+      return { film: film.bytes, type: film.type, etag: `"${film.sha256}"` };
+    },
+
+    async getFilmSeries({ jobId, index }, call) {
+      const job = await jobOf(call, jobId);
+      const series = await findSeries(sql, job.id, index);
+      if (!series) throw filmNotFound();
+      return { series: fromJson(FilmSeriesSchema, series as JsonObject) }; // written by `toJson`
     },
 
     async cancelEvaluation({ jobId }, call) {
@@ -175,6 +195,9 @@ export function evaluationService(deps: EvaluationServiceDeps): Evaluations {
     },
   };
 }
+
+const filmNotFound = (): Refusal =>
+  refuse(Reason.NOT_FOUND, "film not found: the episode is not filmed, or not yet", {}, { param: "index" });
 
 /** What makes two requests the same evaluation, even if the route and its price have changed since. */
 export const saidOf = ({ offering: _, world: __, calls: ___, ...said }: EvaluationRequest): object => said;
@@ -305,7 +328,8 @@ function outsideOf({ scenarios, catalogued }: EvaluationServiceDeps, asked: Eval
   refuseWire(asked, "a policy of an external runner");
   for (const field of ["camera_map", "state_map"] as const)
     if (mappingFields(asked)[field]) throw violation(field, "must be absent for an external runner", "value_error");
-  if (mode === EvaluationMode.REALTIME || pictures || media > EvaluationMedia.NONE || limited) {
+  const isRecorded = media > EvaluationMedia.NONE || asked.mediaEpisodes > EvaluationMediaEpisodes.UNSPECIFIED;
+  if (mode === EvaluationMode.REALTIME || pictures || isRecorded || limited) {
     const text = "must not be external with a mode, pictures, media or limits, which the external harness sets";
     throw violation("runner", text, "runner");
   }
@@ -340,7 +364,7 @@ export async function requestOf(
     seed,
     mode: asked.mode === EvaluationMode.REALTIME ? ("realtime" as const) : ("sync" as const),
     policyTimeoutMs: asked.policyTimeoutMs ?? DEFAULT_TIMEOUT_MS,
-    media: MEDIA[asked.media] ?? "none",
+    ...recordingOf(asked, call),
     wallBudgetS: asked.wallBudgetS ?? wallBudgetOf(episodes),
     stopAfterFaults: asked.stopAfterFaults ?? DEFAULT_FAULTS,
     parallelEpisodes: asked.parallelEpisodes,
@@ -373,7 +397,23 @@ const MOST_SEED = 2 ** 32 - 1;
 const MEDIA: Readonly<Partial<Record<EvaluationMedia, EvaluationRequest["media"]>>> = {
   [EvaluationMedia.GIF]: "gif",
   [EvaluationMedia.STRIP]: "strip",
+  [EvaluationMedia.FILM]: "film",
 };
+
+const MEDIA_EPISODES: Readonly<Partial<Record<EvaluationMediaEpisodes, EvaluationRequest["mediaEpisodes"]>>> = {
+  [EvaluationMediaEpisodes.FAILED]: "failed",
+  [EvaluationMediaEpisodes.ALL]: "all",
+};
+
+/** How episodes are recorded, and which. Films are stored, which zero data retention excludes. */
+function recordingOf({ media, mediaEpisodes }: EvaluateRequest, call: Call) {
+  const which = MEDIA_EPISODES[mediaEpisodes];
+  if (which !== undefined && media !== EvaluationMedia.FILM)
+    throw violation("media_episodes", "must be absent or first_and_worst unless `media` is film", "value_error");
+  if (media === EvaluationMedia.FILM && keyOf(call).settings.zdr)
+    throw violation("media", "must not be film with zero data retention; use gif or strip", "value_error");
+  return { media: MEDIA[media] ?? "none", mediaEpisodes: which };
+}
 
 /** The runtimes that serve policies at addresses. */
 const RUNTIMES: readonly string[] = [
@@ -609,7 +649,12 @@ function addressOf(
 // Evaluation messages, from the job's records.
 
 /** An evaluation with its finished episodes; only their number if the results were deleted. */
-export function shownEvaluation(kept: JobRecord, parts: readonly ItemRecord[], seal: JobSeal): Evaluation {
+export function shownEvaluation(
+  kept: JobRecord,
+  parts: readonly ItemRecord[],
+  seal: JobSeal,
+  films: readonly FilmRecord[] = [],
+): Evaluation {
   const job = seal.job(kept);
   const items = parts.map((part) => seal.item(part));
   const request = job.request as EvaluationRequest;
@@ -651,7 +696,8 @@ export function shownEvaluation(kept: JobRecord, parts: readonly ItemRecord[], s
       ...(seal.gone ? gone : { completed: ended.length - faults, errored: faults }),
     },
     ...(scores && { scores: shownScores(scores, request.mode === "realtime") }),
-    perEpisode: ended.map((item) => shownEpisode(item, result)),
+    perEpisode: ended.map((item) => shownEpisode(item, result)).map((episode) => withFilm(episode, job.id, films)),
+    ...(films.length > 0 && { films: progressOf(films) }),
     reproducibility: {
       ...(result.hash !== undefined && { hash: result.hash }),
       runtime: result.runtime ?? (isExternal(request) ? "external" : process.version),
@@ -667,6 +713,19 @@ export function shownEvaluation(kept: JobRecord, parts: readonly ItemRecord[], s
     ...(!isExternal(request) && { estimate: estimateOf([request]) }),
     ...(request.comparison && !request.comparison.blind && { comparisonId: request.comparison.id }),
   });
+}
+
+const progressOf = (films: readonly FilmRecord[]) => ({
+  total: films.length,
+  ready: films.filter(({ type }) => type !== undefined).length,
+  failed: films.filter(({ error }) => error !== undefined).length,
+});
+
+/** Adds the path of its film to an episode. */
+function withFilm(episode: EpisodeRecord, jobId: string, films: readonly FilmRecord[]): EpisodeRecord {
+  const type = films.find(({ index }) => index === episode.index)?.type;
+  if (type === undefined) return episode;
+  return { ...episode, filmUrl: `/v1/evaluate/${jobId}/films/${episode.index}`, filmType: type };
 }
 
 /** The most that evaluations can cost together. */

@@ -37,6 +37,8 @@ interface OperationsDeps {
   cache(): { entries: number; hits: number; misses: number };
   /** The features of this deployment. */
   setup: PlatformSetup;
+  /** What encodes films in this process; undefined if it runs no jobs. */
+  filmEncoder: string | undefined;
 }
 
 /** The minimum time between the notice of a model's retirement and the retirement. */
@@ -78,6 +80,7 @@ export function operationsService({
   warnings,
   cache,
   setup,
+  filmEncoder,
 }: OperationsDeps): Implementation<typeof OperationsService> {
   const startedAt = steadyNow();
   const jobs = remembered(() => countJobs(sql), { queued: 0, running: 0, failed24h: 0 });
@@ -89,6 +92,7 @@ export function operationsService({
         uptimeS: Math.round(steadyNow() - startedAt) / 1000,
         warnings: [...warnings()],
         upstreams: supply.endpoints(),
+        ...(filmEncoder !== undefined && { filmEncoder }),
       });
       return {
         status: "ok",

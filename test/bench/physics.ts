@@ -51,8 +51,8 @@ async function recorded(arena: Arena, policy: EpisodePolicy): Promise<Recording>
   const dim = flat.length / steps;
   const controls: Float64Array[] = [];
   let [qpos, qvel] = [new Float64Array(), new Float64Array()];
-  for (const step of arena.replaying(SEED, flat)) {
-    if (step === 0) [qpos, qvel] = [world.qpos.slice(), world.qvel.slice()];
+  for (const { steps: executed } of arena.replaying(SEED, flat)) {
+    if (executed === 0) [qpos, qvel] = [world.qpos.slice(), world.qvel.slice()];
     else controls.push(world.ctrl.slice());
   }
   const actions = Array.from({ length: steps }, (_, i) => Array.from(flat.subarray(i * dim, (i + 1) * dim)));

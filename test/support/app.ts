@@ -100,6 +100,7 @@ const DEFAULTS = {
   directUrl: undefined,
   corsOrigins: new Set<string>(),
   scenarioPacks: undefined,
+  ffmpeg: undefined,
   archive: undefined,
   mail: undefined,
   stripe: { secretKey: undefined, webhookSecret: undefined, apiBase: undefined },

@@ -146,6 +146,7 @@ function requestBodyOf({ method, path, dialect }: RestRoute, body: DescMessage, 
 
 function answerOf(route: RestRoute, schemas: Schemas): Keywords {
   const { method, answer } = route;
+  if (route.file) return fileAnswer(route);
   const whole = method.methodKind === "unary" ? { [route.dialect.contentType]: wholeAnswer(route, schemas) } : {};
   const events = route.events ? { "text/event-stream": eventsOf(route, schemas) } : {};
   const lines = route.lines ? { "text/plain": linesOf(route, schemas) } : {};
@@ -155,6 +156,13 @@ function answerOf(route: RestRoute, schemas: Schemas): Keywords {
     content: { ...whole, ...events, ...lines },
   };
 }
+
+/** A file; its media type is in the response. */
+const fileAnswer = ({ method }: RestRoute): Keywords => ({
+  description: commentOf(method.output),
+  headers: HEADERS,
+  content: { "*/*": { schema: { type: "string", format: "binary" } } },
+});
 
 function wholeAnswer({ method, answer }: RestRoute, schemas: Schemas): Keywords {
   const desc = answer?.message ?? method.output;

@@ -14,7 +14,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/evaluation.proto.
  */
 export const file_limber_v1_evaluation: GenFile = /*@__PURE__*/
-  fileDesc("ChpsaW1iZXIvdjEvZXZhbHVhdGlvbi5wcm90bxIJbGltYmVyLnYxIpQHCgpFdmFsdWF0aW9uEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIMCgRraW5kGAMgASgJEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgFIAEoDRIXCgpzdGFydGVkX2F0GAYgASgNSACIAQESGAoLZmluaXNoZWRfYXQYByABKA1IAYgBARIqCgZwb2xpY3kYCCABKAsyGi5saW1iZXIudjEuRXZhbHVhdGVkUG9saWN5Ei4KCHNjZW5hcmlvGAkgASgLMhwubGltYmVyLnYxLkV2YWx1YXRlZFNjZW5hcmlvEi8KCHByb2dyZXNzGAogASgLMh0ubGltYmVyLnYxLkV2YWx1YXRpb25Qcm9ncmVzcxIqCghlcGlzb2RlcxgLIAEoCzIYLmxpbWJlci52MS5FcGlzb2RlQ291bnRzEisKBnNjb3JlcxgMIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEi0KC3Blcl9lcGlzb2RlGA0gAygLMhgubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQSMwoPcmVwcm9kdWNpYmlsaXR5GA4gASgLMhoubGltYmVyLnYxLlJlcHJvZHVjaWJpbGl0eRIpCgV1c2FnZRgPIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0aW9uVXNhZ2USKQoFcm91dGUYECABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvblJvdXRlEikKBWVycm9yGBEgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvchIpCghtZXRhZGF0YRgSIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoGcnVubmVyGBMgASgOMhsubGltYmVyLnYxLkV2YWx1YXRpb25SdW5uZXISFAoHaGFybmVzcxgUIAEoCUgCiAEBEhoKDXdhbGxfYnVkZ2V0X3MYFSABKA1IA4gBARIvCghlc3RpbWF0ZRgWIAEoCzIdLmxpbWJlci52MS5FdmFsdWF0aW9uRXN0aW1hdGUSGgoNY29tcGFyaXNvbl9pZBgXIAEoCUgEiAEBQg0KC19zdGFydGVkX2F0Qg4KDF9maW5pc2hlZF9hdEIKCghfaGFybmVzc0IQCg5fd2FsbF9idWRnZXRfc0IQCg5fY29tcGFyaXNvbl9pZCJ/ChJFdmFsdWF0aW9uRXN0aW1hdGUSEAoIZXBpc29kZXMYASABKA0SFAoMZXBpc29kZXNfdXNkGAIgASgBEhQKDHBvbGljeV9jYWxscxgDIAEoDRIYChBwb2xpY3lfY2FsbHNfdXNkGAQgASgBEhEKCXRvdGFsX3VzZBgFIAEoASK6BAoKQ29tcGFyaXNvbhIKCgJpZBgBIAEoCRIOCgZvYmplY3QYAiABKAkSJAoGc3RhdHVzGAMgASgOMhQubGltYmVyLnYxLkpvYlN0YXR1cxISCgpjcmVhdGVkX2F0GAQgASgNEi4KCHNjZW5hcmlvGAUgASgLMhwubGltYmVyLnYxLkV2YWx1YXRlZFNjZW5hcmlvEgwKBHNlZWQYBiABKA0SEAoIZXBpc29kZXMYByABKA0SKwoGbWV0cmljGAggASgOMhsubGltYmVyLnYxLkNvbXBhcmlzb25NZXRyaWMSDQoFYmxpbmQYCSABKAgSFwoPc3RvcF93aGVuX2tub3duGAogASgIEisKCHBvbGljaWVzGAsgAygLMhkubGltYmVyLnYxLkNvbXBhcmVkUG9saWN5EiYKBXBhaXJzGAwgAygLMhcubGltYmVyLnYxLkNvbXBhcmVkUGFpchImCgVzZWVkcxgNIAMoCzIXLmxpbWJlci52MS5Db21wYXJlZFNlZWQSLQoHdmVyZGljdBgOIAEoCzIcLmxpbWJlci52MS5Db21wYXJpc29uVmVyZGljdBIvCghlc3RpbWF0ZRgPIAEoCzIdLmxpbWJlci52MS5FdmFsdWF0aW9uRXN0aW1hdGUSKQoFdXNhZ2UYECABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvblVzYWdlEikKCG1ldGFkYXRhGBEgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKTAgoOQ29tcGFyZWRQb2xpY3kSDQoFbGFiZWwYASABKAkSKgoGcG9saWN5GAIgASgLMhoubGltYmVyLnYxLkV2YWx1YXRlZFBvbGljeRIaCg1ldmFsdWF0aW9uX2lkGAMgASgJSACIAQESJAoGc3RhdHVzGAQgASgOMhQubGltYmVyLnYxLkpvYlN0YXR1cxIRCgRyYW5rGAUgASgNSAGIAQESKwoGc2NvcmVzGAYgASgLMhsubGltYmVyLnYxLkV2YWx1YXRpb25TY29yZXMSKQoFZXJyb3IYByABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvbkVycm9yQhAKDl9ldmFsdWF0aW9uX2lkQgcKBV9yYW5rIrECCgxDb21wYXJlZFBhaXISCQoBYRgBIAEoCRIJCgFiGAIgASgJEgkKAW4YAyABKA0SLAoHc3VjY2VzcxgEIAEoCzIbLmxpbWJlci52MS5QYWlyZWREaWZmZXJlbmNlEi0KCHByb2dyZXNzGAUgASgLMhsubGltYmVyLnYxLlBhaXJlZERpZmZlcmVuY2USKwoGcmV0dXJuGAYgASgLMhsubGltYmVyLnYxLlBhaXJlZERpZmZlcmVuY2USJwoHbWNuZW1hchgHIAEoCzIWLmxpbWJlci52MS5NY05lbWFyVGVzdBItCgdhbnl0aW1lGAggASgLMhwubGltYmVyLnYxLkFueXRpbWVEaWZmZXJlbmNlEhMKBmJldHRlchgJIAEoCUgAiAEBQgkKB19iZXR0ZXIiQwoQUGFpcmVkRGlmZmVyZW5jZRIMCgRtZWFuGAEgASgBEiEKBGNpOTUYAiABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiOAoLTWNOZW1hclRlc3QSDgoGb25seV9hGAEgASgNEg4KBm9ubHlfYhgCIAEoDRIJCgFwGAMgASgBImQKEUFueXRpbWVEaWZmZXJlbmNlEiUKCGludGVydmFsGAEgASgLMhMubGltYmVyLnYxLkludGVydmFsEhgKC2tub3duX2FmdGVyGAIgASgNSACIAQFCDgoMX2tub3duX2FmdGVyIkoKDENvbXBhcmVkU2VlZBIMCgRzZWVkGAEgASgNEiwKCG91dGNvbWVzGAIgAygLMhoubGltYmVyLnYxLkNvbXBhcmVkT3V0Y29tZSJoCg9Db21wYXJlZE91dGNvbWUSDQoFbGFiZWwYASABKAkSDwoHc3VjY2VzcxgCIAEoCBIQCghwcm9ncmVzcxgDIAEoARIOCgZyZXR1cm4YBCABKAESEwoLdGVybWluYXRpb24YBSABKAkiPgoRQ29tcGFyaXNvblZlcmRpY3QSDAoEYmVzdBgBIAMoCRINCgVrbm93bhgCIAEoCBIMCgR0ZXh0GAMgASgJIrQDCg9FdmFsdWF0ZWRQb2xpY3kSEAoIZW5kcG9pbnQYASABKAkSEAoIcHJvdG9jb2wYAiABKAkSEgoFbW9kZWwYAyABKAlIAIgBARIUCgxhY3Rpb25fc3BhY2UYBCABKAkSGAoLb2ZmZXJpbmdfaWQYBSABKAlIAYgBARIVCghwcm92aWRlchgGIAEoCUgCiAEBEhQKB2hvcml6b24YByABKA1IA4gBARIZCgxyZXBsYW5fc3RlcHMYCCABKA1IBIgBARIQCghwaWN0dXJlcxgJIAEoCBI9CgpjYW1lcmFfbWFwGAogAygLMikubGltYmVyLnYxLkV2YWx1YXRlZFBvbGljeS5DYW1lcmFNYXBFbnRyeRIqCglzdGF0ZV9tYXAYCyADKAsyFy5saW1iZXIudjEuU3RhdGVNYXBwaW5nGjAKDkNhbWVyYU1hcEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCCAoGX21vZGVsQg4KDF9vZmZlcmluZ19pZEILCglfcHJvdmlkZXJCCgoIX2hvcml6b25CDwoNX3JlcGxhbl9zdGVwcyJQCgxTdGF0ZU1hcHBpbmcSGAoEZnJvbRgBIAEoCUIKukgHcgUQARiAAhIdCgRuYW1lGAIgASgJQgq6SAdyBRABGIACSACIAQFCBwoFX25hbWUi3QEKEUV2YWx1YXRlZFNjZW5hcmlvEgoKAmlkGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDgoGZGlnZXN0GAMgASgJEg4KBmVuZ2luZRgEIAEoCRIWCg5lbmdpbmVfdmVyc2lvbhgFIAEoCRIUCgxhY3Rpb25fc3BhY2UYBiABKAkSEgoKYWN0aW9uX2RpbRgHIAEoDRINCgVkdF9tcxgIIAEoARIRCgltYXhfc3RlcHMYCSABKA0SJwoEbW9kZRgKIAEoDjIZLmxpbWJlci52MS5FdmFsdWF0aW9uTW9kZSJyChJFdmFsdWF0aW9uUHJvZ3Jlc3MSEQoJY29tcGxldGVkGAEgASgNEg0KBXRvdGFsGAIgASgNEiEKFHJ1bm5pbmdfc3VjY2Vzc19yYXRlGAMgASgBSACIAQFCFwoVX3J1bm5pbmdfc3VjY2Vzc19yYXRlIkYKDUVwaXNvZGVDb3VudHMSEQoJcmVxdWVzdGVkGAEgASgNEhEKCWNvbXBsZXRlZBgCIAEoDRIPCgdlcnJvcmVkGAMgASgNItMFChBFdmFsdWF0aW9uU2NvcmVzEiwKDHN1Y2Nlc3NfcmF0ZRgBIAEoCzIWLmxpbWJlci52MS5TdWNjZXNzUmF0ZRImCgZyZXR1cm4YAiABKAsyFi5saW1iZXIudjEuUmV0dXJuU2NvcmUSLAoOcHJvZ3Jlc3Nfc2NvcmUYAyABKAsyFC5saW1iZXIudjEuTWVhblNjb3JlEigKDWVwaXNvZGVfc3RlcHMYBCABKAsyES5saW1iZXIudjEuU3ByZWFkEjYKEXRpbWVfdG9fc3VjY2Vzc19zGAUgASgLMhYubGltYmVyLnYxLk1lZGlhblNjb3JlSACIAQESQwoMdGVybWluYXRpb25zGAYgAygLMi0ubGltYmVyLnYxLkV2YWx1YXRpb25TY29yZXMuVGVybWluYXRpb25zRW50cnkSJgoGc2FmZXR5GAcgASgLMhYubGltYmVyLnYxLlNhZmV0eVNjb3JlEi4KCnNtb290aG5lc3MYCCABKAsyGi5saW1iZXIudjEuU21vb3RobmVzc1Njb3JlEjIKEXBvbGljeV9sYXRlbmN5X21zGAkgASgLMhcubGltYmVyLnYxLkxhdGVuY3lTY29yZRIUCgxwb2xpY3lfY2FsbHMYCiABKA0SLwoIcmVhbHRpbWUYCyABKAsyGC5saW1iZXIudjEuUmVhbHRpbWVTY29yZUgBiAEBEjkKB21ldHJpY3MYDCADKAsyKC5saW1iZXIudjEuRXZhbHVhdGlvblNjb3Jlcy5NZXRyaWNzRW50cnkaMwoRVGVybWluYXRpb25zRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgNOgI4ARouCgxNZXRyaWNzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4AUIUChJfdGltZV90b19zdWNjZXNzX3NCCwoJX3JlYWx0aW1lIoYBCgtTdWNjZXNzUmF0ZRINCgV2YWx1ZRgBIAEoARIRCglzdWNjZXNzZXMYAiABKA0SCQoBbhgDIAEoDRIhCgRjaTk1GAQgASgLMhMubGltYmVyLnYxLkludGVydmFsEicKCmNpOTVfZXhhY3QYBSABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiNQoISW50ZXJ2YWwSDgoGbWV0aG9kGAEgASgJEgsKA2xvdxgCIAEoARIMCgRoaWdoGAMgASgBInUKC1JldHVyblNjb3JlEgwKBG1lYW4YASABKAESCwoDc3RkGAIgASgBEg4KBm1lZGlhbhgDIAEoARILCgNtaW4YBCABKAESCwoDbWF4GAUgASgBEiEKBGNpOTUYBiABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiJgoGU3ByZWFkEgwKBG1lYW4YASABKAESDgoGbWVkaWFuGAIgASgBIhkKCU1lYW5TY29yZRIMCgRtZWFuGAEgASgBIh0KC01lZGlhblNjb3JlEg4KBm1lZGlhbhgBIAEoASJCCgtTYWZldHlTY29yZRISCgpjb2xsaXNpb25zGAEgASgNEh8KF2NsaXBwZWRfYWN0aW9uX2ZyYWN0aW9uGAIgASgBIjAKD1Ntb290aG5lc3NTY29yZRIdChVtZWFuX2Fic19hY3Rpb25fZGVsdGEYASABKAEiNQoMTGF0ZW5jeVNjb3JlEgsKA3A1MBgBIAEoARILCgNwOTUYAiABKAESCwoDbWF4GAMgASgBIkEKDVJlYWx0aW1lU2NvcmUSGgoSc3RhbGVfYWN0aW9uX3JhdGlvGAEgASgBEhQKDGVmZmVjdGl2ZV9oehgCIAEoASLQAwoNRXBpc29kZVJlY29yZBINCgVpbmRleBgBIAEoDRIMCgRzZWVkGAIgASgNEg4KBnN0YXR1cxgDIAEoCRIPCgdzdWNjZXNzGAQgASgIEhMKC3Rlcm1pbmF0aW9uGAUgASgJEhIKBWVycm9yGAYgASgJSACIAQESDgoGcmV0dXJuGAcgASgBEhAKCHByb2dyZXNzGAggASgBEg0KBXN0ZXBzGAkgASgNEhIKCnNpbV90aW1lX3MYCiABKAESFAoMcG9saWN5X2NhbGxzGAsgASgNEhcKD21lYW5fbGF0ZW5jeV9tcxgMIAEoARI2CgdtZXRyaWNzGA0gAygLMiUubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQuTWV0cmljc0VudHJ5EhwKFGluaXRpYWxfc3RhdGVfc2hhMjU2GA4gASgJEhkKEXRyYWplY3Rvcnlfc2hhMjU2GA8gASgJEhgKC3BpY3R1cmVfdXJsGBAgASgJSAGIAQESDwoHd2FsbF9tcxgRIAEoDRouCgxNZXRyaWNzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4AUIICgZfZXJyb3JCDgoMX3BpY3R1cmVfdXJsInAKD1JlcHJvZHVjaWJpbGl0eRIRCgRoYXNoGAEgASgJSACIAQESDwoHcnVudGltZRgCIAEoCRIcCg9yZXBsYXlfdmVyaWZpZWQYAyABKAhIAYgBAUIHCgVfaGFzaEISChBfcmVwbGF5X3ZlcmlmaWVkInwKD0V2YWx1YXRpb25Vc2FnZRIQCghlcGlzb2RlcxgBIAEoDRIQCghjb3N0X3VzZBgCIAEoARIUCgxwb2xpY3lfY2FsbHMYAyABKA0SFwoPcG9saWN5X2Nvc3RfdXNkGAQgASgBEhYKDnRvdGFsX2Nvc3RfdXNkGAUgASgBIiQKD0V2YWx1YXRpb25Sb3V0ZRIRCglzaW11bGF0ZWQYASABKAgiRQoPRXZhbHVhdGlvbkVycm9yEhcKBGNvZGUYASABKAlCCbpIBnIEEAEYQBIZCgdtZXNzYWdlGAIgASgJQgi6SAVyAxiACCp0ChBDb21wYXJpc29uTWV0cmljEiEKHUNPTVBBUklTT05fTUVUUklDX1VOU1BFQ0lGSUVEEAASHQoZQ09NUEFSSVNPTl9NRVRSSUNfU1VDQ0VTUxABEh4KGkNPTVBBUklTT05fTUVUUklDX1BST0dSRVNTEAIqdQoQRXZhbHVhdGlvblJ1bm5lchIhCh1FVkFMVUFUSU9OX1JVTk5FUl9VTlNQRUNJRklFRBAAEh4KGkVWQUxVQVRJT05fUlVOTkVSX0VNQkVEREVEEAESHgoaRVZBTFVBVElPTl9SVU5ORVJfRVhURVJOQUwQAippCg5FdmFsdWF0aW9uTW9kZRIfChtFVkFMVUFUSU9OX01PREVfVU5TUEVDSUZJRUQQABIYChRFVkFMVUFUSU9OX01PREVfU1lOQxABEhwKGEVWQUxVQVRJT05fTU9ERV9SRUFMVElNRRACKoQBCg9FdmFsdWF0aW9uTWVkaWESIAocRVZBTFVBVElPTl9NRURJQV9VTlNQRUNJRklFRBAAEhkKFUVWQUxVQVRJT05fTUVESUFfTk9ORRABEhgKFEVWQUxVQVRJT05fTUVESUFfR0lGEAISGgoWRVZBTFVBVElPTl9NRURJQV9TVFJJUBADYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_struct, file_limber_v1_job]);
+  fileDesc("ChpsaW1iZXIvdjEvZXZhbHVhdGlvbi5wcm90bxIJbGltYmVyLnYxIr8HCgpFdmFsdWF0aW9uEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIMCgRraW5kGAMgASgJEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgFIAEoDRIXCgpzdGFydGVkX2F0GAYgASgNSACIAQESGAoLZmluaXNoZWRfYXQYByABKA1IAYgBARIqCgZwb2xpY3kYCCABKAsyGi5saW1iZXIudjEuRXZhbHVhdGVkUG9saWN5Ei4KCHNjZW5hcmlvGAkgASgLMhwubGltYmVyLnYxLkV2YWx1YXRlZFNjZW5hcmlvEi8KCHByb2dyZXNzGAogASgLMh0ubGltYmVyLnYxLkV2YWx1YXRpb25Qcm9ncmVzcxIqCghlcGlzb2RlcxgLIAEoCzIYLmxpbWJlci52MS5FcGlzb2RlQ291bnRzEisKBnNjb3JlcxgMIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEi0KC3Blcl9lcGlzb2RlGA0gAygLMhgubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQSMwoPcmVwcm9kdWNpYmlsaXR5GA4gASgLMhoubGltYmVyLnYxLlJlcHJvZHVjaWJpbGl0eRIpCgV1c2FnZRgPIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0aW9uVXNhZ2USKQoFcm91dGUYECABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvblJvdXRlEikKBWVycm9yGBEgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvchIpCghtZXRhZGF0YRgSIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoGcnVubmVyGBMgASgOMhsubGltYmVyLnYxLkV2YWx1YXRpb25SdW5uZXISFAoHaGFybmVzcxgUIAEoCUgCiAEBEhoKDXdhbGxfYnVkZ2V0X3MYFSABKA1IA4gBARIvCghlc3RpbWF0ZRgWIAEoCzIdLmxpbWJlci52MS5FdmFsdWF0aW9uRXN0aW1hdGUSGgoNY29tcGFyaXNvbl9pZBgXIAEoCUgEiAEBEikKBWZpbG1zGBggASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25GaWxtc0INCgtfc3RhcnRlZF9hdEIOCgxfZmluaXNoZWRfYXRCCgoIX2hhcm5lc3NCEAoOX3dhbGxfYnVkZ2V0X3NCEAoOX2NvbXBhcmlzb25faWQifwoSRXZhbHVhdGlvbkVzdGltYXRlEhAKCGVwaXNvZGVzGAEgASgNEhQKDGVwaXNvZGVzX3VzZBgCIAEoARIUCgxwb2xpY3lfY2FsbHMYAyABKA0SGAoQcG9saWN5X2NhbGxzX3VzZBgEIAEoARIRCgl0b3RhbF91c2QYBSABKAEiugQKCkNvbXBhcmlzb24SCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEiQKBnN0YXR1cxgDIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgEIAEoDRIuCghzY2VuYXJpbxgFIAEoCzIcLmxpbWJlci52MS5FdmFsdWF0ZWRTY2VuYXJpbxIMCgRzZWVkGAYgASgNEhAKCGVwaXNvZGVzGAcgASgNEisKBm1ldHJpYxgIIAEoDjIbLmxpbWJlci52MS5Db21wYXJpc29uTWV0cmljEg0KBWJsaW5kGAkgASgIEhcKD3N0b3Bfd2hlbl9rbm93bhgKIAEoCBIrCghwb2xpY2llcxgLIAMoCzIZLmxpbWJlci52MS5Db21wYXJlZFBvbGljeRImCgVwYWlycxgMIAMoCzIXLmxpbWJlci52MS5Db21wYXJlZFBhaXISJgoFc2VlZHMYDSADKAsyFy5saW1iZXIudjEuQ29tcGFyZWRTZWVkEi0KB3ZlcmRpY3QYDiABKAsyHC5saW1iZXIudjEuQ29tcGFyaXNvblZlcmRpY3QSLwoIZXN0aW1hdGUYDyABKAsyHS5saW1iZXIudjEuRXZhbHVhdGlvbkVzdGltYXRlEikKBXVzYWdlGBAgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25Vc2FnZRIpCghtZXRhZGF0YRgRIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QikwIKDkNvbXBhcmVkUG9saWN5Eg0KBWxhYmVsGAEgASgJEioKBnBvbGljeRgCIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0ZWRQb2xpY3kSGgoNZXZhbHVhdGlvbl9pZBgDIAEoCUgAiAEBEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEQoEcmFuaxgFIAEoDUgBiAEBEisKBnNjb3JlcxgGIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEikKBWVycm9yGAcgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvckIQCg5fZXZhbHVhdGlvbl9pZEIHCgVfcmFuayKxAgoMQ29tcGFyZWRQYWlyEgkKAWEYASABKAkSCQoBYhgCIAEoCRIJCgFuGAMgASgNEiwKB3N1Y2Nlc3MYBCABKAsyGy5saW1iZXIudjEuUGFpcmVkRGlmZmVyZW5jZRItCghwcm9ncmVzcxgFIAEoCzIbLmxpbWJlci52MS5QYWlyZWREaWZmZXJlbmNlEisKBnJldHVybhgGIAEoCzIbLmxpbWJlci52MS5QYWlyZWREaWZmZXJlbmNlEicKB21jbmVtYXIYByABKAsyFi5saW1iZXIudjEuTWNOZW1hclRlc3QSLQoHYW55dGltZRgIIAEoCzIcLmxpbWJlci52MS5Bbnl0aW1lRGlmZmVyZW5jZRITCgZiZXR0ZXIYCSABKAlIAIgBAUIJCgdfYmV0dGVyIkMKEFBhaXJlZERpZmZlcmVuY2USDAoEbWVhbhgBIAEoARIhCgRjaTk1GAIgASgLMhMubGltYmVyLnYxLkludGVydmFsIjgKC01jTmVtYXJUZXN0Eg4KBm9ubHlfYRgBIAEoDRIOCgZvbmx5X2IYAiABKA0SCQoBcBgDIAEoASJkChFBbnl0aW1lRGlmZmVyZW5jZRIlCghpbnRlcnZhbBgBIAEoCzITLmxpbWJlci52MS5JbnRlcnZhbBIYCgtrbm93bl9hZnRlchgCIAEoDUgAiAEBQg4KDF9rbm93bl9hZnRlciJKCgxDb21wYXJlZFNlZWQSDAoEc2VlZBgBIAEoDRIsCghvdXRjb21lcxgCIAMoCzIaLmxpbWJlci52MS5Db21wYXJlZE91dGNvbWUiaAoPQ29tcGFyZWRPdXRjb21lEg0KBWxhYmVsGAEgASgJEg8KB3N1Y2Nlc3MYAiABKAgSEAoIcHJvZ3Jlc3MYAyABKAESDgoGcmV0dXJuGAQgASgBEhMKC3Rlcm1pbmF0aW9uGAUgASgJIj4KEUNvbXBhcmlzb25WZXJkaWN0EgwKBGJlc3QYASADKAkSDQoFa25vd24YAiABKAgSDAoEdGV4dBgDIAEoCSK0AwoPRXZhbHVhdGVkUG9saWN5EhAKCGVuZHBvaW50GAEgASgJEhAKCHByb3RvY29sGAIgASgJEhIKBW1vZGVsGAMgASgJSACIAQESFAoMYWN0aW9uX3NwYWNlGAQgASgJEhgKC29mZmVyaW5nX2lkGAUgASgJSAGIAQESFQoIcHJvdmlkZXIYBiABKAlIAogBARIUCgdob3Jpem9uGAcgASgNSAOIAQESGQoMcmVwbGFuX3N0ZXBzGAggASgNSASIAQESEAoIcGljdHVyZXMYCSABKAgSPQoKY2FtZXJhX21hcBgKIAMoCzIpLmxpbWJlci52MS5FdmFsdWF0ZWRQb2xpY3kuQ2FtZXJhTWFwRW50cnkSKgoJc3RhdGVfbWFwGAsgAygLMhcubGltYmVyLnYxLlN0YXRlTWFwcGluZxowCg5DYW1lcmFNYXBFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQggKBl9tb2RlbEIOCgxfb2ZmZXJpbmdfaWRCCwoJX3Byb3ZpZGVyQgoKCF9ob3Jpem9uQg8KDV9yZXBsYW5fc3RlcHMiUAoMU3RhdGVNYXBwaW5nEhgKBGZyb20YASABKAlCCrpIB3IFEAEYgAISHQoEbmFtZRgCIAEoCUIKukgHcgUQARiAAkgAiAEBQgcKBV9uYW1lIt0BChFFdmFsdWF0ZWRTY2VuYXJpbxIKCgJpZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg4KBmRpZ2VzdBgDIAEoCRIOCgZlbmdpbmUYBCABKAkSFgoOZW5naW5lX3ZlcnNpb24YBSABKAkSFAoMYWN0aW9uX3NwYWNlGAYgASgJEhIKCmFjdGlvbl9kaW0YByABKA0SDQoFZHRfbXMYCCABKAESEQoJbWF4X3N0ZXBzGAkgASgNEicKBG1vZGUYCiABKA4yGS5saW1iZXIudjEuRXZhbHVhdGlvbk1vZGUiPwoPRXZhbHVhdGlvbkZpbG1zEg0KBXRvdGFsGAEgASgNEg0KBXJlYWR5GAIgASgNEg4KBmZhaWxlZBgDIAEoDSJ5CgpGaWxtU2VyaWVzEg0KBXdpZHRoGAEgASgNEg4KBmhlaWdodBgCIAEoDRIQCghmcmFtZV9tcxgDIAEoARIUCgxhY3Rpb25fbmFtZXMYBCADKAkSJAoGcG9pbnRzGAUgAygLMhQubGltYmVyLnYxLkZpbG1Qb2ludCI5CglGaWxtUG9pbnQSDAoEc3RlcBgBIAEoDRIOCgZyZXR1cm4YAiABKAESDgoGYWN0aW9uGAMgAygBInIKEkV2YWx1YXRpb25Qcm9ncmVzcxIRCgljb21wbGV0ZWQYASABKA0SDQoFdG90YWwYAiABKA0SIQoUcnVubmluZ19zdWNjZXNzX3JhdGUYAyABKAFIAIgBAUIXChVfcnVubmluZ19zdWNjZXNzX3JhdGUiRgoNRXBpc29kZUNvdW50cxIRCglyZXF1ZXN0ZWQYASABKA0SEQoJY29tcGxldGVkGAIgASgNEg8KB2Vycm9yZWQYAyABKA0i0wUKEEV2YWx1YXRpb25TY29yZXMSLAoMc3VjY2Vzc19yYXRlGAEgASgLMhYubGltYmVyLnYxLlN1Y2Nlc3NSYXRlEiYKBnJldHVybhgCIAEoCzIWLmxpbWJlci52MS5SZXR1cm5TY29yZRIsCg5wcm9ncmVzc19zY29yZRgDIAEoCzIULmxpbWJlci52MS5NZWFuU2NvcmUSKAoNZXBpc29kZV9zdGVwcxgEIAEoCzIRLmxpbWJlci52MS5TcHJlYWQSNgoRdGltZV90b19zdWNjZXNzX3MYBSABKAsyFi5saW1iZXIudjEuTWVkaWFuU2NvcmVIAIgBARJDCgx0ZXJtaW5hdGlvbnMYBiADKAsyLS5saW1iZXIudjEuRXZhbHVhdGlvblNjb3Jlcy5UZXJtaW5hdGlvbnNFbnRyeRImCgZzYWZldHkYByABKAsyFi5saW1iZXIudjEuU2FmZXR5U2NvcmUSLgoKc21vb3RobmVzcxgIIAEoCzIaLmxpbWJlci52MS5TbW9vdGhuZXNzU2NvcmUSMgoRcG9saWN5X2xhdGVuY3lfbXMYCSABKAsyFy5saW1iZXIudjEuTGF0ZW5jeVNjb3JlEhQKDHBvbGljeV9jYWxscxgKIAEoDRIvCghyZWFsdGltZRgLIAEoCzIYLmxpbWJlci52MS5SZWFsdGltZVNjb3JlSAGIAQESOQoHbWV0cmljcxgMIAMoCzIoLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzLk1ldHJpY3NFbnRyeRozChFUZXJtaW5hdGlvbnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKA06AjgBGi4KDE1ldHJpY3NFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAE6AjgBQhQKEl90aW1lX3RvX3N1Y2Nlc3Nfc0ILCglfcmVhbHRpbWUihgEKC1N1Y2Nlc3NSYXRlEg0KBXZhbHVlGAEgASgBEhEKCXN1Y2Nlc3NlcxgCIAEoDRIJCgFuGAMgASgNEiEKBGNpOTUYBCABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwSJwoKY2k5NV9leGFjdBgFIAEoCzITLmxpbWJlci52MS5JbnRlcnZhbCI1CghJbnRlcnZhbBIOCgZtZXRob2QYASABKAkSCwoDbG93GAIgASgBEgwKBGhpZ2gYAyABKAEidQoLUmV0dXJuU2NvcmUSDAoEbWVhbhgBIAEoARILCgNzdGQYAiABKAESDgoGbWVkaWFuGAMgASgBEgsKA21pbhgEIAEoARILCgNtYXgYBSABKAESIQoEY2k5NRgGIAEoCzITLmxpbWJlci52MS5JbnRlcnZhbCImCgZTcHJlYWQSDAoEbWVhbhgBIAEoARIOCgZtZWRpYW4YAiABKAEiGQoJTWVhblNjb3JlEgwKBG1lYW4YASABKAEiHQoLTWVkaWFuU2NvcmUSDgoGbWVkaWFuGAEgASgBIkIKC1NhZmV0eVNjb3JlEhIKCmNvbGxpc2lvbnMYASABKA0SHwoXY2xpcHBlZF9hY3Rpb25fZnJhY3Rpb24YAiABKAEiMAoPU21vb3RobmVzc1Njb3JlEh0KFW1lYW5fYWJzX2FjdGlvbl9kZWx0YRgBIAEoASI1CgxMYXRlbmN5U2NvcmUSCwoDcDUwGAEgASgBEgsKA3A5NRgCIAEoARILCgNtYXgYAyABKAEiQQoNUmVhbHRpbWVTY29yZRIaChJzdGFsZV9hY3Rpb25fcmF0aW8YASABKAESFAoMZWZmZWN0aXZlX2h6GAIgASgBIpoECg1FcGlzb2RlUmVjb3JkEg0KBWluZGV4GAEgASgNEgwKBHNlZWQYAiABKA0SDgoGc3RhdHVzGAMgASgJEg8KB3N1Y2Nlc3MYBCABKAgSEwoLdGVybWluYXRpb24YBSABKAkSEgoFZXJyb3IYBiABKAlIAIgBARIOCgZyZXR1cm4YByABKAESEAoIcHJvZ3Jlc3MYCCABKAESDQoFc3RlcHMYCSABKA0SEgoKc2ltX3RpbWVfcxgKIAEoARIUCgxwb2xpY3lfY2FsbHMYCyABKA0SFwoPbWVhbl9sYXRlbmN5X21zGAwgASgBEjYKB21ldHJpY3MYDSADKAsyJS5saW1iZXIudjEuRXBpc29kZVJlY29yZC5NZXRyaWNzRW50cnkSHAoUaW5pdGlhbF9zdGF0ZV9zaGEyNTYYDiABKAkSGQoRdHJhamVjdG9yeV9zaGEyNTYYDyABKAkSGAoLcGljdHVyZV91cmwYECABKAlIAYgBARIPCgd3YWxsX21zGBEgASgNEhUKCGZpbG1fdXJsGBIgASgJSAKIAQESFgoJZmlsbV90eXBlGBMgASgJSAOIAQEaLgoMTWV0cmljc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAToCOAFCCAoGX2Vycm9yQg4KDF9waWN0dXJlX3VybEILCglfZmlsbV91cmxCDAoKX2ZpbG1fdHlwZSJwCg9SZXByb2R1Y2liaWxpdHkSEQoEaGFzaBgBIAEoCUgAiAEBEg8KB3J1bnRpbWUYAiABKAkSHAoPcmVwbGF5X3ZlcmlmaWVkGAMgASgISAGIAQFCBwoFX2hhc2hCEgoQX3JlcGxheV92ZXJpZmllZCJ8Cg9FdmFsdWF0aW9uVXNhZ2USEAoIZXBpc29kZXMYASABKA0SEAoIY29zdF91c2QYAiABKAESFAoMcG9saWN5X2NhbGxzGAMgASgNEhcKD3BvbGljeV9jb3N0X3VzZBgEIAEoARIWCg50b3RhbF9jb3N0X3VzZBgFIAEoASIkCg9FdmFsdWF0aW9uUm91dGUSEQoJc2ltdWxhdGVkGAEgASgIIkUKD0V2YWx1YXRpb25FcnJvchIXCgRjb2RlGAEgASgJQgm6SAZyBBABGEASGQoHbWVzc2FnZRgCIAEoCUIIukgFcgMYgAgqdAoQQ29tcGFyaXNvbk1ldHJpYxIhCh1DT01QQVJJU09OX01FVFJJQ19VTlNQRUNJRklFRBAAEh0KGUNPTVBBUklTT05fTUVUUklDX1NVQ0NFU1MQARIeChpDT01QQVJJU09OX01FVFJJQ19QUk9HUkVTUxACKnUKEEV2YWx1YXRpb25SdW5uZXISIQodRVZBTFVBVElPTl9SVU5ORVJfVU5TUEVDSUZJRUQQABIeChpFVkFMVUFUSU9OX1JVTk5FUl9FTUJFRERFRBABEh4KGkVWQUxVQVRJT05fUlVOTkVSX0VYVEVSTkFMEAIqaQoORXZhbHVhdGlvbk1vZGUSHwobRVZBTFVBVElPTl9NT0RFX1VOU1BFQ0lGSUVEEAASGAoURVZBTFVBVElPTl9NT0RFX1NZTkMQARIcChhFVkFMVUFUSU9OX01PREVfUkVBTFRJTUUQAiqfAQoPRXZhbHVhdGlvbk1lZGlhEiAKHEVWQUxVQVRJT05fTUVESUFfVU5TUEVDSUZJRUQQABIZChVFVkFMVUFUSU9OX01FRElBX05PTkUQARIYChRFVkFMVUFUSU9OX01FRElBX0dJRhACEhoKFkVWQUxVQVRJT05fTUVESUFfU1RSSVAQAxIZChVFVkFMVUFUSU9OX01FRElBX0ZJTE0QBCq8AQoXRXZhbHVhdGlvbk1lZGlhRXBpc29kZXMSKQolRVZBTFVBVElPTl9NRURJQV9FUElTT0RFU19VTlNQRUNJRklFRBAAEi0KKUVWQUxVQVRJT05fTUVESUFfRVBJU09ERVNfRklSU1RfQU5EX1dPUlNUEAESJAogRVZBTFVBVElPTl9NRURJQV9FUElTT0RFU19GQUlMRUQQAhIhCh1FVkFMVUFUSU9OX01FRElBX0VQSVNPREVTX0FMTBADYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_struct, file_limber_v1_job]);
 
 /**
  * An evaluation of a policy over many episodes of a simulated scenario.
@@ -183,6 +183,13 @@ export type Evaluation = Message<"limber.v1.Evaluation"> & {
    * @generated from field: optional string comparison_id = 23;
    */
   comparisonId?: string | undefined;
+
+  /**
+   * Progress of the films; absent before the evaluation has ended, and without films.
+   *
+   * @generated from field: limber.v1.EvaluationFilms films = 24;
+   */
+  films?: EvaluationFilms | undefined;
 };
 
 /**
@@ -924,6 +931,125 @@ export const EvaluatedScenarioSchema: GenMessage<EvaluatedScenario> = /*@__PURE_
   messageDesc(file_limber_v1_evaluation, 13);
 
 /**
+ * Films of an ended evaluation, which are rendered one after another.
+ *
+ * @generated from message limber.v1.EvaluationFilms
+ */
+export type EvaluationFilms = Message<"limber.v1.EvaluationFilms"> & {
+  /**
+   * Number of films to render, at most 32, and 64,000,000 bytes together.
+   *
+   * @generated from field: uint32 total = 1;
+   */
+  total: number;
+
+  /**
+   * Number of rendered films.
+   *
+   * @generated from field: uint32 ready = 2;
+   */
+  ready: number;
+
+  /**
+   * Number of films that could not be rendered.
+   *
+   * @generated from field: uint32 failed = 3;
+   */
+  failed: number;
+};
+
+/**
+ * Describes the message limber.v1.EvaluationFilms.
+ * Use `create(EvaluationFilmsSchema)` to create a new message.
+ */
+export const EvaluationFilmsSchema: GenMessage<EvaluationFilms> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 14);
+
+/**
+ * What happens in a film.
+ *
+ * @generated from message limber.v1.FilmSeries
+ */
+export type FilmSeries = Message<"limber.v1.FilmSeries"> & {
+  /**
+   * Width of the film, in pixels.
+   *
+   * @generated from field: uint32 width = 1;
+   */
+  width: number;
+
+  /**
+   * Height of the film, in pixels.
+   *
+   * @generated from field: uint32 height = 2;
+   */
+  height: number;
+
+  /**
+   * Simulated time between two frames, in milliseconds. The last two can be closer.
+   *
+   * @generated from field: double frame_ms = 3;
+   */
+  frameMs: number;
+
+  /**
+   * Names of the action's values.
+   *
+   * @generated from field: repeated string action_names = 4;
+   */
+  actionNames: string[];
+
+  /**
+   * One point per frame, at most 300.
+   *
+   * @generated from field: repeated limber.v1.FilmPoint points = 5;
+   */
+  points: FilmPoint[];
+};
+
+/**
+ * Describes the message limber.v1.FilmSeries.
+ * Use `create(FilmSeriesSchema)` to create a new message.
+ */
+export const FilmSeriesSchema: GenMessage<FilmSeries> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 15);
+
+/**
+ * The state at one frame of a film.
+ *
+ * @generated from message limber.v1.FilmPoint
+ */
+export type FilmPoint = Message<"limber.v1.FilmPoint"> & {
+  /**
+   * Number of executed control steps.
+   *
+   * @generated from field: uint32 step = 1;
+   */
+  step: number;
+
+  /**
+   * Sum of the rewards so far.
+   *
+   * @generated from field: double return = 2;
+   */
+  return: number;
+
+  /**
+   * Values of the last executed action; those of the first action at step 0.
+   *
+   * @generated from field: repeated double action = 3;
+   */
+  action: number[];
+};
+
+/**
+ * Describes the message limber.v1.FilmPoint.
+ * Use `create(FilmPointSchema)` to create a new message.
+ */
+export const FilmPointSchema: GenMessage<FilmPoint> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 16);
+
+/**
  * Progress of an evaluation.
  *
  * @generated from message limber.v1.EvaluationProgress
@@ -956,7 +1082,7 @@ export type EvaluationProgress = Message<"limber.v1.EvaluationProgress"> & {
  * Use `create(EvaluationProgressSchema)` to create a new message.
  */
 export const EvaluationProgressSchema: GenMessage<EvaluationProgress> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 14);
+  messageDesc(file_limber_v1_evaluation, 17);
 
 /**
  * Episode counts of an evaluation.
@@ -991,7 +1117,7 @@ export type EpisodeCounts = Message<"limber.v1.EpisodeCounts"> & {
  * Use `create(EpisodeCountsSchema)` to create a new message.
  */
 export const EpisodeCountsSchema: GenMessage<EpisodeCounts> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 15);
+  messageDesc(file_limber_v1_evaluation, 18);
 
 /**
  * Scores of an evaluation.
@@ -1089,7 +1215,7 @@ export type EvaluationScores = Message<"limber.v1.EvaluationScores"> & {
  * Use `create(EvaluationScoresSchema)` to create a new message.
  */
 export const EvaluationScoresSchema: GenMessage<EvaluationScores> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 16);
+  messageDesc(file_limber_v1_evaluation, 19);
 
 /**
  * A success rate with its confidence intervals.
@@ -1138,7 +1264,7 @@ export type SuccessRate = Message<"limber.v1.SuccessRate"> & {
  * Use `create(SuccessRateSchema)` to create a new message.
  */
 export const SuccessRateSchema: GenMessage<SuccessRate> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 17);
+  messageDesc(file_limber_v1_evaluation, 20);
 
 /**
  * A confidence interval.
@@ -1173,7 +1299,7 @@ export type Interval = Message<"limber.v1.Interval"> & {
  * Use `create(IntervalSchema)` to create a new message.
  */
 export const IntervalSchema: GenMessage<Interval> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 18);
+  messageDesc(file_limber_v1_evaluation, 21);
 
 /**
  * Distribution of the episode returns.
@@ -1229,7 +1355,7 @@ export type ReturnScore = Message<"limber.v1.ReturnScore"> & {
  * Use `create(ReturnScoreSchema)` to create a new message.
  */
 export const ReturnScoreSchema: GenMessage<ReturnScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 19);
+  messageDesc(file_limber_v1_evaluation, 22);
 
 /**
  * Mean and median of a figure.
@@ -1257,7 +1383,7 @@ export type Spread = Message<"limber.v1.Spread"> & {
  * Use `create(SpreadSchema)` to create a new message.
  */
 export const SpreadSchema: GenMessage<Spread> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 20);
+  messageDesc(file_limber_v1_evaluation, 23);
 
 /**
  * A mean.
@@ -1278,7 +1404,7 @@ export type MeanScore = Message<"limber.v1.MeanScore"> & {
  * Use `create(MeanScoreSchema)` to create a new message.
  */
 export const MeanScoreSchema: GenMessage<MeanScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 21);
+  messageDesc(file_limber_v1_evaluation, 24);
 
 /**
  * A median.
@@ -1299,7 +1425,7 @@ export type MedianScore = Message<"limber.v1.MedianScore"> & {
  * Use `create(MedianScoreSchema)` to create a new message.
  */
 export const MedianScoreSchema: GenMessage<MedianScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 22);
+  messageDesc(file_limber_v1_evaluation, 25);
 
 /**
  * Safety figures of an evaluation.
@@ -1327,7 +1453,7 @@ export type SafetyScore = Message<"limber.v1.SafetyScore"> & {
  * Use `create(SafetyScoreSchema)` to create a new message.
  */
 export const SafetyScoreSchema: GenMessage<SafetyScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 23);
+  messageDesc(file_limber_v1_evaluation, 26);
 
 /**
  * Smoothness of the actions.
@@ -1348,7 +1474,7 @@ export type SmoothnessScore = Message<"limber.v1.SmoothnessScore"> & {
  * Use `create(SmoothnessScoreSchema)` to create a new message.
  */
 export const SmoothnessScoreSchema: GenMessage<SmoothnessScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 24);
+  messageDesc(file_limber_v1_evaluation, 27);
 
 /**
  * Latency, in milliseconds.
@@ -1383,7 +1509,7 @@ export type LatencyScore = Message<"limber.v1.LatencyScore"> & {
  * Use `create(LatencyScoreSchema)` to create a new message.
  */
 export const LatencyScoreSchema: GenMessage<LatencyScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 25);
+  messageDesc(file_limber_v1_evaluation, 28);
 
 /**
  * Effects of policy latency in `realtime` mode.
@@ -1411,7 +1537,7 @@ export type RealtimeScore = Message<"limber.v1.RealtimeScore"> & {
  * Use `create(RealtimeScoreSchema)` to create a new message.
  */
 export const RealtimeScoreSchema: GenMessage<RealtimeScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 26);
+  messageDesc(file_limber_v1_evaluation, 29);
 
 /**
  * An ended episode.
@@ -1526,7 +1652,7 @@ export type EpisodeRecord = Message<"limber.v1.EpisodeRecord"> & {
   trajectorySha256: string;
 
   /**
-   * Recording as a `data:` URL; only for the first and the worst episode, if `media` was requested.
+   * Recording as a `data:` URL; only for the first and the worst episode, if `media` is `gif` or `strip`.
    *
    * @generated from field: optional string picture_url = 16;
    */
@@ -1538,6 +1664,20 @@ export type EpisodeRecord = Message<"limber.v1.EpisodeRecord"> & {
    * @generated from field: uint32 wall_ms = 17;
    */
   wallMs: number;
+
+  /**
+   * Path of the episode's film, such as `/v1/evaluate/job_01J…/films/0`; absent until it is rendered.
+   *
+   * @generated from field: optional string film_url = 18;
+   */
+  filmUrl?: string | undefined;
+
+  /**
+   * Media type of the film: `video/mp4` or `image/webp`.
+   *
+   * @generated from field: optional string film_type = 19;
+   */
+  filmType?: string | undefined;
 };
 
 /**
@@ -1545,7 +1685,7 @@ export type EpisodeRecord = Message<"limber.v1.EpisodeRecord"> & {
  * Use `create(EpisodeRecordSchema)` to create a new message.
  */
 export const EpisodeRecordSchema: GenMessage<EpisodeRecord> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 27);
+  messageDesc(file_limber_v1_evaluation, 30);
 
 /**
  * What is needed to reproduce the scores.
@@ -1580,7 +1720,7 @@ export type Reproducibility = Message<"limber.v1.Reproducibility"> & {
  * Use `create(ReproducibilitySchema)` to create a new message.
  */
 export const ReproducibilitySchema: GenMessage<Reproducibility> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 28);
+  messageDesc(file_limber_v1_evaluation, 31);
 
 /**
  * Cost of an evaluation.
@@ -1629,7 +1769,7 @@ export type EvaluationUsage = Message<"limber.v1.EvaluationUsage"> & {
  * Use `create(EvaluationUsageSchema)` to create a new message.
  */
 export const EvaluationUsageSchema: GenMessage<EvaluationUsage> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 29);
+  messageDesc(file_limber_v1_evaluation, 32);
 
 /**
  * Origin of an evaluation's actions.
@@ -1650,7 +1790,7 @@ export type EvaluationRoute = Message<"limber.v1.EvaluationRoute"> & {
  * Use `create(EvaluationRouteSchema)` to create a new message.
  */
 export const EvaluationRouteSchema: GenMessage<EvaluationRoute> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 30);
+  messageDesc(file_limber_v1_evaluation, 33);
 
 /**
  * Why an evaluation failed.
@@ -1678,7 +1818,7 @@ export type EvaluationError = Message<"limber.v1.EvaluationError"> & {
  * Use `create(EvaluationErrorSchema)` to create a new message.
  */
 export const EvaluationErrorSchema: GenMessage<EvaluationError> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 31);
+  messageDesc(file_limber_v1_evaluation, 34);
 
 /**
  * What decides which of two policies is better.
@@ -1804,7 +1944,7 @@ export const EvaluationModeSchema: GenEnum<EvaluationMode> = /*@__PURE__*/
   enumDesc(file_limber_v1_evaluation, 2);
 
 /**
- * What is recorded of the first and the worst episode.
+ * How episodes are recorded.
  *
  * @generated from enum limber.v1.EvaluationMedia
  */
@@ -1836,10 +1976,19 @@ export const EvaluationMedia = {
    * @generated from enum value: EVALUATION_MEDIA_STRIP = 3;
    */
   STRIP: 3,
+
+  /**
+   * Film, 480 pixels on the longer side, at 10 frames per second and at most 300 frames and 4,000,000 bytes: MP4 (H.264) if the gateway has
+   * ffmpeg, otherwise animated WebP. It is rendered after the evaluation has ended and served at `film_url`. Not available with zero data
+   * retention.
+   *
+   * @generated from enum value: EVALUATION_MEDIA_FILM = 4;
+   */
+  FILM: 4,
 } as const;
 
 /**
- * What is recorded of the first and the worst episode.
+ * How episodes are recorded.
  *
  * @generated from enum limber.v1.EvaluationMedia
  */
@@ -1850,4 +1999,52 @@ export type EvaluationMedia = (typeof EvaluationMedia)[keyof typeof EvaluationMe
  */
 export const EvaluationMediaSchema: GenEnum<EvaluationMedia> = /*@__PURE__*/
   enumDesc(file_limber_v1_evaluation, 3);
+
+/**
+ * Which episodes are recorded.
+ *
+ * @generated from enum limber.v1.EvaluationMediaEpisodes
+ */
+export const EvaluationMediaEpisodes = {
+  /**
+   * Unspecified; behaves as `first_and_worst`.
+   *
+   * @generated from enum value: EVALUATION_MEDIA_EPISODES_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * The first one, and the one with the least progress.
+   *
+   * @generated from enum value: EVALUATION_MEDIA_EPISODES_FIRST_AND_WORST = 1;
+   */
+  FIRST_AND_WORST: 1,
+
+  /**
+   * The first 32 that did not succeed. Only for films.
+   *
+   * @generated from enum value: EVALUATION_MEDIA_EPISODES_FAILED = 2;
+   */
+  FAILED: 2,
+
+  /**
+   * The first 32. Only for films.
+   *
+   * @generated from enum value: EVALUATION_MEDIA_EPISODES_ALL = 3;
+   */
+  ALL: 3,
+} as const;
+
+/**
+ * Which episodes are recorded.
+ *
+ * @generated from enum limber.v1.EvaluationMediaEpisodes
+ */
+export type EvaluationMediaEpisodes = (typeof EvaluationMediaEpisodes)[keyof typeof EvaluationMediaEpisodes] | UnknownEnum;
+
+/**
+ * Describes the enum limber.v1.EvaluationMediaEpisodes.
+ */
+export const EvaluationMediaEpisodesSchema: GenEnum<EvaluationMediaEpisodes> = /*@__PURE__*/
+  enumDesc(file_limber_v1_evaluation, 4);
 

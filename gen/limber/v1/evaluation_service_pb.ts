@@ -8,7 +8,7 @@ import { file_buf_validate_validate } from "@bufbuild/protovalidate/gen/buf/vali
 import { file_google_api_annotations } from "../../google/api/annotations_pb.ts";
 import { file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
 import { file_limber_edge_v1_options } from "../edge/v1/options_pb.ts";
-import type { Comparison, ComparisonMetric, EpisodeRecord, Evaluation, EvaluationMedia, EvaluationMode, EvaluationRunner, StateMapping } from "./evaluation_pb.ts";
+import type { Comparison, ComparisonMetric, EpisodeRecord, Evaluation, EvaluationMedia, EvaluationMediaEpisodes, EvaluationMode, EvaluationRunner, FilmSeries, StateMapping } from "./evaluation_pb.ts";
 import { file_limber_v1_evaluation } from "./evaluation_pb.ts";
 import type { ProviderAuth, WireProfile } from "./supply_pb.ts";
 import { file_limber_v1_supply } from "./supply_pb.ts";
@@ -18,7 +18,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/evaluation_service.proto.
  */
 export const file_limber_v1_evaluation_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJsaW1iZXIvdjEvZXZhbHVhdGlvbl9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEilwoKD0V2YWx1YXRlUmVxdWVzdBIjCg9wb2xpY3lfZW5kcG9pbnQYASABKAlCCrpIB3IFEAEYgBASHAoIc2NlbmFyaW8YAiABKAlCCrpIB3IFEAEYgAISHAoIZXBpc29kZXMYAyABKA1CCrpIByoFGJBOKAESEQoEc2VlZBgEIAEoDUgAiAEBEiIKDGFjdGlvbl9zcGFjZRgFIAEoCUIHukgEcgIYQEgBiAEBEiAKB2hvcml6b24YBiABKA1CCrpIByoFGIACKAFIAogBARIlCgxyZXBsYW5fc3RlcHMYByABKA1CCrpIByoFGIACKAFIA4gBARIxCgRtb2RlGAggASgOMhkubGltYmVyLnYxLkV2YWx1YXRpb25Nb2RlQgi6SAWCAQIQARIrChFwb2xpY3lfdGltZW91dF9tcxgJIAEoDUILukgIKgYY4NQDKApIBIgBARIzCgVtZWRpYRgKIAEoDjIaLmxpbWJlci52MS5FdmFsdWF0aW9uTWVkaWFCCLpIBYIBAhABEhUKCHBpY3R1cmVzGAsgASgISAWIAQESKQoIbWV0YWRhdGEYDCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EjMKD2lkZW1wb3RlbmN5X2tleRgNIAEoCUIVukgSchAyDl5bIS1+XXsxLDI1NX0kSAaIAQESNQoGcnVubmVyGA4gASgOMhsubGltYmVyLnYxLkV2YWx1YXRpb25SdW5uZXJCCLpIBYIBAhABEicKDXdhbGxfYnVkZ2V0X3MYDyABKA1CC7pICCoGGICjBSgBSAeIAQESKgoRc3RvcF9hZnRlcl9mYXVsdHMYECABKA1CCrpIByoFGJBOKAFICIgBARIdCgdydW50aW1lGBEgASgJQge6SARyAhhASAmIAQESLAoHcHJvZmlsZRgSIAEoCzIWLmxpbWJlci52MS5XaXJlUHJvZmlsZUgKiAEBEioKBGF1dGgYEyABKAsyFy5saW1iZXIudjEuUHJvdmlkZXJBdXRoSAuIAQESDwoHZHJ5X3J1bhgUIAEoCBIzCg1tYXhfY2FsbHNfdXNkGBUgASgBQhe6SBQSEhkAAAAAgIQuQSEAAAAAAAAAAEgMiAEBElkKCmNhbWVyYV9tYXAYFiADKAsyKS5saW1iZXIudjEuRXZhbHVhdGVSZXF1ZXN0LkNhbWVyYU1hcEVudHJ5Qhq6SBeaARQQECIHcgUQARiAAioHcgUQARiAAhI1CglzdGF0ZV9tYXAYFyADKAsyFy5saW1iZXIudjEuU3RhdGVNYXBwaW5nQgm6SAaSAQMQgCASKQoRcGFyYWxsZWxfZXBpc29kZXMYGCABKA1CCbpIBioEGAgoAUgNiAEBGjAKDkNhbWVyYU1hcEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBwoFX3NlZWRCDwoNX2FjdGlvbl9zcGFjZUIKCghfaG9yaXpvbkIPCg1fcmVwbGFuX3N0ZXBzQhQKEl9wb2xpY3lfdGltZW91dF9tc0ILCglfcGljdHVyZXNCEgoQX2lkZW1wb3RlbmN5X2tleUIQCg5fd2FsbF9idWRnZXRfc0IUChJfc3RvcF9hZnRlcl9mYXVsdHNCCgoIX3J1bnRpbWVCCgoIX3Byb2ZpbGVCBwoFX2F1dGhCEAoOX21heF9jYWxsc191c2RCFAoSX3BhcmFsbGVsX2VwaXNvZGVzIpoHChlDb21wYXJlRXZhbHVhdGlvbnNSZXF1ZXN0EjgKCHBvbGljaWVzGAEgAygLMhoubGltYmVyLnYxLlBvbGljeVRvQ29tcGFyZUIKukgHkgEECAIQEBIcCghzY2VuYXJpbxgCIAEoCUIKukgHcgUQARiAAhIcCghlcGlzb2RlcxgDIAEoDUIKukgHKgUYiCcoARIRCgRzZWVkGAQgASgNSACIAQESIgoMYWN0aW9uX3NwYWNlGAUgASgJQge6SARyAhhASAGIAQESMQoEbW9kZRgGIAEoDjIZLmxpbWJlci52MS5FdmFsdWF0aW9uTW9kZUIIukgFggECEAESKwoRcG9saWN5X3RpbWVvdXRfbXMYByABKA1CC7pICCoGGODUAygKSAKIAQESMwoFbWVkaWEYCCABKA4yGi5saW1iZXIudjEuRXZhbHVhdGlvbk1lZGlhQgi6SAWCAQIQARIVCghwaWN0dXJlcxgJIAEoCEgDiAEBEjUKBm1ldHJpYxgKIAEoDjIbLmxpbWJlci52MS5Db21wYXJpc29uTWV0cmljQgi6SAWCAQIQARINCgVibGluZBgLIAEoCBIXCg9zdG9wX3doZW5fa25vd24YDCABKAgSJwoNd2FsbF9idWRnZXRfcxgNIAEoDUILukgIKgYYgKMFKAFIBIgBARIqChFzdG9wX2FmdGVyX2ZhdWx0cxgOIAEoDUIKukgHKgUYkE4oAUgFiAEBEjMKDW1heF9jYWxsc191c2QYDyABKAFCF7pIFBISGQAAAACAhC5BIQAAAAAAAAAASAaIAQESKQoIbWV0YWRhdGEYECABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EjMKD2lkZW1wb3RlbmN5X2tleRgRIAEoCUIVukgSchAyDl5bIS1+XXsxLDI1NX0kSAeIAQESDwoHZHJ5X3J1bhgSIAEoCBIpChFwYXJhbGxlbF9lcGlzb2RlcxgTIAEoDUIJukgGKgQYCCgBSAiIAQFCBwoFX3NlZWRCDwoNX2FjdGlvbl9zcGFjZUIUChJfcG9saWN5X3RpbWVvdXRfbXNCCwoJX3BpY3R1cmVzQhAKDl93YWxsX2J1ZGdldF9zQhQKEl9zdG9wX2FmdGVyX2ZhdWx0c0IQCg5fbWF4X2NhbGxzX3VzZEISChBfaWRlbXBvdGVuY3lfa2V5QhQKEl9wYXJhbGxlbF9lcGlzb2RlcyL6AwoPUG9saWN5VG9Db21wYXJlEiMKD3BvbGljeV9lbmRwb2ludBgBIAEoCUIKukgHcgUQARiAEBIgCgdob3Jpem9uGAIgASgNQgq6SAcqBRiAAigBSACIAQESJQoMcmVwbGFuX3N0ZXBzGAMgASgNQgq6SAcqBRiAAigBSAGIAQESHQoHcnVudGltZRgEIAEoCUIHukgEcgIYQEgCiAEBEiwKB3Byb2ZpbGUYBSABKAsyFi5saW1iZXIudjEuV2lyZVByb2ZpbGVIA4gBARIqCgRhdXRoGAYgASgLMhcubGltYmVyLnYxLlByb3ZpZGVyQXV0aEgEiAEBElkKCmNhbWVyYV9tYXAYByADKAsyKS5saW1iZXIudjEuUG9saWN5VG9Db21wYXJlLkNhbWVyYU1hcEVudHJ5Qhq6SBeaARQQECIHcgUQARiAAioHcgUQARiAAhI1CglzdGF0ZV9tYXAYCCADKAsyFy5saW1iZXIudjEuU3RhdGVNYXBwaW5nQgm6SAaSAQMQgCAaMAoOQ2FtZXJhTWFwRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIKCghfaG9yaXpvbkIPCg1fcmVwbGFuX3N0ZXBzQgoKCF9ydW50aW1lQgoKCF9wcm9maWxlQgcKBV9hdXRoIkcKGkNvbXBhcmVFdmFsdWF0aW9uc1Jlc3BvbnNlEikKCmNvbXBhcmlzb24YASABKAsyFS5saW1iZXIudjEuQ29tcGFyaXNvbiI3ChRHZXRDb21wYXJpc29uUmVxdWVzdBIfCg1jb21wYXJpc29uX2lkGAEgASgJQgi6SAVyAxiAASJCChVHZXRDb21wYXJpc29uUmVzcG9uc2USKQoKY29tcGFyaXNvbhgBIAEoCzIVLmxpbWJlci52MS5Db21wYXJpc29uIjoKF0NhbmNlbENvbXBhcmlzb25SZXF1ZXN0Eh8KDWNvbXBhcmlzb25faWQYASABKAlCCLpIBXIDGIABIkUKGENhbmNlbENvbXBhcmlzb25SZXNwb25zZRIpCgpjb21wYXJpc29uGAEgASgLMhUubGltYmVyLnYxLkNvbXBhcmlzb24iPQoQRXZhbHVhdGVSZXNwb25zZRIpCgpldmFsdWF0aW9uGAEgASgLMhUubGltYmVyLnYxLkV2YWx1YXRpb24iMAoUR2V0RXZhbHVhdGlvblJlcXVlc3QSGAoGam9iX2lkGAEgASgJQgi6SAVyAxiAASJCChVHZXRFdmFsdWF0aW9uUmVzcG9uc2USKQoKZXZhbHVhdGlvbhgBIAEoCzIVLmxpbWJlci52MS5FdmFsdWF0aW9uIjMKF0NhbmNlbEV2YWx1YXRpb25SZXF1ZXN0EhgKBmpvYl9pZBgBIAEoCUIIukgFcgMYgAEiRQoYQ2FuY2VsRXZhbHVhdGlvblJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiJ7ChZXYXRjaEV2YWx1YXRpb25SZXF1ZXN0EhgKBmpvYl9pZBgBIAEoCUIIukgFcgMYgAESNQoNbGFzdF9ldmVudF9pZBgCIAEoCUIZukgFcgMYgAKqvRgNbGFzdC1ldmVudC1pZEgAiAEBQhAKDl9sYXN0X2V2ZW50X2lkInYKF1dhdGNoRXZhbHVhdGlvblJlc3BvbnNlEisKB2VwaXNvZGUYASABKAsyGC5saW1iZXIudjEuRXBpc29kZVJlY29yZEgAEiUKBGRvbmUYAiABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbkgAQgcKBWV2ZW50Mq0LChFFdmFsdWF0aW9uU2VydmljZRLrAgoIRXZhbHVhdGUSGi5saW1iZXIudjEuRXZhbHVhdGVSZXF1ZXN0GhsubGltYmVyLnYxLkV2YWx1YXRlUmVzcG9uc2UipQKquxj9AQgCEg1pbmZlcmVuY2UucnVuGMoBMghldmFsdWF0ZWACcAF62AEKCGV2YWx1YXRlEjlSdW5zIGluIHRoZSBiYWNrZ3JvdW5kOyBwb2xsIGdldF9ldmFsdWF0aW9uIGZvciBwcm9ncmVzcy4aD3BvbGljeV9lbmRwb2ludBoIc2NlbmFyaW8aCGVwaXNvZGVzGgRzZWVkGgxhY3Rpb25fc3BhY2UaB2hvcml6b24aDHJlcGxhbl9zdGVwcxoEbW9kZRoRcG9saWN5X3RpbWVvdXRfbXMaCHBpY3R1cmVzGg9pZGVtcG90ZW5jeV9rZXkaDXdhbGxfYnVkZ2V0X3OC0+STAh06ASpiCmV2YWx1YXRpb24iDC92MS9ldmFsdWF0ZRK0AQoSQ29tcGFyZUV2YWx1YXRpb25zEiQubGltYmVyLnYxLkNvbXBhcmVFdmFsdWF0aW9uc1JlcXVlc3QaJS5saW1iZXIudjEuQ29tcGFyZUV2YWx1YXRpb25zUmVzcG9uc2UiUaq7GCIIAhINaW5mZXJlbmNlLnJ1bhjKATIIZXZhbHVhdGVgAnABgtPkkwIlOgEqYgpjb21wYXJpc29uIhQvdjEvZXZhbHVhdGUvY29tcGFyZRKiAQoNR2V0Q29tcGFyaXNvbhIfLmxpbWJlci52MS5HZXRDb21wYXJpc29uUmVxdWVzdBogLmxpbWJlci52MS5HZXRDb21wYXJpc29uUmVzcG9uc2UiTpACAaq7GA8IAhIJam9icy5yZWFkYAKC0+STAjJiCmNvbXBhcmlzb24SJC92MS9ldmFsdWF0ZS9jb21wYXJlL3tjb21wYXJpc29uX2lkfRKpAQoQQ2FuY2VsQ29tcGFyaXNvbhIiLmxpbWJlci52MS5DYW5jZWxDb21wYXJpc29uUmVxdWVzdBojLmxpbWJlci52MS5DYW5jZWxDb21wYXJpc29uUmVzcG9uc2UiTKq7GBAIAhIKam9icy53cml0ZWACgtPkkwIyYgpjb21wYXJpc29uKiQvdjEvZXZhbHVhdGUvY29tcGFyZS97Y29tcGFyaXNvbl9pZH0S7AEKDUdldEV2YWx1YXRpb24SHy5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlcXVlc3QaIC5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlc3BvbnNlIpcBkAIBqrsYZwgCEglqb2JzLnJlYWRgAnpWCg5nZXRfZXZhbHVhdGlvbhJEUG9sbCBpdCB1bnRpbCB0aGUgc3RhdHVzIGlzIGNvbXBsZXRlZCwgZmFpbGVkLCBjYW5jZWxsZWQgb3IgZXhwaXJlZC6C0+STAiNiCmV2YWx1YXRpb24SFS92MS9ldmFsdWF0ZS97am9iX2lkfRKaAQoQQ2FuY2VsRXZhbHVhdGlvbhIiLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVxdWVzdBojLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVzcG9uc2UiPaq7GBAIAhIKam9icy53cml0ZWACgtPkkwIjYgpldmFsdWF0aW9uKhUvdjEvZXZhbHVhdGUve2pvYl9pZH0SlQEKD1dhdGNoRXZhbHVhdGlvbhIhLmxpbWJlci52MS5XYXRjaEV2YWx1YXRpb25SZXF1ZXN0GiIubGltYmVyLnYxLldhdGNoRXZhbHVhdGlvblJlc3BvbnNlIjmquxgRCAISCWpvYnMucmVhZCgBYAKC0+STAh4SHC92MS9ldmFsdWF0ZS97am9iX2lkfS9ldmVudHMwAWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_evaluation, file_limber_v1_supply]);
+  fileDesc("CiJsaW1iZXIvdjEvZXZhbHVhdGlvbl9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEi3QoKD0V2YWx1YXRlUmVxdWVzdBIjCg9wb2xpY3lfZW5kcG9pbnQYASABKAlCCrpIB3IFEAEYgBASHAoIc2NlbmFyaW8YAiABKAlCCrpIB3IFEAEYgAISHAoIZXBpc29kZXMYAyABKA1CCrpIByoFGJBOKAESEQoEc2VlZBgEIAEoDUgAiAEBEiIKDGFjdGlvbl9zcGFjZRgFIAEoCUIHukgEcgIYQEgBiAEBEiAKB2hvcml6b24YBiABKA1CCrpIByoFGIACKAFIAogBARIlCgxyZXBsYW5fc3RlcHMYByABKA1CCrpIByoFGIACKAFIA4gBARIxCgRtb2RlGAggASgOMhkubGltYmVyLnYxLkV2YWx1YXRpb25Nb2RlQgi6SAWCAQIQARIrChFwb2xpY3lfdGltZW91dF9tcxgJIAEoDUILukgIKgYY4NQDKApIBIgBARIzCgVtZWRpYRgKIAEoDjIaLmxpbWJlci52MS5FdmFsdWF0aW9uTWVkaWFCCLpIBYIBAhABEhUKCHBpY3R1cmVzGAsgASgISAWIAQESKQoIbWV0YWRhdGEYDCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EjMKD2lkZW1wb3RlbmN5X2tleRgNIAEoCUIVukgSchAyDl5bIS1+XXsxLDI1NX0kSAaIAQESNQoGcnVubmVyGA4gASgOMhsubGltYmVyLnYxLkV2YWx1YXRpb25SdW5uZXJCCLpIBYIBAhABEicKDXdhbGxfYnVkZ2V0X3MYDyABKA1CC7pICCoGGICjBSgBSAeIAQESKgoRc3RvcF9hZnRlcl9mYXVsdHMYECABKA1CCrpIByoFGJBOKAFICIgBARIdCgdydW50aW1lGBEgASgJQge6SARyAhhASAmIAQESLAoHcHJvZmlsZRgSIAEoCzIWLmxpbWJlci52MS5XaXJlUHJvZmlsZUgKiAEBEioKBGF1dGgYEyABKAsyFy5saW1iZXIudjEuUHJvdmlkZXJBdXRoSAuIAQESDwoHZHJ5X3J1bhgUIAEoCBIzCg1tYXhfY2FsbHNfdXNkGBUgASgBQhe6SBQSEhkAAAAAgIQuQSEAAAAAAAAAAEgMiAEBElkKCmNhbWVyYV9tYXAYFiADKAsyKS5saW1iZXIudjEuRXZhbHVhdGVSZXF1ZXN0LkNhbWVyYU1hcEVudHJ5Qhq6SBeaARQQECIHcgUQARiAAioHcgUQARiAAhI1CglzdGF0ZV9tYXAYFyADKAsyFy5saW1iZXIudjEuU3RhdGVNYXBwaW5nQgm6SAaSAQMQgCASKQoRcGFyYWxsZWxfZXBpc29kZXMYGCABKA1CCbpIBioEGAgoAUgNiAEBEkQKDm1lZGlhX2VwaXNvZGVzGBkgASgOMiIubGltYmVyLnYxLkV2YWx1YXRpb25NZWRpYUVwaXNvZGVzQgi6SAWCAQIQARowCg5DYW1lcmFNYXBFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgcKBV9zZWVkQg8KDV9hY3Rpb25fc3BhY2VCCgoIX2hvcml6b25CDwoNX3JlcGxhbl9zdGVwc0IUChJfcG9saWN5X3RpbWVvdXRfbXNCCwoJX3BpY3R1cmVzQhIKEF9pZGVtcG90ZW5jeV9rZXlCEAoOX3dhbGxfYnVkZ2V0X3NCFAoSX3N0b3BfYWZ0ZXJfZmF1bHRzQgoKCF9ydW50aW1lQgoKCF9wcm9maWxlQgcKBV9hdXRoQhAKDl9tYXhfY2FsbHNfdXNkQhQKEl9wYXJhbGxlbF9lcGlzb2RlcyLgBwoZQ29tcGFyZUV2YWx1YXRpb25zUmVxdWVzdBI4Cghwb2xpY2llcxgBIAMoCzIaLmxpbWJlci52MS5Qb2xpY3lUb0NvbXBhcmVCCrpIB5IBBAgCEBASHAoIc2NlbmFyaW8YAiABKAlCCrpIB3IFEAEYgAISHAoIZXBpc29kZXMYAyABKA1CCrpIByoFGIgnKAESEQoEc2VlZBgEIAEoDUgAiAEBEiIKDGFjdGlvbl9zcGFjZRgFIAEoCUIHukgEcgIYQEgBiAEBEjEKBG1vZGUYBiABKA4yGS5saW1iZXIudjEuRXZhbHVhdGlvbk1vZGVCCLpIBYIBAhABEisKEXBvbGljeV90aW1lb3V0X21zGAcgASgNQgu6SAgqBhjg1AMoCkgCiAEBEjMKBW1lZGlhGAggASgOMhoubGltYmVyLnYxLkV2YWx1YXRpb25NZWRpYUIIukgFggECEAESFQoIcGljdHVyZXMYCSABKAhIA4gBARI1CgZtZXRyaWMYCiABKA4yGy5saW1iZXIudjEuQ29tcGFyaXNvbk1ldHJpY0IIukgFggECEAESDQoFYmxpbmQYCyABKAgSFwoPc3RvcF93aGVuX2tub3duGAwgASgIEicKDXdhbGxfYnVkZ2V0X3MYDSABKA1CC7pICCoGGICjBSgBSASIAQESKgoRc3RvcF9hZnRlcl9mYXVsdHMYDiABKA1CCrpIByoFGJBOKAFIBYgBARIzCg1tYXhfY2FsbHNfdXNkGA8gASgBQhe6SBQSEhkAAAAAgIQuQSEAAAAAAAAAAEgGiAEBEikKCG1ldGFkYXRhGBAgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIzCg9pZGVtcG90ZW5jeV9rZXkYESABKAlCFbpIEnIQMg5eWyEtfl17MSwyNTV9JEgHiAEBEg8KB2RyeV9ydW4YEiABKAgSKQoRcGFyYWxsZWxfZXBpc29kZXMYEyABKA1CCbpIBioEGAgoAUgIiAEBEkQKDm1lZGlhX2VwaXNvZGVzGBQgASgOMiIubGltYmVyLnYxLkV2YWx1YXRpb25NZWRpYUVwaXNvZGVzQgi6SAWCAQIQAUIHCgVfc2VlZEIPCg1fYWN0aW9uX3NwYWNlQhQKEl9wb2xpY3lfdGltZW91dF9tc0ILCglfcGljdHVyZXNCEAoOX3dhbGxfYnVkZ2V0X3NCFAoSX3N0b3BfYWZ0ZXJfZmF1bHRzQhAKDl9tYXhfY2FsbHNfdXNkQhIKEF9pZGVtcG90ZW5jeV9rZXlCFAoSX3BhcmFsbGVsX2VwaXNvZGVzIvoDCg9Qb2xpY3lUb0NvbXBhcmUSIwoPcG9saWN5X2VuZHBvaW50GAEgASgJQgq6SAdyBRABGIAQEiAKB2hvcml6b24YAiABKA1CCrpIByoFGIACKAFIAIgBARIlCgxyZXBsYW5fc3RlcHMYAyABKA1CCrpIByoFGIACKAFIAYgBARIdCgdydW50aW1lGAQgASgJQge6SARyAhhASAKIAQESLAoHcHJvZmlsZRgFIAEoCzIWLmxpbWJlci52MS5XaXJlUHJvZmlsZUgDiAEBEioKBGF1dGgYBiABKAsyFy5saW1iZXIudjEuUHJvdmlkZXJBdXRoSASIAQESWQoKY2FtZXJhX21hcBgHIAMoCzIpLmxpbWJlci52MS5Qb2xpY3lUb0NvbXBhcmUuQ2FtZXJhTWFwRW50cnlCGrpIF5oBFBAQIgdyBRABGIACKgdyBRABGIACEjUKCXN0YXRlX21hcBgIIAMoCzIXLmxpbWJlci52MS5TdGF0ZU1hcHBpbmdCCbpIBpIBAxCAIBowCg5DYW1lcmFNYXBFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQgoKCF9ob3Jpem9uQg8KDV9yZXBsYW5fc3RlcHNCCgoIX3J1bnRpbWVCCgoIX3Byb2ZpbGVCBwoFX2F1dGgiRwoaQ29tcGFyZUV2YWx1YXRpb25zUmVzcG9uc2USKQoKY29tcGFyaXNvbhgBIAEoCzIVLmxpbWJlci52MS5Db21wYXJpc29uIjcKFEdldENvbXBhcmlzb25SZXF1ZXN0Eh8KDWNvbXBhcmlzb25faWQYASABKAlCCLpIBXIDGIABIkIKFUdldENvbXBhcmlzb25SZXNwb25zZRIpCgpjb21wYXJpc29uGAEgASgLMhUubGltYmVyLnYxLkNvbXBhcmlzb24iOgoXQ2FuY2VsQ29tcGFyaXNvblJlcXVlc3QSHwoNY29tcGFyaXNvbl9pZBgBIAEoCUIIukgFcgMYgAEiRQoYQ2FuY2VsQ29tcGFyaXNvblJlc3BvbnNlEikKCmNvbXBhcmlzb24YASABKAsyFS5saW1iZXIudjEuQ29tcGFyaXNvbiI9ChBFdmFsdWF0ZVJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiIwChRHZXRFdmFsdWF0aW9uUmVxdWVzdBIYCgZqb2JfaWQYASABKAlCCLpIBXIDGIABIkIKFUdldEV2YWx1YXRpb25SZXNwb25zZRIpCgpldmFsdWF0aW9uGAEgASgLMhUubGltYmVyLnYxLkV2YWx1YXRpb24iQwoOR2V0RmlsbVJlcXVlc3QSGAoGam9iX2lkGAEgASgJQgi6SAVyAxiAARIXCgVpbmRleBgCIAEoDUIIukgFKgMYj04iXQoPR2V0RmlsbVJlc3BvbnNlEhIKBGZpbG0YASABKAxCBKC9GAESHgoEdHlwZRgCIAEoCUIQqr0YDGNvbnRlbnQtdHlwZRIWCgRldGFnGAMgASgJQgiqvRgEZXRhZyJJChRHZXRGaWxtU2VyaWVzUmVxdWVzdBIYCgZqb2JfaWQYASABKAlCCLpIBXIDGIABEhcKBWluZGV4GAIgASgNQgi6SAUqAxiPTiI+ChVHZXRGaWxtU2VyaWVzUmVzcG9uc2USJQoGc2VyaWVzGAEgASgLMhUubGltYmVyLnYxLkZpbG1TZXJpZXMiMwoXQ2FuY2VsRXZhbHVhdGlvblJlcXVlc3QSGAoGam9iX2lkGAEgASgJQgi6SAVyAxiAASJFChhDYW5jZWxFdmFsdWF0aW9uUmVzcG9uc2USKQoKZXZhbHVhdGlvbhgBIAEoCzIVLmxpbWJlci52MS5FdmFsdWF0aW9uInsKFldhdGNoRXZhbHVhdGlvblJlcXVlc3QSGAoGam9iX2lkGAEgASgJQgi6SAVyAxiAARI1Cg1sYXN0X2V2ZW50X2lkGAIgASgJQhm6SAVyAxiAAqq9GA1sYXN0LWV2ZW50LWlkSACIAQFCEAoOX2xhc3RfZXZlbnRfaWQidgoXV2F0Y2hFdmFsdWF0aW9uUmVzcG9uc2USKwoHZXBpc29kZRgBIAEoCzIYLmxpbWJlci52MS5FcGlzb2RlUmVjb3JkSAASJQoEZG9uZRgCIAEoCzIVLmxpbWJlci52MS5FdmFsdWF0aW9uSABCBwoFZXZlbnQy4A0KEUV2YWx1YXRpb25TZXJ2aWNlEusCCghFdmFsdWF0ZRIaLmxpbWJlci52MS5FdmFsdWF0ZVJlcXVlc3QaGy5saW1iZXIudjEuRXZhbHVhdGVSZXNwb25zZSKlAqq7GP0BCAISDWluZmVyZW5jZS5ydW4YygEyCGV2YWx1YXRlYAJwAXrYAQoIZXZhbHVhdGUSOVJ1bnMgaW4gdGhlIGJhY2tncm91bmQ7IHBvbGwgZ2V0X2V2YWx1YXRpb24gZm9yIHByb2dyZXNzLhoPcG9saWN5X2VuZHBvaW50GghzY2VuYXJpbxoIZXBpc29kZXMaBHNlZWQaDGFjdGlvbl9zcGFjZRoHaG9yaXpvbhoMcmVwbGFuX3N0ZXBzGgRtb2RlGhFwb2xpY3lfdGltZW91dF9tcxoIcGljdHVyZXMaD2lkZW1wb3RlbmN5X2tleRoNd2FsbF9idWRnZXRfc4LT5JMCHToBKmIKZXZhbHVhdGlvbiIML3YxL2V2YWx1YXRlErQBChJDb21wYXJlRXZhbHVhdGlvbnMSJC5saW1iZXIudjEuQ29tcGFyZUV2YWx1YXRpb25zUmVxdWVzdBolLmxpbWJlci52MS5Db21wYXJlRXZhbHVhdGlvbnNSZXNwb25zZSJRqrsYIggCEg1pbmZlcmVuY2UucnVuGMoBMghldmFsdWF0ZWACcAGC0+STAiU6ASpiCmNvbXBhcmlzb24iFC92MS9ldmFsdWF0ZS9jb21wYXJlEqIBCg1HZXRDb21wYXJpc29uEh8ubGltYmVyLnYxLkdldENvbXBhcmlzb25SZXF1ZXN0GiAubGltYmVyLnYxLkdldENvbXBhcmlzb25SZXNwb25zZSJOkAIBqrsYDwgCEglqb2JzLnJlYWRgAoLT5JMCMmIKY29tcGFyaXNvbhIkL3YxL2V2YWx1YXRlL2NvbXBhcmUve2NvbXBhcmlzb25faWR9EqkBChBDYW5jZWxDb21wYXJpc29uEiIubGltYmVyLnYxLkNhbmNlbENvbXBhcmlzb25SZXF1ZXN0GiMubGltYmVyLnYxLkNhbmNlbENvbXBhcmlzb25SZXNwb25zZSJMqrsYEAgCEgpqb2JzLndyaXRlYAKC0+STAjJiCmNvbXBhcmlzb24qJC92MS9ldmFsdWF0ZS9jb21wYXJlL3tjb21wYXJpc29uX2lkfRLsAQoNR2V0RXZhbHVhdGlvbhIfLmxpbWJlci52MS5HZXRFdmFsdWF0aW9uUmVxdWVzdBogLmxpbWJlci52MS5HZXRFdmFsdWF0aW9uUmVzcG9uc2UilwGQAgGquxhnCAISCWpvYnMucmVhZGACelYKDmdldF9ldmFsdWF0aW9uEkRQb2xsIGl0IHVudGlsIHRoZSBzdGF0dXMgaXMgY29tcGxldGVkLCBmYWlsZWQsIGNhbmNlbGxlZCBvciBleHBpcmVkLoLT5JMCI2IKZXZhbHVhdGlvbhIVL3YxL2V2YWx1YXRlL3tqb2JfaWR9EokBCgdHZXRGaWxtEhkubGltYmVyLnYxLkdldEZpbG1SZXF1ZXN0GhoubGltYmVyLnYxLkdldEZpbG1SZXNwb25zZSJHkAIBqrsYDwgCEglqb2JzLnJlYWRgAoLT5JMCK2IEZmlsbRIjL3YxL2V2YWx1YXRlL3tqb2JfaWR9L2ZpbG1zL3tpbmRleH0SpAEKDUdldEZpbG1TZXJpZXMSHy5saW1iZXIudjEuR2V0RmlsbVNlcmllc1JlcXVlc3QaIC5saW1iZXIudjEuR2V0RmlsbVNlcmllc1Jlc3BvbnNlIlCQAgGquxgPCAISCWpvYnMucmVhZGACgtPkkwI0YgZzZXJpZXMSKi92MS9ldmFsdWF0ZS97am9iX2lkfS9maWxtcy97aW5kZXh9L3NlcmllcxKaAQoQQ2FuY2VsRXZhbHVhdGlvbhIiLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVxdWVzdBojLmxpbWJlci52MS5DYW5jZWxFdmFsdWF0aW9uUmVzcG9uc2UiPaq7GBAIAhIKam9icy53cml0ZWACgtPkkwIjYgpldmFsdWF0aW9uKhUvdjEvZXZhbHVhdGUve2pvYl9pZH0SlQEKD1dhdGNoRXZhbHVhdGlvbhIhLmxpbWJlci52MS5XYXRjaEV2YWx1YXRpb25SZXF1ZXN0GiIubGltYmVyLnYxLldhdGNoRXZhbHVhdGlvblJlc3BvbnNlIjmquxgRCAISCWpvYnMucmVhZCgBYAKC0+STAh4SHC92MS9ldmFsdWF0ZS97am9iX2lkfS9ldmVudHMwAWIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_evaluation, file_limber_v1_supply]);
 
 /**
  * Request to evaluate a policy.
@@ -92,7 +92,7 @@ export type EvaluateRequest = Message<"limber.v1.EvaluateRequest"> & {
   policyTimeoutMs?: number | undefined;
 
   /**
-   * What to record of the first and the worst episode; nothing when absent.
+   * How to record episodes; nothing is recorded when absent.
    *
    * @generated from field: limber.v1.EvaluationMedia media = 10;
    */
@@ -201,6 +201,13 @@ export type EvaluateRequest = Message<"limber.v1.EvaluateRequest"> & {
    * @generated from field: optional uint32 parallel_episodes = 24;
    */
   parallelEpisodes?: number | undefined;
+
+  /**
+   * Which episodes to record; the first and the worst when absent. Others need `media` to be `film`.
+   *
+   * @generated from field: limber.v1.EvaluationMediaEpisodes media_episodes = 25;
+   */
+  mediaEpisodes: EvaluationMediaEpisodes;
 };
 
 /**
@@ -266,7 +273,7 @@ export type CompareEvaluationsRequest = Message<"limber.v1.CompareEvaluationsReq
   policyTimeoutMs?: number | undefined;
 
   /**
-   * What to record of the first and the worst episode of each policy; nothing when absent.
+   * How to record episodes of each policy; nothing is recorded when absent.
    *
    * @generated from field: limber.v1.EvaluationMedia media = 8;
    */
@@ -348,6 +355,13 @@ export type CompareEvaluationsRequest = Message<"limber.v1.CompareEvaluationsReq
    * @generated from field: optional uint32 parallel_episodes = 19;
    */
   parallelEpisodes?: number | undefined;
+
+  /**
+   * Which episodes of each policy to record, as in an evaluation.
+   *
+   * @generated from field: limber.v1.EvaluationMediaEpisodes media_episodes = 20;
+   */
+  mediaEpisodes: EvaluationMediaEpisodes;
 };
 
 /**
@@ -596,6 +610,118 @@ export const GetEvaluationResponseSchema: GenMessage<GetEvaluationResponse> = /*
   messageDesc(file_limber_v1_evaluation_service, 10);
 
 /**
+ * Request for a film.
+ *
+ * @generated from message limber.v1.GetFilmRequest
+ */
+export type GetFilmRequest = Message<"limber.v1.GetFilmRequest"> & {
+  /**
+   * Evaluation id, such as `job_01J…`.
+   *
+   * @generated from field: string job_id = 1;
+   */
+  jobId: string;
+
+  /**
+   * Index of the episode.
+   *
+   * @generated from field: uint32 index = 2;
+   */
+  index: number;
+};
+
+/**
+ * Describes the message limber.v1.GetFilmRequest.
+ * Use `create(GetFilmRequestSchema)` to create a new message.
+ */
+export const GetFilmRequestSchema: GenMessage<GetFilmRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 11);
+
+/**
+ * A film.
+ *
+ * @generated from message limber.v1.GetFilmResponse
+ */
+export type GetFilmResponse = Message<"limber.v1.GetFilmResponse"> & {
+  /**
+   * The complete file.
+   *
+   * @generated from field: bytes film = 1;
+   */
+  film: Uint8Array;
+
+  /**
+   * Media type: `video/mp4` or `image/webp`.
+   *
+   * @generated from field: string type = 2;
+   */
+  type: string;
+
+  /**
+   * Entity tag of the file.
+   *
+   * @generated from field: string etag = 3;
+   */
+  etag: string;
+};
+
+/**
+ * Describes the message limber.v1.GetFilmResponse.
+ * Use `create(GetFilmResponseSchema)` to create a new message.
+ */
+export const GetFilmResponseSchema: GenMessage<GetFilmResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 12);
+
+/**
+ * Request for the course of a film.
+ *
+ * @generated from message limber.v1.GetFilmSeriesRequest
+ */
+export type GetFilmSeriesRequest = Message<"limber.v1.GetFilmSeriesRequest"> & {
+  /**
+   * Evaluation id, such as `job_01J…`.
+   *
+   * @generated from field: string job_id = 1;
+   */
+  jobId: string;
+
+  /**
+   * Index of the episode.
+   *
+   * @generated from field: uint32 index = 2;
+   */
+  index: number;
+};
+
+/**
+ * Describes the message limber.v1.GetFilmSeriesRequest.
+ * Use `create(GetFilmSeriesRequestSchema)` to create a new message.
+ */
+export const GetFilmSeriesRequestSchema: GenMessage<GetFilmSeriesRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 13);
+
+/**
+ * The course of a film.
+ *
+ * @generated from message limber.v1.GetFilmSeriesResponse
+ */
+export type GetFilmSeriesResponse = Message<"limber.v1.GetFilmSeriesResponse"> & {
+  /**
+   * Return and actions.
+   *
+   * @generated from field: limber.v1.FilmSeries series = 1;
+   */
+  series?: FilmSeries | undefined;
+};
+
+/**
+ * Describes the message limber.v1.GetFilmSeriesResponse.
+ * Use `create(GetFilmSeriesResponseSchema)` to create a new message.
+ */
+export const GetFilmSeriesResponseSchema: GenMessage<GetFilmSeriesResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 14);
+
+/**
  * Request to cancel an evaluation.
  *
  * @generated from message limber.v1.CancelEvaluationRequest
@@ -614,7 +740,7 @@ export type CancelEvaluationRequest = Message<"limber.v1.CancelEvaluationRequest
  * Use `create(CancelEvaluationRequestSchema)` to create a new message.
  */
 export const CancelEvaluationRequestSchema: GenMessage<CancelEvaluationRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 11);
+  messageDesc(file_limber_v1_evaluation_service, 15);
 
 /**
  * The canceled evaluation.
@@ -635,7 +761,7 @@ export type CancelEvaluationResponse = Message<"limber.v1.CancelEvaluationRespon
  * Use `create(CancelEvaluationResponseSchema)` to create a new message.
  */
 export const CancelEvaluationResponseSchema: GenMessage<CancelEvaluationResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 12);
+  messageDesc(file_limber_v1_evaluation_service, 16);
 
 /**
  * Request to watch an evaluation.
@@ -664,7 +790,7 @@ export type WatchEvaluationRequest = Message<"limber.v1.WatchEvaluationRequest">
  * Use `create(WatchEvaluationRequestSchema)` to create a new message.
  */
 export const WatchEvaluationRequestSchema: GenMessage<WatchEvaluationRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 13);
+  messageDesc(file_limber_v1_evaluation_service, 17);
 
 /**
  * An event of the stream.
@@ -701,7 +827,7 @@ export type WatchEvaluationResponse = Message<"limber.v1.WatchEvaluationResponse
  * Use `create(WatchEvaluationResponseSchema)` to create a new message.
  */
 export const WatchEvaluationResponseSchema: GenMessage<WatchEvaluationResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 14);
+  messageDesc(file_limber_v1_evaluation_service, 18);
 
 /**
  * Evaluates policies in simulated scenarios.
@@ -761,6 +887,27 @@ export const EvaluationService: GenService<{
     methodKind: "unary";
     input: typeof GetEvaluationRequestSchema;
     output: typeof GetEvaluationResponseSchema;
+  },
+  /**
+   * Returns the film of an episode. Over REST the body is the file, with byte ranges (RFC 9110, section 14): one range per request, `If-Range`
+   * with the ETag, and `HEAD`.
+   *
+   * @generated from rpc limber.v1.EvaluationService.GetFilm
+   */
+  getFilm: {
+    methodKind: "unary";
+    input: typeof GetFilmRequestSchema;
+    output: typeof GetFilmResponseSchema;
+  },
+  /**
+   * Returns the return and the actions at each frame of a film.
+   *
+   * @generated from rpc limber.v1.EvaluationService.GetFilmSeries
+   */
+  getFilmSeries: {
+    methodKind: "unary";
+    input: typeof GetFilmSeriesRequestSchema;
+    output: typeof GetFilmSeriesResponseSchema;
   },
   /**
    * Cancels an evaluation. Ended episodes keep their records and are charged.

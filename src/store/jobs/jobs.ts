@@ -5,7 +5,7 @@ import { allRecords, firstRecord, type Queryable, type Sql, type Tx, unixSeconds
 import { type Bounded, boundedPage, newest } from "../history/bounded.ts";
 
 /** The kinds of jobs. */
-export type JobKind = "batch" | "evaluation" | "verification" | "export";
+export type JobKind = "batch" | "evaluation" | "verification" | "export" | "film";
 
 /** The rank of each status: a job never moves to a lower one. */
 const RANKS = {

@@ -3,7 +3,7 @@
 
 create table job (
   id text primary key,
-  kind text not null check (kind in ('batch', 'evaluation', 'verification', 'export')),
+  kind text not null check (kind in ('batch', 'evaluation', 'verification', 'export', 'film')),
   org_id text not null,
   -- The workspace of the key that asked for it; null: the organization's own.
   workspace_id text,
@@ -54,14 +54,14 @@ create unique index job_by_idempotency_key on job (org_id, idempotency_key, coal
 create index job_by_comparison on job (comparison) where comparison is not null;
 create index job_open_of_org on job (org_id) where rank < 9;
 
--- The items of jobs that have not ended count as queued.
+-- The items of jobs that have not ended count as queued. Films do not: they belong to an evaluation, whose episodes counted.
 create function job_cap() returns trigger language plpgsql as $$
 declare
   org text;
 begin
-  for org in select distinct org_id from made order by 1 loop
+  for org in select distinct org_id from made where kind <> 'film' order by 1 loop
     perform org_cap_turn('queued_items', org);
-    perform assert_org_cap('queued_items', (select sum(total) from job where org_id = org and rank < 9));
+    perform assert_org_cap('queued_items', (select sum(total) from job where org_id = org and rank < 9 and kind <> 'film'));
   end loop;
   return null;
 end
@@ -137,6 +137,26 @@ begin
   return bytes >= p_bytes or cardinality(lines) >= p_rows;
 end
 $$;
+
+-- Films of an evaluation's episodes. They are planned when the evaluation ends, and rendered by a job of the kind `film`.
+create table film (
+  job_id text not null references job on delete cascade,
+  -- The episode.
+  index integer not null,
+  -- The file; null until it is rendered.
+  bytes bytea,
+  -- Its media type, and its SHA-256.
+  type text,
+  sha256 text,
+  -- What happens in it, in the format of the schema's message.
+  series jsonb,
+  -- Why it could not be rendered.
+  error text,
+  primary key (job_id, index)
+);
+
+-- Films do not compress any further.
+alter table film alter column bytes set storage external;
 
 -- The data key of a sealed job, wrapped by the master key. Without its row nothing of the sealed columns can be read.
 create table job_key (

@@ -4,6 +4,7 @@ import { readImageHeader } from "../../../src/codecs/pictures/image.ts";
 import { PolicyFailure } from "../../../src/scenarios/failure.ts";
 import {
   type FinishedEpisode,
+  filmedOf,
   firstAndWorst,
   runTrial,
   type Shown,
@@ -130,6 +131,26 @@ describe("an evaluation run", () => {
     // Pictures that are the same are one that is shown longer.
     expect(Math.min(...film.delay!)).toBe(100);
     expect(film.delay!.reduce((sum, each) => sum + each, 0)).toBe(10_100);
+  });
+
+  it("films an episode at 480 pixels, with a point for each frame, and ends the film with the episode", async () => {
+    const { end, episodes } = await trial({ episodes: 1, media: "film" }, () => [[10]]);
+    const [{ steps, return: sum }] = episodes as [FinishedEpisode];
+    const { width, height, frames, frameMs, rgb, points } = end.film!;
+    expect([width, height, frames, frameMs]).toEqual([480, 360, Math.ceil(steps / 5) + 1, 100]);
+    expect(rgb.length).toBe(3 * width * height * frames);
+    expect(points.map(({ step }) => step)).toEqual([0, 5, 10].slice(0, frames - 1).concat(steps));
+    expect(points.at(-1)).toEqual({ step: steps, return: sum, action: [10] });
+    expect(end.replayVerified).toBe(true);
+  });
+
+  it("films at most 32 episodes, failed ones if wanted", async () => {
+    const { episodes } = await trial({ episodes: 2 }, (shown) => (shown.episode === 1 ? [[10]] : balance(shown)));
+    const many = Array.from({ length: 80 }, (_, index) => ({ ...episodes[index % 2]!, index }));
+    const indexes = (which: "failed" | "all") => filmedOf(many, which).map(({ index }) => index);
+    expect(indexes("all")).toEqual(Array.from({ length: 32 }, (_, i) => i));
+    expect(indexes("failed")).toEqual(Array.from({ length: 32 }, (_, i) => 2 * i + 1));
+    expect(filmedOf(many, "first_and_worst").map(({ index }) => index)).toEqual([0, 1]);
   });
 });
 

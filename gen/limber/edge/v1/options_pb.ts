@@ -815,7 +815,7 @@ export const kept: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
   extDesc(file_limber_edge_v1_options, 6);
 
 /**
- * The REST body is this field's raw bytes, not JSON.
+ * The REST body is this field's raw bytes, not JSON. A response also serves byte ranges of them.
  *
  * @generated from extension: bool raw = 50132;
  */
@@ -823,7 +823,7 @@ export const raw: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
   extDesc(file_limber_edge_v1_options, 7);
 
 /**
- * REST header that carries this field.
+ * REST header that carries this field. A response has such headers only beside a raw body.
  *
  * @generated from extension: string header = 50133;
  */

@@ -100,10 +100,10 @@ function messageOf(exchange: HttpExchange, body: unknown): Message {
   if (route.body === undefined) refuseMembers(body, faults);
   else if (route.raw) Object.assign(message, { [(route.body as DescField).localName]: body });
   else if (route.body !== "*") decoder.set(message, route.body.name, body, faults);
-  for (const { name } of route.path) {
+  for (const { name, scalar } of route.path) {
     if (route.body === "*" && isObject(body) && Object.hasOwn(body, name))
       faults.add("extra_forbidden", "is set by the path; omit it", name);
-    decoder.set(message, name, parameters[name], faults);
+    decoder.set(message, name, jsonOf(parameters[name] ?? "", scalar), faults);
   }
   const query = queryOf(request.url ?? "");
   if (query !== undefined) {

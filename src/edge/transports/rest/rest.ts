@@ -1,6 +1,6 @@
 /** The REST transport: every RPC with a path in the schema, as JSON or server-sent events. */
 import type { ServerResponse } from "node:http";
-import type { DescMethod, DescService, Message } from "@bufbuild/protobuf";
+import type { DescField, DescMethod, DescService, Message } from "@bufbuild/protobuf";
 import type { FastifyInstance } from "fastify";
 import { PublicationService } from "../../../../gen/limber/v1/publication_service_pb.ts";
 import { ADMIN_HEADER, API_VERSION } from "../../../brand.ts";
@@ -34,6 +34,7 @@ import {
   pushEvents,
   type ServerEvent,
 } from "./events.ts";
+import { partOf } from "./files.ts";
 import { givenOf, HttpExchange, type Parameters, readMessage } from "./request.ts";
 import { conversationsOf, type Dialect, native, type RestRoute, routesOf } from "./routes.ts";
 
@@ -306,7 +307,8 @@ export class RestTransport implements WholeRequestHandler {
     const encode = encodedOnce((answer) => Buffer.from(toText(method.output, answer)));
     if (isPlainJson(route)) context.encode = encode;
     const answer = await gate.unary(method, admission, message, context);
-    if (!isPlainJson(route)) answerByDialect(exchange, admission, answer);
+    if (route.file) answerFile(exchange, route.file, admission, answer);
+    else if (!isPlainJson(route)) answerByDialect(exchange, admission, answer);
     else if (route.verb === "GET") await answerList(exchange, admission, answer);
     else answerJson(exchange, admission, encode(answer));
   }
@@ -409,6 +411,32 @@ function answerByDialect(exchange: HttpExchange, admission: Admission, message: 
   const text = BODILESS.has(status) ? "" : dialect.write(answer?.message ?? method.output, value, request);
   const type = BODILESS.has(status) ? [] : ["content-type", dialect.contentType];
   send(response, status, context.requestId, [...type, ...headersOfAnswer(admission), ...headers], Buffer.from(text));
+}
+
+/** A browser keeps a file to itself, and asks each time whether it may still have it. */
+const FILE_HEADERS = ["cache-control", "private, no-cache", "x-content-type-options", "nosniff"];
+
+/** Responds with the bytes of a field, or a range of them. */
+function answerFile(
+  { route, request, response, context }: HttpExchange,
+  fields: ReadonlyMap<string, DescField>,
+  admission: Admission,
+  message: Message,
+): void {
+  const value = ({ localName }: DescField) => (message as unknown as Record<string, unknown>)[localName];
+  const own = [...fields].map(([name, field]) => [name, String(value(field))] as const);
+  const { status, bytes, headers } = partOf(
+    Buffer.from(value(route.answer!) as Uint8Array),
+    new Map(own).get("etag")!,
+    {
+      method: request.method,
+      range: headerOf(request, "range"),
+      ifRange: headerOf(request, "if-range"),
+      ifNoneMatch: headerOf(request, "if-none-match"),
+    },
+  );
+  const said = [...FILE_HEADERS, ...own.flat(), ...headers, ...headersOfAnswer(admission)];
+  send(response, status, context.requestId, said, bytes);
 }
 
 /** Whether the response is the message itself in the gateway's own JSON. */

@@ -38,6 +38,8 @@ export interface RestRoute {
   readonly query: ReadonlyMap<string, DescField>;
   /** The field of the response that the answer is; the whole response when undefined. */
   readonly answer: DescField | undefined;
+  /** If the answer is the bytes of its field: the headers that carry the other fields, by their names. */
+  readonly file: ReadonlyMap<string, DescField> | undefined;
   /** The HTTP status of a success. */
   readonly status: number;
   /** The request has a place for a secret: a field marked `debug_redact`. */
@@ -91,6 +93,7 @@ function routeOf(method: DescMethod): RestRoute {
   const path = [...template.matchAll(/\{(\w+)\}/g)].map(([, name]) => fieldOf(method.input.fields, name, method));
   const body =
     rule.body === "" || rule.body === "*" ? rule.body || undefined : fieldOf(method.input.fields, rule.body, method);
+  const answer = rule.responseBody === "" ? undefined : fieldOf(method.output.fields, rule.responseBody, method);
   return {
     method,
     rpc: `${method.parent.typeName}/${method.name}`,
@@ -99,14 +102,15 @@ function routeOf(method: DescMethod): RestRoute {
     path,
     body: body as RestRoute["body"],
     raw: typeof body === "object" && getOption(body, raw),
-    headers: new Map(headerFields(method).map((field) => [getOption(field, header), field])),
+    headers: headersOf(method.input),
     query: new Map(body === "*" ? [] : queryFields(method, path, body).map((field) => [parameterOf(field), field])),
-    answer: rule.responseBody === "" ? undefined : fieldOf(method.output.fields, rule.responseBody, method),
+    answer,
+    file: answer && getOption(answer, raw) ? headersOf(method.output) : undefined,
     status: successStatus || 200,
     secret: holdsSecret(method.input),
     events,
     lines,
-    resumed: headerFields(method).some((field) => getOption(field, header) === "last-event-id"),
+    resumed: headersOf(method.input).has("last-event-id"),
     bounds: boundsOf(method),
     dialect: convention,
   };
@@ -129,11 +133,12 @@ function fieldOf(fields: readonly DescField[], name: string | undefined, method:
   return field;
 }
 
-const headerFields = (method: DescMethod): DescField[] =>
-  method.input.fields.filter((field) => getOption(field, header) !== "");
+/** The fields of a message that headers carry, by the names of the headers. */
+const headersOf = ({ fields }: DescMessage): ReadonlyMap<string, DescField> =>
+  new Map(fields.filter((field) => getOption(field, header) !== "").map((field) => [getOption(field, header), field]));
 
 function queryFields(method: DescMethod, path: readonly DescField[], body: unknown): DescField[] {
-  const elsewhere = [body, ...path, ...headerFields(method)];
+  const elsewhere = [body, ...path, ...headersOf(method.input).values()];
   const fields = method.input.fields.filter((field) => !elsewhere.includes(field));
   const unfit = fields.find((field) => field.message !== undefined || field.fieldKind === "map");
   if (unfit !== undefined) throw new Error(`${unfit} is not supported in a query`);

@@ -33,6 +33,14 @@ class EvaluationMedia(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     EVALUATION_MEDIA_NONE: _ClassVar[EvaluationMedia]
     EVALUATION_MEDIA_GIF: _ClassVar[EvaluationMedia]
     EVALUATION_MEDIA_STRIP: _ClassVar[EvaluationMedia]
+    EVALUATION_MEDIA_FILM: _ClassVar[EvaluationMedia]
+
+class EvaluationMediaEpisodes(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EVALUATION_MEDIA_EPISODES_UNSPECIFIED: _ClassVar[EvaluationMediaEpisodes]
+    EVALUATION_MEDIA_EPISODES_FIRST_AND_WORST: _ClassVar[EvaluationMediaEpisodes]
+    EVALUATION_MEDIA_EPISODES_FAILED: _ClassVar[EvaluationMediaEpisodes]
+    EVALUATION_MEDIA_EPISODES_ALL: _ClassVar[EvaluationMediaEpisodes]
 COMPARISON_METRIC_UNSPECIFIED: ComparisonMetric
 COMPARISON_METRIC_SUCCESS: ComparisonMetric
 COMPARISON_METRIC_PROGRESS: ComparisonMetric
@@ -46,9 +54,14 @@ EVALUATION_MEDIA_UNSPECIFIED: EvaluationMedia
 EVALUATION_MEDIA_NONE: EvaluationMedia
 EVALUATION_MEDIA_GIF: EvaluationMedia
 EVALUATION_MEDIA_STRIP: EvaluationMedia
+EVALUATION_MEDIA_FILM: EvaluationMedia
+EVALUATION_MEDIA_EPISODES_UNSPECIFIED: EvaluationMediaEpisodes
+EVALUATION_MEDIA_EPISODES_FIRST_AND_WORST: EvaluationMediaEpisodes
+EVALUATION_MEDIA_EPISODES_FAILED: EvaluationMediaEpisodes
+EVALUATION_MEDIA_EPISODES_ALL: EvaluationMediaEpisodes
 
 class Evaluation(_message.Message):
-    __slots__ = ("id", "object", "kind", "status", "created_at", "started_at", "finished_at", "policy", "scenario", "progress", "episodes", "scores", "per_episode", "reproducibility", "usage", "route", "error", "metadata", "runner", "harness", "wall_budget_s", "estimate", "comparison_id")
+    __slots__ = ("id", "object", "kind", "status", "created_at", "started_at", "finished_at", "policy", "scenario", "progress", "episodes", "scores", "per_episode", "reproducibility", "usage", "route", "error", "metadata", "runner", "harness", "wall_budget_s", "estimate", "comparison_id", "films")
     ID_FIELD_NUMBER: _ClassVar[int]
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -72,6 +85,7 @@ class Evaluation(_message.Message):
     WALL_BUDGET_S_FIELD_NUMBER: _ClassVar[int]
     ESTIMATE_FIELD_NUMBER: _ClassVar[int]
     COMPARISON_ID_FIELD_NUMBER: _ClassVar[int]
+    FILMS_FIELD_NUMBER: _ClassVar[int]
     id: str
     object: str
     kind: str
@@ -95,7 +109,8 @@ class Evaluation(_message.Message):
     wall_budget_s: int
     estimate: EvaluationEstimate
     comparison_id: str
-    def __init__(self, id: _Optional[str] = ..., object: _Optional[str] = ..., kind: _Optional[str] = ..., status: _Optional[_Union[_job_pb2.JobStatus, str]] = ..., created_at: _Optional[int] = ..., started_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., policy: _Optional[_Union[EvaluatedPolicy, _Mapping]] = ..., scenario: _Optional[_Union[EvaluatedScenario, _Mapping]] = ..., progress: _Optional[_Union[EvaluationProgress, _Mapping]] = ..., episodes: _Optional[_Union[EpisodeCounts, _Mapping]] = ..., scores: _Optional[_Union[EvaluationScores, _Mapping]] = ..., per_episode: _Optional[_Iterable[_Union[EpisodeRecord, _Mapping]]] = ..., reproducibility: _Optional[_Union[Reproducibility, _Mapping]] = ..., usage: _Optional[_Union[EvaluationUsage, _Mapping]] = ..., route: _Optional[_Union[EvaluationRoute, _Mapping]] = ..., error: _Optional[_Union[EvaluationError, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., runner: _Optional[_Union[EvaluationRunner, str]] = ..., harness: _Optional[str] = ..., wall_budget_s: _Optional[int] = ..., estimate: _Optional[_Union[EvaluationEstimate, _Mapping]] = ..., comparison_id: _Optional[str] = ...) -> None: ...
+    films: EvaluationFilms
+    def __init__(self, id: _Optional[str] = ..., object: _Optional[str] = ..., kind: _Optional[str] = ..., status: _Optional[_Union[_job_pb2.JobStatus, str]] = ..., created_at: _Optional[int] = ..., started_at: _Optional[int] = ..., finished_at: _Optional[int] = ..., policy: _Optional[_Union[EvaluatedPolicy, _Mapping]] = ..., scenario: _Optional[_Union[EvaluatedScenario, _Mapping]] = ..., progress: _Optional[_Union[EvaluationProgress, _Mapping]] = ..., episodes: _Optional[_Union[EpisodeCounts, _Mapping]] = ..., scores: _Optional[_Union[EvaluationScores, _Mapping]] = ..., per_episode: _Optional[_Iterable[_Union[EpisodeRecord, _Mapping]]] = ..., reproducibility: _Optional[_Union[Reproducibility, _Mapping]] = ..., usage: _Optional[_Union[EvaluationUsage, _Mapping]] = ..., route: _Optional[_Union[EvaluationRoute, _Mapping]] = ..., error: _Optional[_Union[EvaluationError, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., runner: _Optional[_Union[EvaluationRunner, str]] = ..., harness: _Optional[str] = ..., wall_budget_s: _Optional[int] = ..., estimate: _Optional[_Union[EvaluationEstimate, _Mapping]] = ..., comparison_id: _Optional[str] = ..., films: _Optional[_Union[EvaluationFilms, _Mapping]] = ...) -> None: ...
 
 class EvaluationEstimate(_message.Message):
     __slots__ = ("episodes", "episodes_usd", "policy_calls", "policy_calls_usd", "total_usd")
@@ -309,6 +324,39 @@ class EvaluatedScenario(_message.Message):
     mode: EvaluationMode
     def __init__(self, id: _Optional[str] = ..., version: _Optional[str] = ..., digest: _Optional[str] = ..., engine: _Optional[str] = ..., engine_version: _Optional[str] = ..., action_space: _Optional[str] = ..., action_dim: _Optional[int] = ..., dt_ms: _Optional[float] = ..., max_steps: _Optional[int] = ..., mode: _Optional[_Union[EvaluationMode, str]] = ...) -> None: ...
 
+class EvaluationFilms(_message.Message):
+    __slots__ = ("total", "ready", "failed")
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    total: int
+    ready: int
+    failed: int
+    def __init__(self, total: _Optional[int] = ..., ready: _Optional[int] = ..., failed: _Optional[int] = ...) -> None: ...
+
+class FilmSeries(_message.Message):
+    __slots__ = ("width", "height", "frame_ms", "action_names", "points")
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    HEIGHT_FIELD_NUMBER: _ClassVar[int]
+    FRAME_MS_FIELD_NUMBER: _ClassVar[int]
+    ACTION_NAMES_FIELD_NUMBER: _ClassVar[int]
+    POINTS_FIELD_NUMBER: _ClassVar[int]
+    width: int
+    height: int
+    frame_ms: float
+    action_names: _containers.RepeatedScalarFieldContainer[str]
+    points: _containers.RepeatedCompositeFieldContainer[FilmPoint]
+    def __init__(self, width: _Optional[int] = ..., height: _Optional[int] = ..., frame_ms: _Optional[float] = ..., action_names: _Optional[_Iterable[str]] = ..., points: _Optional[_Iterable[_Union[FilmPoint, _Mapping]]] = ...) -> None: ...
+
+class FilmPoint(_message.Message):
+    __slots__ = ("step", "action")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    RETURN_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    action: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, step: _Optional[int] = ..., action: _Optional[_Iterable[float]] = ..., **kwargs) -> None: ...
+
 class EvaluationProgress(_message.Message):
     __slots__ = ("completed", "total", "running_success_rate")
     COMPLETED_FIELD_NUMBER: _ClassVar[int]
@@ -463,7 +511,7 @@ class RealtimeScore(_message.Message):
     def __init__(self, stale_action_ratio: _Optional[float] = ..., effective_hz: _Optional[float] = ...) -> None: ...
 
 class EpisodeRecord(_message.Message):
-    __slots__ = ("index", "seed", "status", "success", "termination", "error", "progress", "steps", "sim_time_s", "policy_calls", "mean_latency_ms", "metrics", "initial_state_sha256", "trajectory_sha256", "picture_url", "wall_ms")
+    __slots__ = ("index", "seed", "status", "success", "termination", "error", "progress", "steps", "sim_time_s", "policy_calls", "mean_latency_ms", "metrics", "initial_state_sha256", "trajectory_sha256", "picture_url", "wall_ms", "film_url", "film_type")
     class MetricsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -488,6 +536,8 @@ class EpisodeRecord(_message.Message):
     TRAJECTORY_SHA256_FIELD_NUMBER: _ClassVar[int]
     PICTURE_URL_FIELD_NUMBER: _ClassVar[int]
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
+    FILM_URL_FIELD_NUMBER: _ClassVar[int]
+    FILM_TYPE_FIELD_NUMBER: _ClassVar[int]
     index: int
     seed: int
     status: str
@@ -504,7 +554,9 @@ class EpisodeRecord(_message.Message):
     trajectory_sha256: str
     picture_url: str
     wall_ms: int
-    def __init__(self, index: _Optional[int] = ..., seed: _Optional[int] = ..., status: _Optional[str] = ..., success: _Optional[bool] = ..., termination: _Optional[str] = ..., error: _Optional[str] = ..., progress: _Optional[float] = ..., steps: _Optional[int] = ..., sim_time_s: _Optional[float] = ..., policy_calls: _Optional[int] = ..., mean_latency_ms: _Optional[float] = ..., metrics: _Optional[_Mapping[str, float]] = ..., initial_state_sha256: _Optional[str] = ..., trajectory_sha256: _Optional[str] = ..., picture_url: _Optional[str] = ..., wall_ms: _Optional[int] = ..., **kwargs) -> None: ...
+    film_url: str
+    film_type: str
+    def __init__(self, index: _Optional[int] = ..., seed: _Optional[int] = ..., status: _Optional[str] = ..., success: _Optional[bool] = ..., termination: _Optional[str] = ..., error: _Optional[str] = ..., progress: _Optional[float] = ..., steps: _Optional[int] = ..., sim_time_s: _Optional[float] = ..., policy_calls: _Optional[int] = ..., mean_latency_ms: _Optional[float] = ..., metrics: _Optional[_Mapping[str, float]] = ..., initial_state_sha256: _Optional[str] = ..., trajectory_sha256: _Optional[str] = ..., picture_url: _Optional[str] = ..., wall_ms: _Optional[int] = ..., film_url: _Optional[str] = ..., film_type: _Optional[str] = ..., **kwargs) -> None: ...
 
 class Reproducibility(_message.Message):
     __slots__ = ("hash", "runtime", "replay_verified")

@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class EvaluateRequest(_message.Message):
-    __slots__ = ("policy_endpoint", "scenario", "episodes", "seed", "action_space", "horizon", "replan_steps", "mode", "policy_timeout_ms", "media", "pictures", "metadata", "idempotency_key", "runner", "wall_budget_s", "stop_after_faults", "runtime", "profile", "auth", "dry_run", "max_calls_usd", "camera_map", "state_map", "parallel_episodes")
+    __slots__ = ("policy_endpoint", "scenario", "episodes", "seed", "action_space", "horizon", "replan_steps", "mode", "policy_timeout_ms", "media", "pictures", "metadata", "idempotency_key", "runner", "wall_budget_s", "stop_after_faults", "runtime", "profile", "auth", "dry_run", "max_calls_usd", "camera_map", "state_map", "parallel_episodes", "media_episodes")
     class CameraMapEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -42,6 +42,7 @@ class EvaluateRequest(_message.Message):
     CAMERA_MAP_FIELD_NUMBER: _ClassVar[int]
     STATE_MAP_FIELD_NUMBER: _ClassVar[int]
     PARALLEL_EPISODES_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_EPISODES_FIELD_NUMBER: _ClassVar[int]
     policy_endpoint: str
     scenario: str
     episodes: int
@@ -66,10 +67,11 @@ class EvaluateRequest(_message.Message):
     camera_map: _containers.ScalarMap[str, str]
     state_map: _containers.RepeatedCompositeFieldContainer[_evaluation_pb2.StateMapping]
     parallel_episodes: int
-    def __init__(self, policy_endpoint: _Optional[str] = ..., scenario: _Optional[str] = ..., episodes: _Optional[int] = ..., seed: _Optional[int] = ..., action_space: _Optional[str] = ..., horizon: _Optional[int] = ..., replan_steps: _Optional[int] = ..., mode: _Optional[_Union[_evaluation_pb2.EvaluationMode, str]] = ..., policy_timeout_ms: _Optional[int] = ..., media: _Optional[_Union[_evaluation_pb2.EvaluationMedia, str]] = ..., pictures: _Optional[bool] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., runner: _Optional[_Union[_evaluation_pb2.EvaluationRunner, str]] = ..., wall_budget_s: _Optional[int] = ..., stop_after_faults: _Optional[int] = ..., runtime: _Optional[str] = ..., profile: _Optional[_Union[_supply_pb2.WireProfile, _Mapping]] = ..., auth: _Optional[_Union[_supply_pb2.ProviderAuth, _Mapping]] = ..., dry_run: _Optional[bool] = ..., max_calls_usd: _Optional[float] = ..., camera_map: _Optional[_Mapping[str, str]] = ..., state_map: _Optional[_Iterable[_Union[_evaluation_pb2.StateMapping, _Mapping]]] = ..., parallel_episodes: _Optional[int] = ...) -> None: ...
+    media_episodes: _evaluation_pb2.EvaluationMediaEpisodes
+    def __init__(self, policy_endpoint: _Optional[str] = ..., scenario: _Optional[str] = ..., episodes: _Optional[int] = ..., seed: _Optional[int] = ..., action_space: _Optional[str] = ..., horizon: _Optional[int] = ..., replan_steps: _Optional[int] = ..., mode: _Optional[_Union[_evaluation_pb2.EvaluationMode, str]] = ..., policy_timeout_ms: _Optional[int] = ..., media: _Optional[_Union[_evaluation_pb2.EvaluationMedia, str]] = ..., pictures: _Optional[bool] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., runner: _Optional[_Union[_evaluation_pb2.EvaluationRunner, str]] = ..., wall_budget_s: _Optional[int] = ..., stop_after_faults: _Optional[int] = ..., runtime: _Optional[str] = ..., profile: _Optional[_Union[_supply_pb2.WireProfile, _Mapping]] = ..., auth: _Optional[_Union[_supply_pb2.ProviderAuth, _Mapping]] = ..., dry_run: _Optional[bool] = ..., max_calls_usd: _Optional[float] = ..., camera_map: _Optional[_Mapping[str, str]] = ..., state_map: _Optional[_Iterable[_Union[_evaluation_pb2.StateMapping, _Mapping]]] = ..., parallel_episodes: _Optional[int] = ..., media_episodes: _Optional[_Union[_evaluation_pb2.EvaluationMediaEpisodes, str]] = ...) -> None: ...
 
 class CompareEvaluationsRequest(_message.Message):
-    __slots__ = ("policies", "scenario", "episodes", "seed", "action_space", "mode", "policy_timeout_ms", "media", "pictures", "metric", "blind", "stop_when_known", "wall_budget_s", "stop_after_faults", "max_calls_usd", "metadata", "idempotency_key", "dry_run", "parallel_episodes")
+    __slots__ = ("policies", "scenario", "episodes", "seed", "action_space", "mode", "policy_timeout_ms", "media", "pictures", "metric", "blind", "stop_when_known", "wall_budget_s", "stop_after_faults", "max_calls_usd", "metadata", "idempotency_key", "dry_run", "parallel_episodes", "media_episodes")
     POLICIES_FIELD_NUMBER: _ClassVar[int]
     SCENARIO_FIELD_NUMBER: _ClassVar[int]
     EPISODES_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +91,7 @@ class CompareEvaluationsRequest(_message.Message):
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     PARALLEL_EPISODES_FIELD_NUMBER: _ClassVar[int]
+    MEDIA_EPISODES_FIELD_NUMBER: _ClassVar[int]
     policies: _containers.RepeatedCompositeFieldContainer[PolicyToCompare]
     scenario: str
     episodes: int
@@ -108,7 +111,8 @@ class CompareEvaluationsRequest(_message.Message):
     idempotency_key: str
     dry_run: bool
     parallel_episodes: int
-    def __init__(self, policies: _Optional[_Iterable[_Union[PolicyToCompare, _Mapping]]] = ..., scenario: _Optional[str] = ..., episodes: _Optional[int] = ..., seed: _Optional[int] = ..., action_space: _Optional[str] = ..., mode: _Optional[_Union[_evaluation_pb2.EvaluationMode, str]] = ..., policy_timeout_ms: _Optional[int] = ..., media: _Optional[_Union[_evaluation_pb2.EvaluationMedia, str]] = ..., pictures: _Optional[bool] = ..., metric: _Optional[_Union[_evaluation_pb2.ComparisonMetric, str]] = ..., blind: _Optional[bool] = ..., stop_when_known: _Optional[bool] = ..., wall_budget_s: _Optional[int] = ..., stop_after_faults: _Optional[int] = ..., max_calls_usd: _Optional[float] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., dry_run: _Optional[bool] = ..., parallel_episodes: _Optional[int] = ...) -> None: ...
+    media_episodes: _evaluation_pb2.EvaluationMediaEpisodes
+    def __init__(self, policies: _Optional[_Iterable[_Union[PolicyToCompare, _Mapping]]] = ..., scenario: _Optional[str] = ..., episodes: _Optional[int] = ..., seed: _Optional[int] = ..., action_space: _Optional[str] = ..., mode: _Optional[_Union[_evaluation_pb2.EvaluationMode, str]] = ..., policy_timeout_ms: _Optional[int] = ..., media: _Optional[_Union[_evaluation_pb2.EvaluationMedia, str]] = ..., pictures: _Optional[bool] = ..., metric: _Optional[_Union[_evaluation_pb2.ComparisonMetric, str]] = ..., blind: _Optional[bool] = ..., stop_when_known: _Optional[bool] = ..., wall_budget_s: _Optional[int] = ..., stop_after_faults: _Optional[int] = ..., max_calls_usd: _Optional[float] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., dry_run: _Optional[bool] = ..., parallel_episodes: _Optional[int] = ..., media_episodes: _Optional[_Union[_evaluation_pb2.EvaluationMediaEpisodes, str]] = ...) -> None: ...
 
 class PolicyToCompare(_message.Message):
     __slots__ = ("policy_endpoint", "horizon", "replan_steps", "runtime", "profile", "auth", "camera_map", "state_map")
@@ -184,6 +188,38 @@ class GetEvaluationResponse(_message.Message):
     EVALUATION_FIELD_NUMBER: _ClassVar[int]
     evaluation: _evaluation_pb2.Evaluation
     def __init__(self, evaluation: _Optional[_Union[_evaluation_pb2.Evaluation, _Mapping]] = ...) -> None: ...
+
+class GetFilmRequest(_message.Message):
+    __slots__ = ("job_id", "index")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    index: int
+    def __init__(self, job_id: _Optional[str] = ..., index: _Optional[int] = ...) -> None: ...
+
+class GetFilmResponse(_message.Message):
+    __slots__ = ("film", "type", "etag")
+    FILM_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    ETAG_FIELD_NUMBER: _ClassVar[int]
+    film: bytes
+    type: str
+    etag: str
+    def __init__(self, film: _Optional[bytes] = ..., type: _Optional[str] = ..., etag: _Optional[str] = ...) -> None: ...
+
+class GetFilmSeriesRequest(_message.Message):
+    __slots__ = ("job_id", "index")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    index: int
+    def __init__(self, job_id: _Optional[str] = ..., index: _Optional[int] = ...) -> None: ...
+
+class GetFilmSeriesResponse(_message.Message):
+    __slots__ = ("series",)
+    SERIES_FIELD_NUMBER: _ClassVar[int]
+    series: _evaluation_pb2.FilmSeries
+    def __init__(self, series: _Optional[_Union[_evaluation_pb2.FilmSeries, _Mapping]] = ...) -> None: ...
 
 class CancelEvaluationRequest(_message.Message):
     __slots__ = ("job_id",)

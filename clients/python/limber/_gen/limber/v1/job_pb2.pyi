@@ -16,6 +16,7 @@ class JobKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     JOB_KIND_EVALUATION: _ClassVar[JobKind]
     JOB_KIND_VERIFICATION: _ClassVar[JobKind]
     JOB_KIND_EXPORT: _ClassVar[JobKind]
+    JOB_KIND_FILM: _ClassVar[JobKind]
 
 class JobStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -46,6 +47,7 @@ JOB_KIND_BATCH: JobKind
 JOB_KIND_EVALUATION: JobKind
 JOB_KIND_VERIFICATION: JobKind
 JOB_KIND_EXPORT: JobKind
+JOB_KIND_FILM: JobKind
 JOB_STATUS_UNSPECIFIED: JobStatus
 JOB_STATUS_VALIDATING: JobStatus
 JOB_STATUS_QUEUED: JobStatus

@@ -16,7 +16,7 @@ _sym_db = _symbol_database.Default()
 from limber._gen.limber.v1 import route_pb2 as limber_dot_v1_dot_route__pb2
 
 
-DESCRIPTOR = _POOL.AddSerializedFile(b'\n\"limber/v1/operations_service.proto\x12\tlimber.v1\x1a\x15limber/v1/route.proto\"\x12\n\x10GetHealthRequest\"\xa4\x01\n\x11GetHealthResponse\x12\x16\n\x06status\x18\x01 \x01(\tR\x06status\x12\x1c\n\tinference\x18\x02 \x01(\tR\tinference\x12\x18\n\x07version\x18\x03 \x01(\tR\x07version\x12\x34\n\x06\x64\x65tail\x18\x04 \x01(\x0b\x32\x17.limber.v1.HealthDetailH\x00R\x06\x64\x65tail\x88\x01\x01\x42\t\n\x07_detail\"\x8a\x01\n\x0cHealthDetail\x12%\n\x0elive_offerings\x18\x01 \x01(\rR\rliveOfferings\x12\x19\n\x08uptime_s\x18\x02 \x01(\x01R\x07uptimeS\x12\x1a\n\x08warnings\x18\x03 \x03(\tR\x08warnings\x12\x1c\n\tupstreams\x18\x04 \x03(\tR\tupstreams\"\x15\n\x13GetReadinessRequest\".\n\x14GetReadinessResponse\x12\x16\n\x06status\x18\x01 \x01(\tR\x06status\"\x12\n\x10GetStatusRequest\"\xd4\x01\n\x11GetStatusResponse\x12-\n\x06status\x18\x01 \x01(\x0e\x32\x15.limber.v1.HealthTierR\x06status\x12\x37\n\tproviders\x18\x02 \x03(\x0b\x32\x19.limber.v1.ProviderStatusR\tproviders\x12)\n\x04jobs\x18\x03 \x01(\x0b\x32\x15.limber.v1.JobsStatusR\x04jobs\x12,\n\x05\x63\x61\x63he\x18\x04 \x01(\x0b\x32\x16.limber.v1.CacheStatusR\x05\x63\x61\x63he\"\x14\n\x12GetPlatformRequest\"\xec\x02\n\x13GetPlatformResponse\x12\x1a\n\x08replicas\x18\x01 \x01(\rR\x08replicas\x12\x19\n\x08uptime_s\x18\x02 \x01(\x01R\x07uptimeS\x12H\n\x08\x66\x65\x61tures\x18\x03 \x03(\x0b\x32,.limber.v1.GetPlatformResponse.FeaturesEntryR\x08\x66\x65\x61tures\x12\x42\n\x06limits\x18\x04 \x03(\x0b\x32*.limber.v1.GetPlatformResponse.LimitsEntryR\x06limits\x12\x18\n\x07regions\x18\x05 \x03(\tR\x07regions\x1a;\n\rFeaturesEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\x08R\x05value:\x02\x38\x01\x1a\x39\n\x0bLimitsEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\rR\x05value:\x02\x38\x01\"]\n\nJobsStatus\x12\x16\n\x06queued\x18\x01 \x01(\rR\x06queued\x12\x18\n\x07running\x18\x02 \x01(\rR\x07running\x12\x1d\n\nfailed_24h\x18\x03 \x01(\rR\tfailed24h\"T\n\x0b\x43\x61\x63heStatus\x12\x18\n\x07\x65ntries\x18\x01 \x01(\rR\x07\x65ntries\x12\x1e\n\x08hit_rate\x18\x02 \x01(\x01H\x00R\x07hitRate\x88\x01\x01\x42\x0b\n\t_hit_rate\"\x9a\x01\n\x0eProviderStatus\x12\x1a\n\x08provider\x18\x01 \x01(\tR\x08provider\x12-\n\x06status\x18\x02 \x01(\x0e\x32\x15.limber.v1.HealthTierR\x06status\x12=\n\tofferings\x18\x03 \x03(\x0b\x32\x1f.limber.v1.OfferingStatusRecordR\tofferings\"\xc3\x05\n\x14OfferingStatusRecord\x12\x1f\n\x0boffering_id\x18\x01 \x01(\tR\nofferingId\x12\x14\n\x05model\x18\x02 \x01(\tR\x05model\x12-\n\x05state\x18\x03 \x01(\x0e\x32\x17.limber.v1.BreakerStateR\x05state\x12)\n\x04tier\x18\x04 \x01(\x0e\x32\x15.limber.v1.HealthTierR\x04tier\x12&\n\x0f\x66\x61ilure_rate_5m\x18\x05 \x01(\x01R\rfailureRate5m\x12\x31\n\x14\x63onsecutive_failures\x18\x06 \x01(\rR\x13\x63onsecutiveFailures\x12 \n\topened_at\x18\x07 \x01(\rH\x00R\x08openedAt\x88\x01\x01\x12\x1e\n\x08retry_at\x18\x08 \x01(\rH\x01R\x07retryAt\x88\x01\x01\x12\x46\n\x0flast_error_code\x18\t \x01(\x0e\x32\x19.limber.v1.AttemptFailureH\x02R\rlastErrorCode\x88\x01\x01\x12\x1a\n\x06p50_ms\x18\n \x01(\x01H\x03R\x05p50Ms\x88\x01\x01\x12\x1a\n\x06p95_ms\x18\x0b \x01(\x01H\x04R\x05p95Ms\x88\x01\x01\x12\x1a\n\x06p99_ms\x18\x0c \x01(\x01H\x05R\x05p99Ms\x88\x01\x01\x12 \n\tuptime_5m\x18\r \x01(\x01H\x06R\x08uptime5m\x88\x01\x01\x12 \n\tuptime_1d\x18\x0e \x01(\x01H\x07R\x08uptime1d\x88\x01\x01\x12\"\n\nuptime_30d\x18\x0f \x01(\x01H\x08R\tuptime30d\x88\x01\x01\x42\x0c\n\n_opened_atB\x0b\n\t_retry_atB\x12\n\x10_last_error_codeB\t\n\x07_p50_msB\t\n\x07_p95_msB\t\n\x07_p99_msB\x0c\n\n_uptime_5mB\x0c\n\n_uptime_1dB\r\n\x0b_uptime_30d\"\x93\x01\n\x13\x46orceCircuitRequest\x12!\n\x0boffering_id\x18\x01 \x01(\tB\x00R\nofferingId\x12/\n\x05state\x18\x02 \x01(\x0e\x32\x17.limber.v1.BreakerStateB\x00R\x05state\x12\x1d\n\x06reason\x18\x03 \x01(\tB\x00H\x00R\x06reason\x88\x01\x01\x42\t\n\x07_reason\"d\n\x15\x44\x65precateModelRequest\x12\x16\n\x05owner\x18\x01 \x01(\tB\x00R\x05owner\x12\x14\n\x04name\x18\x02 \x01(\tB\x00R\x04name\x12\x1d\n\tsunset_at\x18\x03 \x01(\rB\x00R\x08sunsetAt\"\x84\x01\n\x16\x44\x65precateModelResponse\x12\x14\n\x05model\x18\x01 \x01(\tR\x05model\x12#\n\rdeprecated_at\x18\x02 \x01(\rR\x0c\x64\x65precatedAt\x12\x1b\n\tsunset_at\x18\x03 \x01(\rR\x08sunsetAt\x12\x12\n\x04told\x18\x04 \x01(\rR\x04told\"f\n\x14\x46orceCircuitResponse\x12\x1f\n\x0boffering_id\x18\x01 \x01(\tR\nofferingId\x12-\n\x05state\x18\x02 \x01(\x0e\x32\x17.limber.v1.BreakerStateR\x05state*\xbc\x01\n\x0c\x42reakerState\x12\x1d\n\x19\x42REAKER_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x42REAKER_STATE_CLOSED\x10\x01\x12\x16\n\x12\x42REAKER_STATE_OPEN\x10\x02\x12\x1b\n\x17\x42REAKER_STATE_HALF_OPEN\x10\x03\x12\x1d\n\x19\x42REAKER_STATE_FORCED_OPEN\x10\x04\x12\x1f\n\x1b\x42REAKER_STATE_FORCED_CLOSED\x10\x05*r\n\nHealthTier\x12\x1b\n\x17HEALTH_TIER_UNSPECIFIED\x10\x00\x12\x17\n\x13HEALTH_TIER_HEALTHY\x10\x01\x12\x18\n\x14HEALTH_TIER_DEGRADED\x10\x02\x12\x14\n\x10HEALTH_TIER_DOWN\x10\x03\x32\x82\x04\n\x11OperationsService\x12K\n\tGetHealth\x12\x1b.limber.v1.GetHealthRequest\x1a\x1c.limber.v1.GetHealthResponse\"\x03\x90\x02\x01\x12T\n\x0cGetReadiness\x12\x1e.limber.v1.GetReadinessRequest\x1a\x1f.limber.v1.GetReadinessResponse\"\x03\x90\x02\x01\x12K\n\tGetStatus\x12\x1b.limber.v1.GetStatusRequest\x1a\x1c.limber.v1.GetStatusResponse\"\x03\x90\x02\x01\x12Q\n\x0bGetPlatform\x12\x1d.limber.v1.GetPlatformRequest\x1a\x1e.limber.v1.GetPlatformResponse\"\x03\x90\x02\x01\x12W\n\x0e\x44\x65precateModel\x12 .limber.v1.DeprecateModelRequest\x1a!.limber.v1.DeprecateModelResponse\"\x00\x12Q\n\x0c\x46orceCircuit\x12\x1e.limber.v1.ForceCircuitRequest\x1a\x1f.limber.v1.ForceCircuitResponse\"\x00\x62\x06proto3')
+DESCRIPTOR = _POOL.AddSerializedFile(b'\n\"limber/v1/operations_service.proto\x12\tlimber.v1\x1a\x15limber/v1/route.proto\"\x12\n\x10GetHealthRequest\"\xa4\x01\n\x11GetHealthResponse\x12\x16\n\x06status\x18\x01 \x01(\tR\x06status\x12\x1c\n\tinference\x18\x02 \x01(\tR\tinference\x12\x18\n\x07version\x18\x03 \x01(\tR\x07version\x12\x34\n\x06\x64\x65tail\x18\x04 \x01(\x0b\x32\x17.limber.v1.HealthDetailH\x00R\x06\x64\x65tail\x88\x01\x01\x42\t\n\x07_detail\"\xc3\x01\n\x0cHealthDetail\x12%\n\x0elive_offerings\x18\x01 \x01(\rR\rliveOfferings\x12\x19\n\x08uptime_s\x18\x02 \x01(\x01R\x07uptimeS\x12\x1a\n\x08warnings\x18\x03 \x03(\tR\x08warnings\x12\x1c\n\tupstreams\x18\x04 \x03(\tR\tupstreams\x12&\n\x0c\x66ilm_encoder\x18\x05 \x01(\tH\x00R\x0b\x66ilmEncoder\x88\x01\x01\x42\x0f\n\r_film_encoder\"\x15\n\x13GetReadinessRequest\".\n\x14GetReadinessResponse\x12\x16\n\x06status\x18\x01 \x01(\tR\x06status\"\x12\n\x10GetStatusRequest\"\xd4\x01\n\x11GetStatusResponse\x12-\n\x06status\x18\x01 \x01(\x0e\x32\x15.limber.v1.HealthTierR\x06status\x12\x37\n\tproviders\x18\x02 \x03(\x0b\x32\x19.limber.v1.ProviderStatusR\tproviders\x12)\n\x04jobs\x18\x03 \x01(\x0b\x32\x15.limber.v1.JobsStatusR\x04jobs\x12,\n\x05\x63\x61\x63he\x18\x04 \x01(\x0b\x32\x16.limber.v1.CacheStatusR\x05\x63\x61\x63he\"\x14\n\x12GetPlatformRequest\"\xec\x02\n\x13GetPlatformResponse\x12\x1a\n\x08replicas\x18\x01 \x01(\rR\x08replicas\x12\x19\n\x08uptime_s\x18\x02 \x01(\x01R\x07uptimeS\x12H\n\x08\x66\x65\x61tures\x18\x03 \x03(\x0b\x32,.limber.v1.GetPlatformResponse.FeaturesEntryR\x08\x66\x65\x61tures\x12\x42\n\x06limits\x18\x04 \x03(\x0b\x32*.limber.v1.GetPlatformResponse.LimitsEntryR\x06limits\x12\x18\n\x07regions\x18\x05 \x03(\tR\x07regions\x1a;\n\rFeaturesEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\x08R\x05value:\x02\x38\x01\x1a\x39\n\x0bLimitsEntry\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\rR\x05value:\x02\x38\x01\"]\n\nJobsStatus\x12\x16\n\x06queued\x18\x01 \x01(\rR\x06queued\x12\x18\n\x07running\x18\x02 \x01(\rR\x07running\x12\x1d\n\nfailed_24h\x18\x03 \x01(\rR\tfailed24h\"T\n\x0b\x43\x61\x63heStatus\x12\x18\n\x07\x65ntries\x18\x01 \x01(\rR\x07\x65ntries\x12\x1e\n\x08hit_rate\x18\x02 \x01(\x01H\x00R\x07hitRate\x88\x01\x01\x42\x0b\n\t_hit_rate\"\x9a\x01\n\x0eProviderStatus\x12\x1a\n\x08provider\x18\x01 \x01(\tR\x08provider\x12-\n\x06status\x18\x02 \x01(\x0e\x32\x15.limber.v1.HealthTierR\x06status\x12=\n\tofferings\x18\x03 \x03(\x0b\x32\x1f.limber.v1.OfferingStatusRecordR\tofferings\"\xc3\x05\n\x14OfferingStatusRecord\x12\x1f\n\x0boffering_id\x18\x01 \x01(\tR\nofferingId\x12\x14\n\x05model\x18\x02 \x01(\tR\x05model\x12-\n\x05state\x18\x03 \x01(\x0e\x32\x17.limber.v1.BreakerStateR\x05state\x12)\n\x04tier\x18\x04 \x01(\x0e\x32\x15.limber.v1.HealthTierR\x04tier\x12&\n\x0f\x66\x61ilure_rate_5m\x18\x05 \x01(\x01R\rfailureRate5m\x12\x31\n\x14\x63onsecutive_failures\x18\x06 \x01(\rR\x13\x63onsecutiveFailures\x12 \n\topened_at\x18\x07 \x01(\rH\x00R\x08openedAt\x88\x01\x01\x12\x1e\n\x08retry_at\x18\x08 \x01(\rH\x01R\x07retryAt\x88\x01\x01\x12\x46\n\x0flast_error_code\x18\t \x01(\x0e\x32\x19.limber.v1.AttemptFailureH\x02R\rlastErrorCode\x88\x01\x01\x12\x1a\n\x06p50_ms\x18\n \x01(\x01H\x03R\x05p50Ms\x88\x01\x01\x12\x1a\n\x06p95_ms\x18\x0b \x01(\x01H\x04R\x05p95Ms\x88\x01\x01\x12\x1a\n\x06p99_ms\x18\x0c \x01(\x01H\x05R\x05p99Ms\x88\x01\x01\x12 \n\tuptime_5m\x18\r \x01(\x01H\x06R\x08uptime5m\x88\x01\x01\x12 \n\tuptime_1d\x18\x0e \x01(\x01H\x07R\x08uptime1d\x88\x01\x01\x12\"\n\nuptime_30d\x18\x0f \x01(\x01H\x08R\tuptime30d\x88\x01\x01\x42\x0c\n\n_opened_atB\x0b\n\t_retry_atB\x12\n\x10_last_error_codeB\t\n\x07_p50_msB\t\n\x07_p95_msB\t\n\x07_p99_msB\x0c\n\n_uptime_5mB\x0c\n\n_uptime_1dB\r\n\x0b_uptime_30d\"\x93\x01\n\x13\x46orceCircuitRequest\x12!\n\x0boffering_id\x18\x01 \x01(\tB\x00R\nofferingId\x12/\n\x05state\x18\x02 \x01(\x0e\x32\x17.limber.v1.BreakerStateB\x00R\x05state\x12\x1d\n\x06reason\x18\x03 \x01(\tB\x00H\x00R\x06reason\x88\x01\x01\x42\t\n\x07_reason\"d\n\x15\x44\x65precateModelRequest\x12\x16\n\x05owner\x18\x01 \x01(\tB\x00R\x05owner\x12\x14\n\x04name\x18\x02 \x01(\tB\x00R\x04name\x12\x1d\n\tsunset_at\x18\x03 \x01(\rB\x00R\x08sunsetAt\"\x84\x01\n\x16\x44\x65precateModelResponse\x12\x14\n\x05model\x18\x01 \x01(\tR\x05model\x12#\n\rdeprecated_at\x18\x02 \x01(\rR\x0c\x64\x65precatedAt\x12\x1b\n\tsunset_at\x18\x03 \x01(\rR\x08sunsetAt\x12\x12\n\x04told\x18\x04 \x01(\rR\x04told\"f\n\x14\x46orceCircuitResponse\x12\x1f\n\x0boffering_id\x18\x01 \x01(\tR\nofferingId\x12-\n\x05state\x18\x02 \x01(\x0e\x32\x17.limber.v1.BreakerStateR\x05state*\xbc\x01\n\x0c\x42reakerState\x12\x1d\n\x19\x42REAKER_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x42REAKER_STATE_CLOSED\x10\x01\x12\x16\n\x12\x42REAKER_STATE_OPEN\x10\x02\x12\x1b\n\x17\x42REAKER_STATE_HALF_OPEN\x10\x03\x12\x1d\n\x19\x42REAKER_STATE_FORCED_OPEN\x10\x04\x12\x1f\n\x1b\x42REAKER_STATE_FORCED_CLOSED\x10\x05*r\n\nHealthTier\x12\x1b\n\x17HEALTH_TIER_UNSPECIFIED\x10\x00\x12\x17\n\x13HEALTH_TIER_HEALTHY\x10\x01\x12\x18\n\x14HEALTH_TIER_DEGRADED\x10\x02\x12\x14\n\x10HEALTH_TIER_DOWN\x10\x03\x32\x82\x04\n\x11OperationsService\x12K\n\tGetHealth\x12\x1b.limber.v1.GetHealthRequest\x1a\x1c.limber.v1.GetHealthResponse\"\x03\x90\x02\x01\x12T\n\x0cGetReadiness\x12\x1e.limber.v1.GetReadinessRequest\x1a\x1f.limber.v1.GetReadinessResponse\"\x03\x90\x02\x01\x12K\n\tGetStatus\x12\x1b.limber.v1.GetStatusRequest\x1a\x1c.limber.v1.GetStatusResponse\"\x03\x90\x02\x01\x12Q\n\x0bGetPlatform\x12\x1d.limber.v1.GetPlatformRequest\x1a\x1e.limber.v1.GetPlatformResponse\"\x03\x90\x02\x01\x12W\n\x0e\x44\x65precateModel\x12 .limber.v1.DeprecateModelRequest\x1a!.limber.v1.DeprecateModelResponse\"\x00\x12Q\n\x0c\x46orceCircuit\x12\x1e.limber.v1.ForceCircuitRequest\x1a\x1f.limber.v1.ForceCircuitResponse\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,48 +35,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OPERATIONSSERVICE'].methods_by_name['GetStatus']._serialized_options = b'\220\002\001'
   _globals['_OPERATIONSSERVICE'].methods_by_name['GetPlatform']._loaded_options = None
   _globals['_OPERATIONSSERVICE'].methods_by_name['GetPlatform']._serialized_options = b'\220\002\001'
-  _globals['_BREAKERSTATE']._serialized_start=2635
-  _globals['_BREAKERSTATE']._serialized_end=2823
-  _globals['_HEALTHTIER']._serialized_start=2825
-  _globals['_HEALTHTIER']._serialized_end=2939
+  _globals['_BREAKERSTATE']._serialized_start=2692
+  _globals['_BREAKERSTATE']._serialized_end=2880
+  _globals['_HEALTHTIER']._serialized_start=2882
+  _globals['_HEALTHTIER']._serialized_end=2996
   _globals['_GETHEALTHREQUEST']._serialized_start=72
   _globals['_GETHEALTHREQUEST']._serialized_end=90
   _globals['_GETHEALTHRESPONSE']._serialized_start=93
   _globals['_GETHEALTHRESPONSE']._serialized_end=257
   _globals['_HEALTHDETAIL']._serialized_start=260
-  _globals['_HEALTHDETAIL']._serialized_end=398
-  _globals['_GETREADINESSREQUEST']._serialized_start=400
-  _globals['_GETREADINESSREQUEST']._serialized_end=421
-  _globals['_GETREADINESSRESPONSE']._serialized_start=423
-  _globals['_GETREADINESSRESPONSE']._serialized_end=469
-  _globals['_GETSTATUSREQUEST']._serialized_start=471
-  _globals['_GETSTATUSREQUEST']._serialized_end=489
-  _globals['_GETSTATUSRESPONSE']._serialized_start=492
-  _globals['_GETSTATUSRESPONSE']._serialized_end=704
-  _globals['_GETPLATFORMREQUEST']._serialized_start=706
-  _globals['_GETPLATFORMREQUEST']._serialized_end=726
-  _globals['_GETPLATFORMRESPONSE']._serialized_start=729
-  _globals['_GETPLATFORMRESPONSE']._serialized_end=1093
-  _globals['_GETPLATFORMRESPONSE_FEATURESENTRY']._serialized_start=975
-  _globals['_GETPLATFORMRESPONSE_FEATURESENTRY']._serialized_end=1034
-  _globals['_GETPLATFORMRESPONSE_LIMITSENTRY']._serialized_start=1036
-  _globals['_GETPLATFORMRESPONSE_LIMITSENTRY']._serialized_end=1093
-  _globals['_JOBSSTATUS']._serialized_start=1095
-  _globals['_JOBSSTATUS']._serialized_end=1188
-  _globals['_CACHESTATUS']._serialized_start=1190
-  _globals['_CACHESTATUS']._serialized_end=1274
-  _globals['_PROVIDERSTATUS']._serialized_start=1277
-  _globals['_PROVIDERSTATUS']._serialized_end=1431
-  _globals['_OFFERINGSTATUSRECORD']._serialized_start=1434
-  _globals['_OFFERINGSTATUSRECORD']._serialized_end=2141
-  _globals['_FORCECIRCUITREQUEST']._serialized_start=2144
-  _globals['_FORCECIRCUITREQUEST']._serialized_end=2291
-  _globals['_DEPRECATEMODELREQUEST']._serialized_start=2293
-  _globals['_DEPRECATEMODELREQUEST']._serialized_end=2393
-  _globals['_DEPRECATEMODELRESPONSE']._serialized_start=2396
-  _globals['_DEPRECATEMODELRESPONSE']._serialized_end=2528
-  _globals['_FORCECIRCUITRESPONSE']._serialized_start=2530
-  _globals['_FORCECIRCUITRESPONSE']._serialized_end=2632
-  _globals['_OPERATIONSSERVICE']._serialized_start=2942
-  _globals['_OPERATIONSSERVICE']._serialized_end=3456
+  _globals['_HEALTHDETAIL']._serialized_end=455
+  _globals['_GETREADINESSREQUEST']._serialized_start=457
+  _globals['_GETREADINESSREQUEST']._serialized_end=478
+  _globals['_GETREADINESSRESPONSE']._serialized_start=480
+  _globals['_GETREADINESSRESPONSE']._serialized_end=526
+  _globals['_GETSTATUSREQUEST']._serialized_start=528
+  _globals['_GETSTATUSREQUEST']._serialized_end=546
+  _globals['_GETSTATUSRESPONSE']._serialized_start=549
+  _globals['_GETSTATUSRESPONSE']._serialized_end=761
+  _globals['_GETPLATFORMREQUEST']._serialized_start=763
+  _globals['_GETPLATFORMREQUEST']._serialized_end=783
+  _globals['_GETPLATFORMRESPONSE']._serialized_start=786
+  _globals['_GETPLATFORMRESPONSE']._serialized_end=1150
+  _globals['_GETPLATFORMRESPONSE_FEATURESENTRY']._serialized_start=1032
+  _globals['_GETPLATFORMRESPONSE_FEATURESENTRY']._serialized_end=1091
+  _globals['_GETPLATFORMRESPONSE_LIMITSENTRY']._serialized_start=1093
+  _globals['_GETPLATFORMRESPONSE_LIMITSENTRY']._serialized_end=1150
+  _globals['_JOBSSTATUS']._serialized_start=1152
+  _globals['_JOBSSTATUS']._serialized_end=1245
+  _globals['_CACHESTATUS']._serialized_start=1247
+  _globals['_CACHESTATUS']._serialized_end=1331
+  _globals['_PROVIDERSTATUS']._serialized_start=1334
+  _globals['_PROVIDERSTATUS']._serialized_end=1488
+  _globals['_OFFERINGSTATUSRECORD']._serialized_start=1491
+  _globals['_OFFERINGSTATUSRECORD']._serialized_end=2198
+  _globals['_FORCECIRCUITREQUEST']._serialized_start=2201
+  _globals['_FORCECIRCUITREQUEST']._serialized_end=2348
+  _globals['_DEPRECATEMODELREQUEST']._serialized_start=2350
+  _globals['_DEPRECATEMODELREQUEST']._serialized_end=2450
+  _globals['_DEPRECATEMODELRESPONSE']._serialized_start=2453
+  _globals['_DEPRECATEMODELRESPONSE']._serialized_end=2585
+  _globals['_FORCECIRCUITRESPONSE']._serialized_start=2587
+  _globals['_FORCECIRCUITRESPONSE']._serialized_end=2689
+  _globals['_OPERATIONSSERVICE']._serialized_start=2999
+  _globals['_OPERATIONSSERVICE']._serialized_end=3513
 # @@protoc_insertion_point(module_scope)

@@ -51,16 +51,18 @@ class GetHealthResponse(_message.Message):
     def __init__(self, status: _Optional[str] = ..., inference: _Optional[str] = ..., version: _Optional[str] = ..., detail: _Optional[_Union[HealthDetail, _Mapping]] = ...) -> None: ...
 
 class HealthDetail(_message.Message):
-    __slots__ = ("live_offerings", "uptime_s", "warnings", "upstreams")
+    __slots__ = ("live_offerings", "uptime_s", "warnings", "upstreams", "film_encoder")
     LIVE_OFFERINGS_FIELD_NUMBER: _ClassVar[int]
     UPTIME_S_FIELD_NUMBER: _ClassVar[int]
     WARNINGS_FIELD_NUMBER: _ClassVar[int]
     UPSTREAMS_FIELD_NUMBER: _ClassVar[int]
+    FILM_ENCODER_FIELD_NUMBER: _ClassVar[int]
     live_offerings: int
     uptime_s: float
     warnings: _containers.RepeatedScalarFieldContainer[str]
     upstreams: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, live_offerings: _Optional[int] = ..., uptime_s: _Optional[float] = ..., warnings: _Optional[_Iterable[str]] = ..., upstreams: _Optional[_Iterable[str]] = ...) -> None: ...
+    film_encoder: str
+    def __init__(self, live_offerings: _Optional[int] = ..., uptime_s: _Optional[float] = ..., warnings: _Optional[_Iterable[str]] = ..., upstreams: _Optional[_Iterable[str]] = ..., film_encoder: _Optional[str] = ...) -> None: ...
 
 class GetReadinessRequest(_message.Message):
     __slots__ = ()

@@ -5,7 +5,7 @@
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
-import type { Comparison, ComparisonMetric, EpisodeRecord, Evaluation, EvaluationMedia, EvaluationMode, EvaluationRunner, StateMapping } from "./evaluation_pb.ts";
+import type { Comparison, ComparisonMetric, EpisodeRecord, Evaluation, EvaluationMedia, EvaluationMediaEpisodes, EvaluationMode, EvaluationRunner, FilmSeries, StateMapping } from "./evaluation_pb.ts";
 import { file_limber_v1_evaluation } from "./evaluation_pb.ts";
 import type { ProviderAuth, WireProfile } from "./supply_pb.ts";
 import { file_limber_v1_supply } from "./supply_pb.ts";
@@ -15,7 +15,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/evaluation_service.proto.
  */
 export const file_limber_v1_evaluation_service: GenFile = /*@__PURE__*/
-  fileDesc("CiJsaW1iZXIvdjEvZXZhbHVhdGlvbl9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEiowgKD0V2YWx1YXRlUmVxdWVzdBIXCg9wb2xpY3lfZW5kcG9pbnQYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSEAoIZXBpc29kZXMYAyABKA0SEQoEc2VlZBgEIAEoDUgAiAEBEhkKDGFjdGlvbl9zcGFjZRgFIAEoCUgBiAEBEhQKB2hvcml6b24YBiABKA1IAogBARIZCgxyZXBsYW5fc3RlcHMYByABKA1IA4gBARInCgRtb2RlGAggASgOMhkubGltYmVyLnYxLkV2YWx1YXRpb25Nb2RlEh4KEXBvbGljeV90aW1lb3V0X21zGAkgASgNSASIAQESKQoFbWVkaWEYCiABKA4yGi5saW1iZXIudjEuRXZhbHVhdGlvbk1lZGlhEhUKCHBpY3R1cmVzGAsgASgISAWIAQESKQoIbWV0YWRhdGEYDCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKD2lkZW1wb3RlbmN5X2tleRgNIAEoCUgGiAEBEisKBnJ1bm5lchgOIAEoDjIbLmxpbWJlci52MS5FdmFsdWF0aW9uUnVubmVyEhoKDXdhbGxfYnVkZ2V0X3MYDyABKA1IB4gBARIeChFzdG9wX2FmdGVyX2ZhdWx0cxgQIAEoDUgIiAEBEhQKB3J1bnRpbWUYESABKAlICYgBARIsCgdwcm9maWxlGBIgASgLMhYubGltYmVyLnYxLldpcmVQcm9maWxlSAqIAQESKgoEYXV0aBgTIAEoCzIXLmxpbWJlci52MS5Qcm92aWRlckF1dGhIC4gBARIPCgdkcnlfcnVuGBQgASgIEhoKDW1heF9jYWxsc191c2QYFSABKAFIDIgBARI9CgpjYW1lcmFfbWFwGBYgAygLMikubGltYmVyLnYxLkV2YWx1YXRlUmVxdWVzdC5DYW1lcmFNYXBFbnRyeRIqCglzdGF0ZV9tYXAYFyADKAsyFy5saW1iZXIudjEuU3RhdGVNYXBwaW5nEh4KEXBhcmFsbGVsX2VwaXNvZGVzGBggASgNSA2IAQEaMAoOQ2FtZXJhTWFwRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIHCgVfc2VlZEIPCg1fYWN0aW9uX3NwYWNlQgoKCF9ob3Jpem9uQg8KDV9yZXBsYW5fc3RlcHNCFAoSX3BvbGljeV90aW1lb3V0X21zQgsKCV9waWN0dXJlc0ISChBfaWRlbXBvdGVuY3lfa2V5QhAKDl93YWxsX2J1ZGdldF9zQhQKEl9zdG9wX2FmdGVyX2ZhdWx0c0IKCghfcnVudGltZUIKCghfcHJvZmlsZUIHCgVfYXV0aEIQCg5fbWF4X2NhbGxzX3VzZEIUChJfcGFyYWxsZWxfZXBpc29kZXMi7gUKGUNvbXBhcmVFdmFsdWF0aW9uc1JlcXVlc3QSLAoIcG9saWNpZXMYASADKAsyGi5saW1iZXIudjEuUG9saWN5VG9Db21wYXJlEhAKCHNjZW5hcmlvGAIgASgJEhAKCGVwaXNvZGVzGAMgASgNEhEKBHNlZWQYBCABKA1IAIgBARIZCgxhY3Rpb25fc3BhY2UYBSABKAlIAYgBARInCgRtb2RlGAYgASgOMhkubGltYmVyLnYxLkV2YWx1YXRpb25Nb2RlEh4KEXBvbGljeV90aW1lb3V0X21zGAcgASgNSAKIAQESKQoFbWVkaWEYCCABKA4yGi5saW1iZXIudjEuRXZhbHVhdGlvbk1lZGlhEhUKCHBpY3R1cmVzGAkgASgISAOIAQESKwoGbWV0cmljGAogASgOMhsubGltYmVyLnYxLkNvbXBhcmlzb25NZXRyaWMSDQoFYmxpbmQYCyABKAgSFwoPc3RvcF93aGVuX2tub3duGAwgASgIEhoKDXdhbGxfYnVkZ2V0X3MYDSABKA1IBIgBARIeChFzdG9wX2FmdGVyX2ZhdWx0cxgOIAEoDUgFiAEBEhoKDW1heF9jYWxsc191c2QYDyABKAFIBogBARIpCghtZXRhZGF0YRgQIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSHAoPaWRlbXBvdGVuY3lfa2V5GBEgASgJSAeIAQESDwoHZHJ5X3J1bhgSIAEoCBIeChFwYXJhbGxlbF9lcGlzb2RlcxgTIAEoDUgIiAEBQgcKBV9zZWVkQg8KDV9hY3Rpb25fc3BhY2VCFAoSX3BvbGljeV90aW1lb3V0X21zQgsKCV9waWN0dXJlc0IQCg5fd2FsbF9idWRnZXRfc0IUChJfc3RvcF9hZnRlcl9mYXVsdHNCEAoOX21heF9jYWxsc191c2RCEgoQX2lkZW1wb3RlbmN5X2tleUIUChJfcGFyYWxsZWxfZXBpc29kZXMipgMKD1BvbGljeVRvQ29tcGFyZRIXCg9wb2xpY3lfZW5kcG9pbnQYASABKAkSFAoHaG9yaXpvbhgCIAEoDUgAiAEBEhkKDHJlcGxhbl9zdGVwcxgDIAEoDUgBiAEBEhQKB3J1bnRpbWUYBCABKAlIAogBARIsCgdwcm9maWxlGAUgASgLMhYubGltYmVyLnYxLldpcmVQcm9maWxlSAOIAQESKgoEYXV0aBgGIAEoCzIXLmxpbWJlci52MS5Qcm92aWRlckF1dGhIBIgBARI9CgpjYW1lcmFfbWFwGAcgAygLMikubGltYmVyLnYxLlBvbGljeVRvQ29tcGFyZS5DYW1lcmFNYXBFbnRyeRIqCglzdGF0ZV9tYXAYCCADKAsyFy5saW1iZXIudjEuU3RhdGVNYXBwaW5nGjAKDkNhbWVyYU1hcEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCCgoIX2hvcml6b25CDwoNX3JlcGxhbl9zdGVwc0IKCghfcnVudGltZUIKCghfcHJvZmlsZUIHCgVfYXV0aCJHChpDb21wYXJlRXZhbHVhdGlvbnNSZXNwb25zZRIpCgpjb21wYXJpc29uGAEgASgLMhUubGltYmVyLnYxLkNvbXBhcmlzb24iLQoUR2V0Q29tcGFyaXNvblJlcXVlc3QSFQoNY29tcGFyaXNvbl9pZBgBIAEoCSJCChVHZXRDb21wYXJpc29uUmVzcG9uc2USKQoKY29tcGFyaXNvbhgBIAEoCzIVLmxpbWJlci52MS5Db21wYXJpc29uIjAKF0NhbmNlbENvbXBhcmlzb25SZXF1ZXN0EhUKDWNvbXBhcmlzb25faWQYASABKAkiRQoYQ2FuY2VsQ29tcGFyaXNvblJlc3BvbnNlEikKCmNvbXBhcmlzb24YASABKAsyFS5saW1iZXIudjEuQ29tcGFyaXNvbiI9ChBFdmFsdWF0ZVJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiImChRHZXRFdmFsdWF0aW9uUmVxdWVzdBIOCgZqb2JfaWQYASABKAkiQgoVR2V0RXZhbHVhdGlvblJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiIpChdDYW5jZWxFdmFsdWF0aW9uUmVxdWVzdBIOCgZqb2JfaWQYASABKAkiRQoYQ2FuY2VsRXZhbHVhdGlvblJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiJWChZXYXRjaEV2YWx1YXRpb25SZXF1ZXN0Eg4KBmpvYl9pZBgBIAEoCRIaCg1sYXN0X2V2ZW50X2lkGAIgASgJSACIAQFCEAoOX2xhc3RfZXZlbnRfaWQidgoXV2F0Y2hFdmFsdWF0aW9uUmVzcG9uc2USKwoHZXBpc29kZRgBIAEoCzIYLmxpbWJlci52MS5FcGlzb2RlUmVjb3JkSAASJQoEZG9uZRgCIAEoCzIVLmxpbWJlci52MS5FdmFsdWF0aW9uSABCBwoFZXZlbnQygwUKEUV2YWx1YXRpb25TZXJ2aWNlEkMKCEV2YWx1YXRlEhoubGltYmVyLnYxLkV2YWx1YXRlUmVxdWVzdBobLmxpbWJlci52MS5FdmFsdWF0ZVJlc3BvbnNlEmEKEkNvbXBhcmVFdmFsdWF0aW9ucxIkLmxpbWJlci52MS5Db21wYXJlRXZhbHVhdGlvbnNSZXF1ZXN0GiUubGltYmVyLnYxLkNvbXBhcmVFdmFsdWF0aW9uc1Jlc3BvbnNlElcKDUdldENvbXBhcmlzb24SHy5saW1iZXIudjEuR2V0Q29tcGFyaXNvblJlcXVlc3QaIC5saW1iZXIudjEuR2V0Q29tcGFyaXNvblJlc3BvbnNlIgOQAgESWwoQQ2FuY2VsQ29tcGFyaXNvbhIiLmxpbWJlci52MS5DYW5jZWxDb21wYXJpc29uUmVxdWVzdBojLmxpbWJlci52MS5DYW5jZWxDb21wYXJpc29uUmVzcG9uc2USVwoNR2V0RXZhbHVhdGlvbhIfLmxpbWJlci52MS5HZXRFdmFsdWF0aW9uUmVxdWVzdBogLmxpbWJlci52MS5HZXRFdmFsdWF0aW9uUmVzcG9uc2UiA5ACARJbChBDYW5jZWxFdmFsdWF0aW9uEiIubGltYmVyLnYxLkNhbmNlbEV2YWx1YXRpb25SZXF1ZXN0GiMubGltYmVyLnYxLkNhbmNlbEV2YWx1YXRpb25SZXNwb25zZRJaCg9XYXRjaEV2YWx1YXRpb24SIS5saW1iZXIudjEuV2F0Y2hFdmFsdWF0aW9uUmVxdWVzdBoiLmxpbWJlci52MS5XYXRjaEV2YWx1YXRpb25SZXNwb25zZTABYgZwcm90bzM", [file_google_protobuf_struct, file_limber_v1_evaluation, file_limber_v1_supply]);
+  fileDesc("CiJsaW1iZXIvdjEvZXZhbHVhdGlvbl9zZXJ2aWNlLnByb3RvEglsaW1iZXIudjEi3wgKD0V2YWx1YXRlUmVxdWVzdBIXCg9wb2xpY3lfZW5kcG9pbnQYASABKAkSEAoIc2NlbmFyaW8YAiABKAkSEAoIZXBpc29kZXMYAyABKA0SEQoEc2VlZBgEIAEoDUgAiAEBEhkKDGFjdGlvbl9zcGFjZRgFIAEoCUgBiAEBEhQKB2hvcml6b24YBiABKA1IAogBARIZCgxyZXBsYW5fc3RlcHMYByABKA1IA4gBARInCgRtb2RlGAggASgOMhkubGltYmVyLnYxLkV2YWx1YXRpb25Nb2RlEh4KEXBvbGljeV90aW1lb3V0X21zGAkgASgNSASIAQESKQoFbWVkaWEYCiABKA4yGi5saW1iZXIudjEuRXZhbHVhdGlvbk1lZGlhEhUKCHBpY3R1cmVzGAsgASgISAWIAQESKQoIbWV0YWRhdGEYDCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhwKD2lkZW1wb3RlbmN5X2tleRgNIAEoCUgGiAEBEisKBnJ1bm5lchgOIAEoDjIbLmxpbWJlci52MS5FdmFsdWF0aW9uUnVubmVyEhoKDXdhbGxfYnVkZ2V0X3MYDyABKA1IB4gBARIeChFzdG9wX2FmdGVyX2ZhdWx0cxgQIAEoDUgIiAEBEhQKB3J1bnRpbWUYESABKAlICYgBARIsCgdwcm9maWxlGBIgASgLMhYubGltYmVyLnYxLldpcmVQcm9maWxlSAqIAQESKgoEYXV0aBgTIAEoCzIXLmxpbWJlci52MS5Qcm92aWRlckF1dGhIC4gBARIPCgdkcnlfcnVuGBQgASgIEhoKDW1heF9jYWxsc191c2QYFSABKAFIDIgBARI9CgpjYW1lcmFfbWFwGBYgAygLMikubGltYmVyLnYxLkV2YWx1YXRlUmVxdWVzdC5DYW1lcmFNYXBFbnRyeRIqCglzdGF0ZV9tYXAYFyADKAsyFy5saW1iZXIudjEuU3RhdGVNYXBwaW5nEh4KEXBhcmFsbGVsX2VwaXNvZGVzGBggASgNSA2IAQESOgoObWVkaWFfZXBpc29kZXMYGSABKA4yIi5saW1iZXIudjEuRXZhbHVhdGlvbk1lZGlhRXBpc29kZXMaMAoOQ2FtZXJhTWFwRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIHCgVfc2VlZEIPCg1fYWN0aW9uX3NwYWNlQgoKCF9ob3Jpem9uQg8KDV9yZXBsYW5fc3RlcHNCFAoSX3BvbGljeV90aW1lb3V0X21zQgsKCV9waWN0dXJlc0ISChBfaWRlbXBvdGVuY3lfa2V5QhAKDl93YWxsX2J1ZGdldF9zQhQKEl9zdG9wX2FmdGVyX2ZhdWx0c0IKCghfcnVudGltZUIKCghfcHJvZmlsZUIHCgVfYXV0aEIQCg5fbWF4X2NhbGxzX3VzZEIUChJfcGFyYWxsZWxfZXBpc29kZXMiqgYKGUNvbXBhcmVFdmFsdWF0aW9uc1JlcXVlc3QSLAoIcG9saWNpZXMYASADKAsyGi5saW1iZXIudjEuUG9saWN5VG9Db21wYXJlEhAKCHNjZW5hcmlvGAIgASgJEhAKCGVwaXNvZGVzGAMgASgNEhEKBHNlZWQYBCABKA1IAIgBARIZCgxhY3Rpb25fc3BhY2UYBSABKAlIAYgBARInCgRtb2RlGAYgASgOMhkubGltYmVyLnYxLkV2YWx1YXRpb25Nb2RlEh4KEXBvbGljeV90aW1lb3V0X21zGAcgASgNSAKIAQESKQoFbWVkaWEYCCABKA4yGi5saW1iZXIudjEuRXZhbHVhdGlvbk1lZGlhEhUKCHBpY3R1cmVzGAkgASgISAOIAQESKwoGbWV0cmljGAogASgOMhsubGltYmVyLnYxLkNvbXBhcmlzb25NZXRyaWMSDQoFYmxpbmQYCyABKAgSFwoPc3RvcF93aGVuX2tub3duGAwgASgIEhoKDXdhbGxfYnVkZ2V0X3MYDSABKA1IBIgBARIeChFzdG9wX2FmdGVyX2ZhdWx0cxgOIAEoDUgFiAEBEhoKDW1heF9jYWxsc191c2QYDyABKAFIBogBARIpCghtZXRhZGF0YRgQIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSHAoPaWRlbXBvdGVuY3lfa2V5GBEgASgJSAeIAQESDwoHZHJ5X3J1bhgSIAEoCBIeChFwYXJhbGxlbF9lcGlzb2RlcxgTIAEoDUgIiAEBEjoKDm1lZGlhX2VwaXNvZGVzGBQgASgOMiIubGltYmVyLnYxLkV2YWx1YXRpb25NZWRpYUVwaXNvZGVzQgcKBV9zZWVkQg8KDV9hY3Rpb25fc3BhY2VCFAoSX3BvbGljeV90aW1lb3V0X21zQgsKCV9waWN0dXJlc0IQCg5fd2FsbF9idWRnZXRfc0IUChJfc3RvcF9hZnRlcl9mYXVsdHNCEAoOX21heF9jYWxsc191c2RCEgoQX2lkZW1wb3RlbmN5X2tleUIUChJfcGFyYWxsZWxfZXBpc29kZXMipgMKD1BvbGljeVRvQ29tcGFyZRIXCg9wb2xpY3lfZW5kcG9pbnQYASABKAkSFAoHaG9yaXpvbhgCIAEoDUgAiAEBEhkKDHJlcGxhbl9zdGVwcxgDIAEoDUgBiAEBEhQKB3J1bnRpbWUYBCABKAlIAogBARIsCgdwcm9maWxlGAUgASgLMhYubGltYmVyLnYxLldpcmVQcm9maWxlSAOIAQESKgoEYXV0aBgGIAEoCzIXLmxpbWJlci52MS5Qcm92aWRlckF1dGhIBIgBARI9CgpjYW1lcmFfbWFwGAcgAygLMikubGltYmVyLnYxLlBvbGljeVRvQ29tcGFyZS5DYW1lcmFNYXBFbnRyeRIqCglzdGF0ZV9tYXAYCCADKAsyFy5saW1iZXIudjEuU3RhdGVNYXBwaW5nGjAKDkNhbWVyYU1hcEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCCgoIX2hvcml6b25CDwoNX3JlcGxhbl9zdGVwc0IKCghfcnVudGltZUIKCghfcHJvZmlsZUIHCgVfYXV0aCJHChpDb21wYXJlRXZhbHVhdGlvbnNSZXNwb25zZRIpCgpjb21wYXJpc29uGAEgASgLMhUubGltYmVyLnYxLkNvbXBhcmlzb24iLQoUR2V0Q29tcGFyaXNvblJlcXVlc3QSFQoNY29tcGFyaXNvbl9pZBgBIAEoCSJCChVHZXRDb21wYXJpc29uUmVzcG9uc2USKQoKY29tcGFyaXNvbhgBIAEoCzIVLmxpbWJlci52MS5Db21wYXJpc29uIjAKF0NhbmNlbENvbXBhcmlzb25SZXF1ZXN0EhUKDWNvbXBhcmlzb25faWQYASABKAkiRQoYQ2FuY2VsQ29tcGFyaXNvblJlc3BvbnNlEikKCmNvbXBhcmlzb24YASABKAsyFS5saW1iZXIudjEuQ29tcGFyaXNvbiI9ChBFdmFsdWF0ZVJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiImChRHZXRFdmFsdWF0aW9uUmVxdWVzdBIOCgZqb2JfaWQYASABKAkiQgoVR2V0RXZhbHVhdGlvblJlc3BvbnNlEikKCmV2YWx1YXRpb24YASABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbiIvCg5HZXRGaWxtUmVxdWVzdBIOCgZqb2JfaWQYASABKAkSDQoFaW5kZXgYAiABKA0iOwoPR2V0RmlsbVJlc3BvbnNlEgwKBGZpbG0YASABKAwSDAoEdHlwZRgCIAEoCRIMCgRldGFnGAMgASgJIjUKFEdldEZpbG1TZXJpZXNSZXF1ZXN0Eg4KBmpvYl9pZBgBIAEoCRINCgVpbmRleBgCIAEoDSI+ChVHZXRGaWxtU2VyaWVzUmVzcG9uc2USJQoGc2VyaWVzGAEgASgLMhUubGltYmVyLnYxLkZpbG1TZXJpZXMiKQoXQ2FuY2VsRXZhbHVhdGlvblJlcXVlc3QSDgoGam9iX2lkGAEgASgJIkUKGENhbmNlbEV2YWx1YXRpb25SZXNwb25zZRIpCgpldmFsdWF0aW9uGAEgASgLMhUubGltYmVyLnYxLkV2YWx1YXRpb24iVgoWV2F0Y2hFdmFsdWF0aW9uUmVxdWVzdBIOCgZqb2JfaWQYASABKAkSGgoNbGFzdF9ldmVudF9pZBgCIAEoCUgAiAEBQhAKDl9sYXN0X2V2ZW50X2lkInYKF1dhdGNoRXZhbHVhdGlvblJlc3BvbnNlEisKB2VwaXNvZGUYASABKAsyGC5saW1iZXIudjEuRXBpc29kZVJlY29yZEgAEiUKBGRvbmUYAiABKAsyFS5saW1iZXIudjEuRXZhbHVhdGlvbkgAQgcKBWV2ZW50MqMGChFFdmFsdWF0aW9uU2VydmljZRJDCghFdmFsdWF0ZRIaLmxpbWJlci52MS5FdmFsdWF0ZVJlcXVlc3QaGy5saW1iZXIudjEuRXZhbHVhdGVSZXNwb25zZRJhChJDb21wYXJlRXZhbHVhdGlvbnMSJC5saW1iZXIudjEuQ29tcGFyZUV2YWx1YXRpb25zUmVxdWVzdBolLmxpbWJlci52MS5Db21wYXJlRXZhbHVhdGlvbnNSZXNwb25zZRJXCg1HZXRDb21wYXJpc29uEh8ubGltYmVyLnYxLkdldENvbXBhcmlzb25SZXF1ZXN0GiAubGltYmVyLnYxLkdldENvbXBhcmlzb25SZXNwb25zZSIDkAIBElsKEENhbmNlbENvbXBhcmlzb24SIi5saW1iZXIudjEuQ2FuY2VsQ29tcGFyaXNvblJlcXVlc3QaIy5saW1iZXIudjEuQ2FuY2VsQ29tcGFyaXNvblJlc3BvbnNlElcKDUdldEV2YWx1YXRpb24SHy5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlcXVlc3QaIC5saW1iZXIudjEuR2V0RXZhbHVhdGlvblJlc3BvbnNlIgOQAgESRQoHR2V0RmlsbRIZLmxpbWJlci52MS5HZXRGaWxtUmVxdWVzdBoaLmxpbWJlci52MS5HZXRGaWxtUmVzcG9uc2UiA5ACARJXCg1HZXRGaWxtU2VyaWVzEh8ubGltYmVyLnYxLkdldEZpbG1TZXJpZXNSZXF1ZXN0GiAubGltYmVyLnYxLkdldEZpbG1TZXJpZXNSZXNwb25zZSIDkAIBElsKEENhbmNlbEV2YWx1YXRpb24SIi5saW1iZXIudjEuQ2FuY2VsRXZhbHVhdGlvblJlcXVlc3QaIy5saW1iZXIudjEuQ2FuY2VsRXZhbHVhdGlvblJlc3BvbnNlEloKD1dhdGNoRXZhbHVhdGlvbhIhLmxpbWJlci52MS5XYXRjaEV2YWx1YXRpb25SZXF1ZXN0GiIubGltYmVyLnYxLldhdGNoRXZhbHVhdGlvblJlc3BvbnNlMAFiBnByb3RvMw", [file_google_protobuf_struct, file_limber_v1_evaluation, file_limber_v1_supply]);
 
 /**
  * Request to evaluate a policy.
@@ -89,7 +89,7 @@ export type EvaluateRequest = Message<"limber.v1.EvaluateRequest"> & {
   policyTimeoutMs?: number | undefined;
 
   /**
-   * What to record of the first and the worst episode; nothing when absent.
+   * How to record episodes; nothing is recorded when absent.
    *
    * @generated from field: limber.v1.EvaluationMedia media = 10;
    */
@@ -198,6 +198,13 @@ export type EvaluateRequest = Message<"limber.v1.EvaluateRequest"> & {
    * @generated from field: optional uint32 parallel_episodes = 24;
    */
   parallelEpisodes?: number | undefined;
+
+  /**
+   * Which episodes to record; the first and the worst when absent. Others need `media` to be `film`.
+   *
+   * @generated from field: limber.v1.EvaluationMediaEpisodes media_episodes = 25;
+   */
+  mediaEpisodes: EvaluationMediaEpisodes;
 };
 
 /**
@@ -263,7 +270,7 @@ export type CompareEvaluationsRequest = Message<"limber.v1.CompareEvaluationsReq
   policyTimeoutMs?: number | undefined;
 
   /**
-   * What to record of the first and the worst episode of each policy; nothing when absent.
+   * How to record episodes of each policy; nothing is recorded when absent.
    *
    * @generated from field: limber.v1.EvaluationMedia media = 8;
    */
@@ -345,6 +352,13 @@ export type CompareEvaluationsRequest = Message<"limber.v1.CompareEvaluationsReq
    * @generated from field: optional uint32 parallel_episodes = 19;
    */
   parallelEpisodes?: number | undefined;
+
+  /**
+   * Which episodes of each policy to record, as in an evaluation.
+   *
+   * @generated from field: limber.v1.EvaluationMediaEpisodes media_episodes = 20;
+   */
+  mediaEpisodes: EvaluationMediaEpisodes;
 };
 
 /**
@@ -593,6 +607,118 @@ export const GetEvaluationResponseSchema: GenMessage<GetEvaluationResponse> = /*
   messageDesc(file_limber_v1_evaluation_service, 10);
 
 /**
+ * Request for a film.
+ *
+ * @generated from message limber.v1.GetFilmRequest
+ */
+export type GetFilmRequest = Message<"limber.v1.GetFilmRequest"> & {
+  /**
+   * Evaluation id, such as `job_01J…`.
+   *
+   * @generated from field: string job_id = 1;
+   */
+  jobId: string;
+
+  /**
+   * Index of the episode.
+   *
+   * @generated from field: uint32 index = 2;
+   */
+  index: number;
+};
+
+/**
+ * Describes the message limber.v1.GetFilmRequest.
+ * Use `create(GetFilmRequestSchema)` to create a new message.
+ */
+export const GetFilmRequestSchema: GenMessage<GetFilmRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 11);
+
+/**
+ * A film.
+ *
+ * @generated from message limber.v1.GetFilmResponse
+ */
+export type GetFilmResponse = Message<"limber.v1.GetFilmResponse"> & {
+  /**
+   * The complete file.
+   *
+   * @generated from field: bytes film = 1;
+   */
+  film: Uint8Array;
+
+  /**
+   * Media type: `video/mp4` or `image/webp`.
+   *
+   * @generated from field: string type = 2;
+   */
+  type: string;
+
+  /**
+   * Entity tag of the file.
+   *
+   * @generated from field: string etag = 3;
+   */
+  etag: string;
+};
+
+/**
+ * Describes the message limber.v1.GetFilmResponse.
+ * Use `create(GetFilmResponseSchema)` to create a new message.
+ */
+export const GetFilmResponseSchema: GenMessage<GetFilmResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 12);
+
+/**
+ * Request for the course of a film.
+ *
+ * @generated from message limber.v1.GetFilmSeriesRequest
+ */
+export type GetFilmSeriesRequest = Message<"limber.v1.GetFilmSeriesRequest"> & {
+  /**
+   * Evaluation id, such as `job_01J…`.
+   *
+   * @generated from field: string job_id = 1;
+   */
+  jobId: string;
+
+  /**
+   * Index of the episode.
+   *
+   * @generated from field: uint32 index = 2;
+   */
+  index: number;
+};
+
+/**
+ * Describes the message limber.v1.GetFilmSeriesRequest.
+ * Use `create(GetFilmSeriesRequestSchema)` to create a new message.
+ */
+export const GetFilmSeriesRequestSchema: GenMessage<GetFilmSeriesRequest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 13);
+
+/**
+ * The course of a film.
+ *
+ * @generated from message limber.v1.GetFilmSeriesResponse
+ */
+export type GetFilmSeriesResponse = Message<"limber.v1.GetFilmSeriesResponse"> & {
+  /**
+   * Return and actions.
+   *
+   * @generated from field: limber.v1.FilmSeries series = 1;
+   */
+  series?: FilmSeries | undefined;
+};
+
+/**
+ * Describes the message limber.v1.GetFilmSeriesResponse.
+ * Use `create(GetFilmSeriesResponseSchema)` to create a new message.
+ */
+export const GetFilmSeriesResponseSchema: GenMessage<GetFilmSeriesResponse> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation_service, 14);
+
+/**
  * Request to cancel an evaluation.
  *
  * @generated from message limber.v1.CancelEvaluationRequest
@@ -611,7 +737,7 @@ export type CancelEvaluationRequest = Message<"limber.v1.CancelEvaluationRequest
  * Use `create(CancelEvaluationRequestSchema)` to create a new message.
  */
 export const CancelEvaluationRequestSchema: GenMessage<CancelEvaluationRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 11);
+  messageDesc(file_limber_v1_evaluation_service, 15);
 
 /**
  * The canceled evaluation.
@@ -632,7 +758,7 @@ export type CancelEvaluationResponse = Message<"limber.v1.CancelEvaluationRespon
  * Use `create(CancelEvaluationResponseSchema)` to create a new message.
  */
 export const CancelEvaluationResponseSchema: GenMessage<CancelEvaluationResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 12);
+  messageDesc(file_limber_v1_evaluation_service, 16);
 
 /**
  * Request to watch an evaluation.
@@ -661,7 +787,7 @@ export type WatchEvaluationRequest = Message<"limber.v1.WatchEvaluationRequest">
  * Use `create(WatchEvaluationRequestSchema)` to create a new message.
  */
 export const WatchEvaluationRequestSchema: GenMessage<WatchEvaluationRequest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 13);
+  messageDesc(file_limber_v1_evaluation_service, 17);
 
 /**
  * An event of the stream.
@@ -698,7 +824,7 @@ export type WatchEvaluationResponse = Message<"limber.v1.WatchEvaluationResponse
  * Use `create(WatchEvaluationResponseSchema)` to create a new message.
  */
 export const WatchEvaluationResponseSchema: GenMessage<WatchEvaluationResponse> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation_service, 14);
+  messageDesc(file_limber_v1_evaluation_service, 18);
 
 /**
  * Evaluates policies in simulated scenarios.
@@ -758,6 +884,27 @@ export const EvaluationService: GenService<{
     methodKind: "unary";
     input: typeof GetEvaluationRequestSchema;
     output: typeof GetEvaluationResponseSchema;
+  },
+  /**
+   * Returns the film of an episode. Over REST the body is the file, with byte ranges (RFC 9110, section 14): one range per request, `If-Range`
+   * with the ETag, and `HEAD`.
+   *
+   * @generated from rpc limber.v1.EvaluationService.GetFilm
+   */
+  getFilm: {
+    methodKind: "unary";
+    input: typeof GetFilmRequestSchema;
+    output: typeof GetFilmResponseSchema;
+  },
+  /**
+   * Returns the return and the actions at each frame of a film.
+   *
+   * @generated from rpc limber.v1.EvaluationService.GetFilmSeries
+   */
+  getFilmSeries: {
+    methodKind: "unary";
+    input: typeof GetFilmSeriesRequestSchema;
+    output: typeof GetFilmSeriesResponseSchema;
   },
   /**
    * Cancels an evaluation. Ended episodes keep their records and are charged.

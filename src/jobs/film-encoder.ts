@@ -1,0 +1,125 @@
+/** Encodes films: as MP4 by ffmpeg where it is installed, otherwise as animated WebP. */
+import { spawn } from "node:child_process";
+import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
+import { constants, setPriority, tmpdir } from "node:os";
+import { join } from "node:path";
+import { BRAND } from "../brand.ts";
+import { ioClock } from "../clock.ts";
+import { countMp4Frames, isMp4 } from "../codecs/pictures/mp4.ts";
+import { animated, type Film } from "../scenarios/picture.ts";
+
+/** The most bytes of a film. A default gRPC client receives no larger message than 4 MiB. */
+export const MOST_FILM_BYTES = 4_000_000;
+/** How long ffmpeg may run, in milliseconds. The longest film takes a few seconds of one core. */
+const MOST_MS = 60_000;
+
+/** An encoded film. */
+export interface EncodedFilm {
+  readonly bytes: Buffer;
+  readonly type: "video/mp4" | "image/webp";
+}
+
+/** A film that cannot be encoded. */
+export class FilmFailure extends Error {
+  override readonly name = "FilmFailure";
+}
+
+/** Encodes a film as animated WebP. Throws `FilmFailure` if it would be too large. */
+export async function asWebp(film: Film): Promise<EncodedFilm> {
+  const bytes = await animated(film, "webp");
+  if (bytes.length > MOST_FILM_BYTES) throw new FilmFailure(`the film takes ${bytes.length} bytes as WebP`);
+  return { bytes, type: "image/webp" };
+}
+
+/**
+ * Encodes a film as MP4: H.264 in yuv420p, with its index at the beginning. Throws `FilmFailure` if ffmpeg fails, takes too long, or writes
+ * anything but such a film, and the signal's reason if that is aborted.
+ */
+export async function asMp4(
+  film: Film,
+  ffmpeg: string,
+  signal: AbortSignal,
+  { mostMs = MOST_MS }: { readonly mostMs?: number } = {},
+): Promise<EncodedFilm> {
+  const folder = await mkdtemp(join(tmpdir(), `${BRAND}-film-`));
+  try {
+    await run(ffmpeg, film, { folder, signal, mostMs });
+    const file = join(folder, FILE);
+    const { size } = await stat(file).catch(() => ({ size: 0 }));
+    if (size > MOST_FILM_BYTES) throw new FilmFailure(`ffmpeg wrote ${size} bytes`);
+    const bytes = size === 0 ? Buffer.alloc(0) : await readFile(file);
+    if (!isMp4(bytes) || framesIn(bytes) !== film.frames) throw new FilmFailure("ffmpeg did not write the film");
+    return { bytes, type: "video/mp4" };
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+const FILE = "film.mp4";
+
+/** Options of a run of ffmpeg. */
+interface RunOptions {
+  /** Its working directory. */
+  readonly folder: string;
+  readonly signal: AbortSignal;
+  readonly mostMs: number;
+}
+
+/** Every argument is fixed but the size and the rate. The file is bounded twice: ffmpeg stops at the limit, and its size is checked. */
+const argumentsFor = ({ width, height, frameMs }: Film): string[] => [
+  ...["-nostdin", "-hide_banner", "-loglevel", "quiet", "-protocol_whitelist", "pipe,file"],
+  ...["-f", "rawvideo", "-pix_fmt", "rgb24", "-video_size", `${width}x${height}`],
+  ...["-framerate", `1000000/${Math.round(frameMs * 1000)}`, "-i", "pipe:0"],
+  ...["-c:v", "libx264", "-preset", "veryfast", "-crf", "24", "-pix_fmt", "yuv420p", "-threads", "1"],
+  ...["-movflags", "+faststart", "-fs", String(MOST_FILM_BYTES), "-f", "mp4", FILE],
+];
+
+function run(ffmpeg: string, film: Film, { folder, signal, mostMs }: RunOptions): Promise<void> {
+  return new Promise((resolve, reject) => {
+    if (signal.aborted) return reject(signal.reason);
+    // Without the gateway's environment, which holds secrets.
+    const child = spawn(ffmpeg, argumentsFor(film), { cwd: folder, env: {}, stdio: ["pipe", "ignore", "ignore"] });
+    const end = (why: unknown): void => {
+      child.kill("SIGKILL");
+      reject(why);
+    };
+    const leave = (): void => end(signal.reason);
+    const late = ioClock.after(mostMs, () => end(new FilmFailure(`ffmpeg took longer than ${mostMs} ms`)));
+    signal.addEventListener("abort", leave, { once: true });
+    const over = (): void => {
+      late();
+      signal.removeEventListener("abort", leave);
+      child.stdin.destroy();
+    };
+    child.once("error", (cause) => {
+      over();
+      reject(new FilmFailure("ffmpeg cannot be started", { cause }));
+    });
+    child.once("exit", (code) => {
+      over();
+      if (code === 0) resolve();
+      else reject(new FilmFailure(`ffmpeg ended with ${code ?? "a signal"}`));
+    });
+    // It may exit before it has read everything; its exit code decides.
+    child.stdin.on("error", () => {});
+    child.stdin.end(film.rgb);
+    yieldTo(child.pid);
+  });
+}
+
+/** Lets everything else on the machine run first. */
+function yieldTo(pid: number | undefined): void {
+  try {
+    if (pid !== undefined) setPriority(pid, constants.priority.PRIORITY_LOW);
+  } catch {
+    // It has exited already, or the machine has no priorities.
+  }
+}
+
+function framesIn(mp4: Buffer): number | undefined {
+  try {
+    return countMp4Frames(mp4);
+  } catch {
+    return undefined;
+  }
+}
