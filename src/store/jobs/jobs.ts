@@ -232,8 +232,8 @@ export async function findJob(
 
 /** The evaluations of a comparison of an organization, or of a workspace; none if the comparison does not exist. */
 export async function jobsOfComparison(sql: Queryable, whose: JobsOf, comparison: string): Promise<JobRecord[]> {
-  const rows = await sql<JobRow[]>`
-    select ${counted(sql)} where job.comparison = ${comparison} and ${ofThese(sql, whose)} and job.kind = 'evaluation' order by job.id`;
+  const rows = await allRecords<JobRow>(sql`
+    select ${counted(sql)} where job.comparison = ${comparison} and ${ofThese(sql, whose)} and job.kind = 'evaluation' order by job.id`);
   return rows.map(jobOf);
 }
 

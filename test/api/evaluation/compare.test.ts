@@ -70,6 +70,8 @@ describe("comparisons", () => {
       );
     const [still, seeking] = [named(0), named(1)];
     expect(end.verdict).toMatchObject({ known: true, best: [seeking.label] });
+    // Unix seconds, which fit into the schema's 32 bits.
+    expect(end.created_at).toBeLessThan(2 ** 32);
     expect(end.verdict.text).toContain(`${seeking.label} is better than ${still.label}`);
     expect([seeking.rank, still.rank]).toEqual([1, 2]);
     const [pair] = end.pairs;
