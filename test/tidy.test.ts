@@ -31,7 +31,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   routing: ["contracts"],
   upstream: ["contracts", "codecs"],
   contracts: [],
-  scenarios: ["contracts"],
+  scenarios: ["contracts", "reference"],
   store: [],
   codecs: [],
   embedded: ["services", "store"],

@@ -5,7 +5,7 @@ import { loadScenarios } from "../src/scenarios/index.ts";
 import { faultOfSignature, type PublicJwk, recomputed } from "../src/scenarios/published.ts";
 
 const HELP = `Verifies a published evaluation or comparison without an account: its signature, its digests, its scores, and every episode by replaying the
-recorded actions in the same scenario.
+recorded actions in the same scenario. Controls that need no policy (zeros, random actions) are played again.
 
   limber evaluate verify URL|FILE [--keys URL|FILE] [--packs FOLDER]
 
@@ -59,7 +59,7 @@ async function verified(source: string, { keys, packs }: { keys?: string; packs?
     return 1;
   }
   const { scenarios } = await loadScenarios(packs);
-  const { problems, replayed } = await recomputed(document, scenarios);
+  const { problems, replayed, controls } = await recomputed(document, scenarios);
   const all = [...problems, ...(unsigned === undefined ? [] : [unsigned])];
   for (const problem of all.slice(0, SHOWN)) console.error(`  ${problem}`);
   if (all.length > SHOWN) console.error(`  and ${all.length - SHOWN} more`);
@@ -68,7 +68,7 @@ async function verified(source: string, { keys, packs }: { keys?: string; packs?
     return 1;
   }
   console.log(
-    `${document.id} verifies: ${replayed} episodes replayed to the last digit, signed with a key of ${keysAt}`,
+    `${document.id} verifies: ${replayed} episodes and ${controls} of controls replayed to the last digit, signed with a key of ${keysAt}`,
   );
   return 0;
 }

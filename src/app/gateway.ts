@@ -1,5 +1,5 @@
 /** The composition root: opens the subsystems one after the other, and closes them in reverse. */
-
+import { availableParallelism } from "node:os";
 import { pino } from "pino";
 import { now, sleep, steadyNow } from "../clock.ts";
 import type { CertificatePair, Config } from "../config.ts";
@@ -11,10 +11,12 @@ import { demoKey, demoSignIn } from "../embedded/demo.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { embodimentOf } from "../inference/robot-check.ts";
+import { Cores } from "../jobs/evaluation.ts";
 import { startReference } from "../reference/launch.ts";
 import { loadScenarios } from "../scenarios/index.ts";
 import { OidcClients } from "../services/issuer.ts";
 import { JobSeals } from "../services/job.ts";
+import { Controls } from "../services/publication-controls.ts";
 import { bringReference, lastReferencePorts } from "../services/supply/reference.ts";
 import { KeyCache, SessionCache } from "../store/account/caches.ts";
 import { findKey } from "../store/account/keys.ts";
@@ -117,6 +119,7 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
   const supply = openSupply({ ...storage, ...context, outward, scenarios });
   const inference = await openInference(context, { storage, billing, supply, outward, events });
 
+  const cores = new Cores(Math.max(1, availableParallelism() - 1));
   const phase: Phase = { isDraining: false, isRefusing: false };
   const subsystems: Subsystems = {
     config,
@@ -131,6 +134,8 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
     events,
     supply,
     scenarios,
+    cores,
+    controls: new Controls(scenarios, (orgId, signal) => cores.enter(orgId, signal)),
     packWarnings,
     processWarnings: () => member?.warnings() ?? [],
     inference,

@@ -38,6 +38,7 @@ import type { LoadShedder } from "../edge/gate/admission.ts";
 import { aboveOf, payerOf } from "../edge/gate/authenticate.ts";
 import type { RateLimits } from "../edge/gate/rate-limits.ts";
 import type { Refusal } from "../errors.ts";
+import type { Cores } from "../jobs/evaluation.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
 import { type AccountDeps, accountService } from "../services/account.ts";
 import { armingService } from "../services/arming.ts";
@@ -61,6 +62,7 @@ import { operationsService } from "../services/operations.ts";
 import { outboundService } from "../services/outbound.ts";
 import { presetService } from "../services/preset.ts";
 import { publicationService } from "../services/publication.ts";
+import type { Controls } from "../services/publication-controls.ts";
 import { registryService } from "../services/registry.ts";
 import { robotService } from "../services/robot.ts";
 import { runnerService } from "../services/runner.ts";
@@ -91,6 +93,10 @@ export interface Subsystems {
   readonly events: Events;
   readonly supply: OpenedSupply;
   readonly scenarios: ReadonlyMap<string, Scenario>;
+  /** The CPU cores for physics in this process. */
+  readonly cores: Cores;
+  /** Control policies of published evaluations. */
+  readonly controls: Controls;
   /** The faults of skipped scenario packs. */
   readonly packWarnings: readonly string[];
   /** Warnings from the other processes. */
@@ -145,8 +151,8 @@ const TABLE: readonly ServiceRow[] = [
       payer: async (id) => payerOf(await findKey(sql, id)),
     }),
   ),
-  row(PublicationService, ({ config, storage: { sql, vault }, scenarios, url }) =>
-    publicationService({ sql, vault, scenarios, home: addressOf(config, url) }),
+  row(PublicationService, ({ config, storage: { sql, vault }, scenarios, controls, url }) =>
+    publicationService({ sql, vault, scenarios, controls, home: addressOf(config, url) }),
   ),
   row(JobService, ({ storage: { sql }, seals }) => jobService({ sql, seals })),
   row(RegistryService, ({ supply: { registry, supply }, outward: { upstream } }) =>

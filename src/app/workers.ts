@@ -1,6 +1,4 @@
 /** The worker role of a process: jobs, webhooks, scheduled probes, and deletion of expired data. */
-
-import { availableParallelism } from "node:os";
 import { EvaluationService } from "../../gen/limber/v1/evaluation_service_pb.ts";
 import { every, now, nowSeconds } from "../clock.ts";
 import type { CallLog } from "../edge/call-log.ts";
@@ -12,7 +10,7 @@ import { MailSender } from "../events/mail.ts";
 import { WebhookSender } from "../events/webhooks.ts";
 import { WorkFeeder, WorkQueue } from "../events/work-queue.ts";
 import { batchWork, exportWork } from "../jobs/batch.ts";
-import { Cores, ExtraLanes, evaluationWork } from "../jobs/evaluation.ts";
+import { ExtraLanes, evaluationWork } from "../jobs/evaluation.ts";
 import { filmWork } from "../jobs/film.ts";
 import { Worker } from "../jobs/worker.ts";
 import { PIN_SILENCE_MS } from "../routing/index.ts";
@@ -70,7 +68,7 @@ export function startWorkers(
   gate: Gate,
   record: CallLog,
 ): Working {
-  const { limits, load, scenarios, seals } = subsystems;
+  const { limits, load, scenarios, cores, seals } = subsystems;
   const { sql, notifications, natsUrl, vault } = subsystems.storage;
   const { leaser, queryPendingPayments, processor, warn, alert } = subsystems.billing;
   const { upstream, agent, hookAgent, allowPrivate } = subsystems.outward;
@@ -113,7 +111,6 @@ export function startWorkers(
   closers.add(async () => rest());
   const archive = startArchive({ config, log, closers }, sql);
   const later = openJobCalls({ gate, limits, find: (keyId) => findKey(sql, keyId), log: record });
-  const cores = new Cores(Math.max(1, availableParallelism() - 1));
   const evaluation = evaluationWork({
     sql,
     seals,

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { seeded } from "./chance.ts";
 import { World } from "./engine.ts";
 import { PolicyFailure } from "./failure.ts";
-import { FAULTS, quarterOf, type ScenarioVariant, type Task, type Termination } from "./scenario.ts";
+import { FAULTS, quarterOf, restOf, type ScenarioVariant, type Task, type Termination } from "./scenario.ts";
 
 /** A policy's observation. */
 export interface Look {
@@ -143,7 +143,8 @@ export class Arena {
         passed = Math.floor(latencyMs / dtMs + ROUNDING);
         for (let i = 0; i < passed && log.termination === undefined; i++) {
           log.stale += 1;
-          this.#take(held ?? this.#rest(), log);
+          // Before the first answer, the action is zero.
+          this.#take(held ?? restOf(this.variant.bounds), log);
         }
       }
       const first = Math.min(passed, actions.length - 1);
@@ -154,12 +155,6 @@ export class Arena {
         held = action;
       }
     }
-  }
-
-  /** The action before the first answer: zero, within the bounds. */
-  #rest(): Float64Array {
-    const { low, high } = this.variant.bounds;
-    return Float64Array.from(low, (least, i) => Math.min(high[i]!, Math.max(least, 0)));
   }
 
   #checked(rows: readonly ArrayLike<number>[]): Float64Array[] {

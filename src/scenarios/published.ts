@@ -1,9 +1,10 @@
 /** Published evaluations: their documents, digests and signatures, and the replay that verifies them. */
 import { createHash, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
-import { Arena } from "./episode.ts";
+import { CONTROL_RULES, type Control, controlEpisodes, controlPolicy } from "./controls.ts";
+import { Arena, type EpisodePolicy, type EpisodeRecord } from "./episode.ts";
 import { builtIn, digestOf, variantFor } from "./index.ts";
 import { type Metric, type Outcome, pairOf } from "./paired.ts";
-import { ENGINE_FACTS, FAULTS, type Scenario, type Termination } from "./scenario.ts";
+import { ENGINE_FACTS, FAULTS, type Scenario, type ScenarioVariant, type Termination } from "./scenario.ts";
 import { scoresOf } from "./scores.ts";
 
 /** A published episode: everything that a replay of its actions gives again. */
@@ -66,6 +67,26 @@ export interface PublishedComparison {
   readonly pairs: readonly object[];
 }
 
+/** How a control does on an evaluation's seeds. */
+interface PublishedControl {
+  readonly control: Control;
+  /** The reference model. */
+  readonly model?: string;
+  readonly scores: object;
+  /** As an evaluation's hash. */
+  readonly hash: string;
+  /** The reference's actions, one text per episode. A replay of the other controls computes theirs. */
+  readonly actions?: readonly string[];
+}
+
+/** How the controls do in a scenario, each on the seeds from `seed` on. */
+export interface PublishedControls {
+  readonly scenario: Omit<PublishedScenario, "mode">;
+  readonly seed: number;
+  readonly episodes: number;
+  readonly arms: readonly PublishedControl[];
+}
+
 /** A published document. */
 export interface PublishedDocument {
   readonly object: "publication";
@@ -77,6 +98,8 @@ export interface PublishedDocument {
   readonly gateway: { readonly version: string; readonly url: string };
   readonly evaluations: readonly PublishedEvaluation[];
   readonly comparison?: PublishedComparison;
+  /** One entry per scenario and first seed. */
+  readonly controls?: readonly PublishedControls[];
 }
 
 /** The signature of a document, over its canonical JSON without the member `signature`. */
@@ -111,13 +134,11 @@ export const thumbprintOf = ({ crv, kty, x }: PublicJwk): string =>
 /** Adds scores, hash and digests to an evaluation. */
 export function completed(facts: PublishedFacts): PublishedEvaluation {
   const scores = scoresFrom(facts.episodes);
-  const hash = createHash("sha256").update(facts.scenario.digest);
-  for (const { seed, trajectory_sha256 } of facts.episodes) hash.update(`${seed} ${trajectory_sha256}`);
   const bare = facts.episodes.map(({ actions: _, ...rest }) => rest);
   return {
     ...facts,
     scores,
-    hash: `sha256:${hash.digest("hex")}`,
+    hash: hashOf(facts.scenario.digest, facts.episodes),
     digests: {
       scenario: digest(canonical(facts.scenario)),
       policy: digest(canonical(facts.policy)),
@@ -128,8 +149,44 @@ export function completed(facts: PublishedFacts): PublishedEvaluation {
   };
 }
 
+function hashOf(scenario: string, episodes: readonly PlayedEpisode[]): string {
+  const hash = createHash("sha256").update(scenario);
+  for (const { seed, trajectory_sha256 } of episodes) hash.update(`${seed} ${trajectory_sha256}`);
+  return `sha256:${hash.digest("hex")}`;
+}
+
+/** The result of a control. */
+export const controlOf = (
+  scenario: string,
+  control: Control,
+  records: readonly EpisodeRecord[],
+  model: string | undefined,
+): PublishedControl => ({
+  control,
+  ...(model !== undefined && { model }),
+  scores: scoresFrom(records.map(playedOf)),
+  hash: hashOf(scenario, records.map(playedOf)),
+  ...(control === "reference" && { actions: records.map(({ actions }) => base64Of(actions)) }),
+});
+
+/** An episode without its actions. */
+type PlayedEpisode = Omit<PublishedEpisode, "actions">;
+
+const playedOf = (record: EpisodeRecord): PlayedEpisode => ({
+  seed: record.seed,
+  success: record.success,
+  termination: record.termination,
+  return: record.return,
+  progress: record.progress,
+  steps: record.steps,
+  sim_time_s: record.simTimeS,
+  metrics: record.metrics,
+  initial_state_sha256: record.initialStateSha256,
+  trajectory_sha256: record.trajectorySha256,
+});
+
 /** The scores that follow from the physics alone: none about the policy's latency. */
-function scoresFrom(episodes: readonly PublishedEpisode[]): object {
+function scoresFrom(episodes: readonly PlayedEpisode[]): object {
   const { successRate, progress, steps, medianTimeToSuccessS, terminations, metrics, ...scores } = scoresOf(
     episodes.map((episode) => ({
       seed: episode.seed,
@@ -212,6 +269,8 @@ export interface Verified {
   readonly problems: readonly string[];
   /** Number of replayed episodes. */
   readonly replayed: number;
+  /** Number of replayed episodes of controls. */
+  readonly controls: number;
 }
 
 /**
@@ -223,11 +282,11 @@ export async function recomputed(
   scenarios: ReadonlyMap<string, Scenario>,
 ): Promise<Verified> {
   const problems: string[] = [];
-  let replayed = 0;
+  let [replayed, controls] = [0, 0];
   try {
-    const { object, format, evaluations, comparison } = document as unknown as PublishedDocument;
+    const { object, format, evaluations, comparison, ...rest } = document as unknown as PublishedDocument;
     if (object !== "publication" || format !== 1 || evaluations.length === 0)
-      return { problems: ["the document is not a publication of format 1"], replayed };
+      return { problems: ["the document is not a publication of format 1"], replayed, controls };
     for (const [i, evaluation] of evaluations.entries()) {
       const name = evaluation.label === undefined ? `evaluations.${i}` : `evaluations.${i} (${evaluation.label})`;
       problems.push(...faultsOf(evaluation).map((fault) => `${name}: ${fault}`));
@@ -237,10 +296,15 @@ export async function recomputed(
     }
     if (comparison && canonical(pairsOf(evaluations, comparison)) !== canonical(comparison.pairs))
       problems.push("comparison.pairs differ from what the episodes give");
+    for (const [i, stated] of (rest.controls ?? []).entries()) {
+      const result = await controlsAgain(stated, scenarios);
+      problems.push(...result.problems.map((fault) => `controls.${i}: ${fault}`));
+      controls += result.replayed;
+    }
   } catch (thrown) {
     problems.push(`the document is malformed: ${thrown instanceof Error ? thrown.message : thrown}`);
   }
-  return { problems, replayed };
+  return { problems, replayed, controls };
 }
 
 /** What of an evaluation does not follow from its content. */
@@ -260,47 +324,47 @@ function faultsOf(evaluation: PublishedEvaluation): string[] {
   return differing;
 }
 
-/** Replays the episodes of an evaluation. */
-async function replayOf(
-  { scenario: stated, episodes }: PublishedEvaluation,
-  scenarios: ReadonlyMap<string, Scenario>,
-): Promise<Verified> {
+/** A scenario's variant, or why it can't be played here. */
+type Playable = { readonly scenario: Scenario; readonly variant: ScenarioVariant } | { readonly fault: string };
+
+/** Finds the published scenario: the same version with the same digest. */
+export function playable(stated: PublishedControls["scenario"], scenarios: ReadonlyMap<string, Scenario>): Playable {
   const name = `${stated.id}@${stated.version}`;
   const current = scenarios.get(stated.id);
   const scenario = current?.version === stated.version ? current : builtIn(name);
   const variant = scenario && variantFor(scenario, stated.action_space);
-  if (!scenario || !variant) return { problems: [`scenario ${name} is not available here`], replayed: 0 };
+  if (!scenario || !variant) return { fault: `scenario ${name} is not available here` };
   if (stated.engine !== ENGINE_FACTS.name || stated.engine_version !== ENGINE_FACTS.version)
-    return { problems: [`the engine is ${ENGINE_FACTS.name} ${ENGINE_FACTS.version} here`], replayed: 0 };
+    return { fault: `the engine is ${ENGINE_FACTS.name} ${ENGINE_FACTS.version} here` };
   const here = digestOf(scenario, variant);
-  if (here !== stated.digest)
-    return { problems: [`the scenario's digest differs: ${stated.digest} stated, ${here} here`], replayed: 0 };
+  if (here === stated.digest) return { scenario, variant };
+  return { fault: `the scenario's digest differs: ${stated.digest} stated, ${here} here` };
+}
+
+/** A replay of some of a document's episodes. */
+type Replay = Omit<Verified, "controls">;
+
+/** Replays the episodes of an evaluation. */
+async function replayOf(
+  { scenario: stated, episodes }: PublishedEvaluation,
+  scenarios: ReadonlyMap<string, Scenario>,
+): Promise<Replay> {
+  const known = playable(stated, scenarios);
+  if ("fault" in known) return { problems: [known.fault], replayed: 0 };
+  const { variant } = known;
   const arena = await Arena.of(variant);
   const problems: string[] = [];
   try {
     for (const episode of episodes) {
       const actions = actionsOf(episode.actions);
-      const isWhole = actions.length === episode.steps * variant.fields.length && episode.steps <= variant.maxSteps;
-      if (!isWhole || !actions.every(Number.isFinite)) {
+      if (!fits(actions, variant) || actions.length !== episode.steps * variant.fields.length) {
         problems.push(`seed ${episode.seed}: the recorded actions don't fit its ${episode.steps} steps`);
         continue;
       }
-      const again = arena.replay(episode.seed, actions);
-      const { success, termination } = again;
+      const again = playedOf(arena.replay(episode.seed, actions));
       // A fault of the policy leaves no trace in the physics.
       const isFault = FAULTS.has(episode.termination as Termination);
-      const found: Omit<PublishedEpisode, "actions"> = {
-        seed: episode.seed,
-        success: isFault ? false : success,
-        termination: isFault ? episode.termination : termination,
-        return: again.return,
-        progress: again.progress,
-        steps: again.steps,
-        sim_time_s: again.simTimeS,
-        metrics: again.metrics,
-        initial_state_sha256: again.initialStateSha256,
-        trajectory_sha256: again.trajectorySha256,
-      };
+      const found = { ...again, ...(isFault && { success: false, termination: episode.termination }) };
       for (const [field, value] of Object.entries(found)) {
         const said = episode[field as keyof typeof found];
         if (canonical(said) === canonical(value)) continue;
@@ -311,6 +375,48 @@ async function replayOf(
     arena.close();
   }
   return { problems, replayed: episodes.length };
+}
+
+/** Plays the controls again, and replays the reference's actions. */
+async function controlsAgain(
+  { scenario: stated, seed, episodes, arms }: PublishedControls,
+  scenarios: ReadonlyMap<string, Scenario>,
+): Promise<Replay> {
+  const known = playable(stated, scenarios);
+  if ("fault" in known) return { problems: [known.fault], replayed: 0 };
+  const { scenario, variant } = known;
+  if (episodes !== controlEpisodes(episodes, variant)) return { problems: ["`episodes` is out of range"], replayed: 0 };
+  const arena = await Arena.of(variant);
+  const problems: string[] = [];
+  try {
+    for (const { control, model, scores, hash, actions } of arms) {
+      const records: EpisodeRecord[] = [];
+      for (let i = 0; i < episodes; i++) {
+        const recorded = control === "reference" ? actionsOf(actions?.[i] ?? "") : undefined;
+        if (recorded && !fits(recorded, variant)) throw new Error(`the actions of control ${control} don't fit`);
+        const policy = (): EpisodePolicy => controlPolicy(control, scenario, variant, seed + i);
+        records.push(recorded ? arena.replay(seed + i, recorded) : await arena.run(seed + i, policy(), CONTROL_RULES));
+      }
+      const again = controlOf(stated.digest, control, records, model);
+      if (canonical(again.scores) !== canonical(scores)) problems.push(`the scores of control ${control} differ`);
+      if (again.hash !== hash)
+        problems.push(`the \`hash\` of control ${control} differs: ${hash} stated, ${again.hash} computed`);
+    }
+  } finally {
+    arena.close();
+  }
+  return { problems, replayed: episodes * arms.length };
+}
+
+/** Whether actions are of an episode: complete, finite, and not too many. */
+const fits = (actions: Float64Array, { fields, maxSteps }: ScenarioVariant): boolean =>
+  actions.length % fields.length === 0 && actions.length <= maxSteps * fields.length && actions.every(Number.isFinite);
+
+/** Numbers as base64 of little-endian 64-bit floats. */
+function base64Of(numbers: Float64Array): string {
+  const bytes = Buffer.alloc(numbers.length * 8);
+  for (const [i, number] of numbers.entries()) bytes.writeDoubleLE(number, i * 8);
+  return bytes.toString("base64");
 }
 
 function actionsOf(base64: string): Float64Array {

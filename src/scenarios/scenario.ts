@@ -129,6 +129,9 @@ export const distance = (a: readonly number[], b: readonly number[]): number =>
   lengthOf(...a.map((part, i) => part - b[i]!));
 /** Clamps `value` to `low` and `high`. */
 export const clamp = (value: number, low: number, high: number): number => Math.min(high, Math.max(low, value));
+/** Zeros, within the bounds. */
+export const restOf = ({ low, high }: ScenarioVariant["bounds"]): Float64Array =>
+  Float64Array.from(low, (least, i) => clamp(0, least, high[i]!));
 /** The same bounds for every number of an action. */
 export const evenly = (count: number, low: number, high: number): ScenarioVariant["bounds"] => ({
   low: Array.from({ length: count }, () => low),

@@ -1,5 +1,6 @@
 /** The worker thread of `runTrial`: the physics of one trial, which requests every action. */
 import { parentPort, workerData } from "node:worker_threads";
+import { controlPolicy } from "./controls.ts";
 import { Arena, type Chunk, type EpisodeRecord, type Look } from "./episode.ts";
 import { PolicyFailure, ScenarioError } from "./failure.ts";
 import { builtIn, variantFor } from "./index.ts";
@@ -54,14 +55,18 @@ function ask(message: FromThread): Promise<ToThread> {
 async function trial(): Promise<TrialEnd> {
   const scenario = plan.pack ? scenarioOfPack(plan.pack) : builtIn(plan.scenario);
   const variant = scenario && variantFor(scenario, plan.actionSpace);
-  if (!variant) throw new ScenarioError("scenario not found");
+  if (!scenario || !variant) throw new ScenarioError("scenario not found");
   const arena = await Arena.of(variant);
   try {
     for (;;) {
       const next = await nextOf(variant.proprioNames);
       if (next.index === undefined) return await pictured(arena, next.rendered);
-      const { index } = next;
-      const record = await arena.run(plan.seed + index, (look) => act(arena, index, look), plan.rules);
+      const { index, control } = next;
+      const seed = plan.seed + index;
+      const policy = control
+        ? controlPolicy(control, scenario, variant, seed)
+        : (look: Look) => act(arena, index, look);
+      const record = await arena.run(seed, policy, plan.rules);
       await ask({ kind: "finished", episode: { ...record, index } });
     }
   } finally {

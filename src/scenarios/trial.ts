@@ -2,6 +2,7 @@
 import { Worker } from "node:worker_threads";
 import type { Signal } from "../cancellation.ts";
 import { steadyNow } from "../clock.ts";
+import type { Control } from "./controls.ts";
 import type { Chunk, EpisodeRecord, Rules } from "./episode.ts";
 import { PolicyFailure, ScenarioError } from "./failure.ts";
 import type { Pack } from "./pack.ts";
@@ -50,7 +51,7 @@ export interface Medium {
 
 /** The next episode of a trial; if none is left, the finished ones to render. */
 export type NextEpisode =
-  | { readonly index: number }
+  | { readonly index: number /** Acts instead of the policy. */; readonly control?: Control }
   | { readonly index: undefined; readonly rendered: readonly FinishedEpisode[] };
 
 /** The listener of a running trial. */

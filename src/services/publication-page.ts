@@ -1,6 +1,6 @@
 /** The page of a publication, for people: everything that its document says, without the actions. */
 import { BRAND } from "../brand.ts";
-import type { PublishedDocument, PublishedEvaluation } from "../scenarios/published.ts";
+import type { PublishedControls, PublishedDocument, PublishedEvaluation } from "../scenarios/published.ts";
 import type { Interval } from "../scenarios/scores.ts";
 
 /** The headers of the page: it loads nothing, and is short-lived in caches because a publication can be withdrawn. */
@@ -79,7 +79,7 @@ export function publicationPage(document: unknown): string {
       `<p>The publication <code>${escaped(known.id)}</code> was withdrawn on ${dateOf(known.withdrawn_at)}.</p>`,
       known.reason === "" ? "" : `<p>Reason: ${escaped(known.reason)}</p>`,
     ]);
-  const { title, publisher, published_at: at, evaluations, comparison, gateway, id } = known;
+  const { title, publisher, published_at: at, evaluations, comparison, controls = [], gateway, id } = known;
   const { scenario } = evaluations[0]!;
   const [name, url] = [title === "" ? id : title, `${gateway.url}/v1/publications/${id}`];
   return page(name, [
@@ -97,13 +97,17 @@ export function publicationPage(document: unknown): string {
       ],
     ),
     "<h2>Policies</h2>",
-    table(["", "Policy", "Success, 95 % interval", "Return", "Progress", "Attempts"], evaluations.map(policyRow)),
+    table(
+      ["", "Policy", "Success, 95 % interval", "Return", "Progress", "Attempts"],
+      [...evaluations.map(policyRow), ...controls.flatMap(controlRows)],
+    ),
+    ...evaluations.flatMap((evaluation) => controls.flatMap((each) => doubtsOf(evaluation, each))),
     ...(comparison ? ["<h2>Paired differences</h2>", pairsTable(comparison.pairs as ShownPair[])] : []),
     "<h2>Verify</h2>",
     `<pre>npx ${BRAND} evaluate verify ${escaped(url)}</pre>`,
-    "<p>It checks the signature, recomputes the digests and the scores, and replays every action in the same scenario.</p>",
+    "<p>It checks the signature, recomputes the digests and the scores, and replays every action in the same scenario, those of the controls too.</p>",
     "<h2>Digests</h2>",
-    table(["", "Digest"], evaluations.flatMap(digestRows)),
+    table(["", "Digest"], [...evaluations.flatMap(digestRows), ...controls.flatMap(controlHashes)]),
     "<h2>Episodes</h2>",
     seedsTable(evaluations),
   ]);
@@ -111,15 +115,44 @@ export function publicationPage(document: unknown): string {
 
 const labelOf = ({ label }: PublishedEvaluation): string => label ?? "";
 
+/** Success, return and progress. */
+function scoreCells(scores: object): unknown[] {
+  const { success_rate: success, return: returned, progress } = scores as ShownScores;
+  return [
+    `${figure(success.value)}${within(success.ci95)}, ${success.successes} of ${success.n}`,
+    `${figure(returned.mean)}${within(returned.ci95)}`,
+    figure(progress.mean),
+  ];
+}
+
 function policyRow(evaluation: PublishedEvaluation): unknown[] {
-  const { success_rate: success, return: returned, progress } = evaluation.scores as ShownScores;
   const policy = evaluation.policy as { kind: string; model?: string; provider?: string; protocol?: string };
   const name =
     policy.kind === "model" ? `${policy.model} (${policy.provider})` : `a server that speaks ${policy.protocol}`;
-  return [
-    ...[labelOf(evaluation), name, `${success.successes} of ${success.n}${within(success.ci95)}`],
-    ...[`${figure(returned.mean)}${within(returned.ci95)}`, figure(progress.mean), evaluation.attempts],
-  ];
+  return [labelOf(evaluation), name, ...scoreCells(evaluation.scores), evaluation.attempts];
+}
+
+const CONTROL_NAMES = { zero: "sends zeros", random: "acts at random", reference: "" } as const;
+
+const controlRows = ({ arms }: PublishedControls): unknown[][] =>
+  arms.map(({ control, model, scores }) => ["control", CONTROL_NAMES[control] || model, ...scoreCells(scores), "–"]);
+
+const controlHashes = ({ arms }: PublishedControls): unknown[][] =>
+  arms.map(({ control, hash }) => [`control ${control} trajectories`, hash]);
+
+/** A sentence for each control without skill that may succeed as often as the policy. */
+function doubtsOf({ label, scenario, seed, scores }: PublishedEvaluation, controls: PublishedControls): string[] {
+  if (controls.scenario.digest !== scenario.digest || controls.seed !== seed) return [];
+  const policy = (scores as ShownScores).success_rate;
+  return controls.arms
+    .filter(
+      ({ control, scores }) =>
+        control !== "reference" && policy.ci95.low <= (scores as ShownScores).success_rate.ci95.high,
+    )
+    .map(({ control }) => {
+      const name = label === undefined ? "The policy" : `Policy ${escaped(label)}`;
+      return `<p><strong>${name} is not known to succeed more often than a control that ${CONTROL_NAMES[control]}.</strong></p>`;
+    });
 }
 
 const pairsTable = (pairs: readonly ShownPair[]): string =>

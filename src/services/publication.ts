@@ -42,12 +42,14 @@ import { type Vault, VaultError } from "../vault.ts";
 import { shownScenario } from "./evaluation.ts";
 import { type EpisodeFacts, type EvaluationRequest, type EvaluationResult, isExternal } from "./evaluation-run.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
+import type { Controls } from "./publication-controls.ts";
 
 /** Dependencies of publications. */
 interface PublicationDeps {
   sql: Sql;
   vault: Pick<Vault, "seal" | "open">;
   scenarios: ReadonlyMap<string, Scenario>;
+  controls: Controls;
   /** The gateway's address. */
   home: string;
 }
@@ -73,6 +75,9 @@ export function publicationService(deps: PublicationDeps): Implementation<typeof
         jobs.filter(({ status }) => status === "completed").map((job) => draftOf(deps, job)),
       );
       assertSmall(drafts);
+      const evaluations = drafts.map(({ evaluation }) => evaluation);
+      const controls = asked.dryRun ? [] : await deps.controls.of(orgId, evaluations);
+      if (typeof controls === "string") throw unpublishable(controls);
       const id = asked.dryRun ? "" : newId("pub");
       const document: PublishedDocument = {
         object: "publication",
@@ -82,7 +87,8 @@ export function publicationService(deps: PublicationDeps): Implementation<typeof
         publisher: (await findOrg(sql, orgId))?.name ?? "",
         published_at: nowSeconds(),
         gateway: { version: API_VERSION, url: deps.home },
-        evaluations: drafts.map(({ evaluation }) => evaluation),
+        evaluations,
+        controls,
         ...(kind === "comparison" && { comparison: comparisonOf(jobs, drafts) }),
       };
       const discloses = disclosed(document);
@@ -336,6 +342,7 @@ function disclosed({ publisher, evaluations, comparison }: PublishedDocument): s
     `the scenario ${scenario.id} ${scenario.version}, the seeds, and the scores`,
     `every action and result of ${episodes} episodes`,
     "how often the policy was evaluated in this scenario",
+    "how controls do on the same seeds: zeros, random actions, and the scenario's reference controller",
     ...(comparison ? ["the paired differences of the policies"] : []),
   ];
 }

@@ -85,11 +85,25 @@ describe("a published evaluation", () => {
     expect(document.evaluations[0].hash).toBe(shown.body.reproducibility.hash);
     expect(document.evaluations[0].scores.success_rate.n).toBe(2);
     expect(faultOfSignature(document, await keys())).toBeUndefined();
-    expect(await recomputed(document, scenarios)).toEqual({ problems: [], replayed: 2 });
+    expect(await recomputed(document, scenarios)).toEqual({ problems: [], replayed: 2, controls: 6 });
     const log = vi.spyOn(console, "log").mockImplementation(() => {});
     expect(await verifyCommand([`${app.url}/v1/publications/${id}`])).toBe(0);
-    expect(log.mock.calls.flat().join()).toContain("2 episodes replayed to the last digit");
+    expect(log.mock.calls.flat().join()).toContain("2 episodes and 6 of controls replayed to the last digit");
     log.mockRestore();
+  });
+
+  it("shows zeros, random actions and the reference on the same seeds, in the document and beside the policy on its page", async () => {
+    const { controls, evaluations } = await documentOf(id);
+    const { digest } = evaluations[0].scenario;
+    expect(controls).toMatchObject([{ scenario: { id: "base-nav", digest }, seed: 3, episodes: 2 }]);
+    expect(controls[0].arms).toMatchObject([
+      { control: "zero", scores: { success_rate: { successes: 0, n: 2 } } },
+      { control: "random", scores: { success_rate: { successes: 0, n: 2 } } },
+      { control: "reference", model: "reference/potential-nav", scores: { success_rate: { successes: 2, n: 2 } } },
+    ]);
+    const page = await (await fetch(`${app.url}/v1/publications/${id}`, { headers: { accept: "text/html" } })).text();
+    expect(page).toMatch(/<td>control<\/td><td>reference\/potential-nav<\/td><td>1 \[/);
+    expect(page).toContain("The policy is not known to succeed more often than a control that sends zeros.");
   });
 
   it("is a page without scripts for browsers, which escapes its title and has the command that verifies it", async () => {
@@ -111,6 +125,11 @@ describe("a published evaluation", () => {
     ["the actions", ["evaluations", 0, "episodes", 0, "actions"], "AAAAAAAA8D8=", /digest `actions` differs/],
     ["the policy", ["evaluations", 0, "policy", "protocol"], "other", /digest `policy` differs/],
     ["the scenario", ["evaluations", 0, "scenario", "version"], "0.0.1", /digest `scenario` differs/],
+    ["a control's score", ["controls", 0, "arms", 0, "scores", "progress", "mean"], 0.9, /scores of control zero/],
+    ["a control's hash", ["controls", 0, "arms", 1, "hash"], "sha256:0", /`hash` of control random differs/],
+    ["the reference's actions", ["controls", 0, "arms", 2, "actions", 1], "", /`hash` of control reference differs/],
+    ["a control by another", ["controls", 0, "arms", 0, "control"], "random", /`hash` of control random differs/],
+    ["the controls' seed", ["controls", 0, "seed"], 4, /`hash` of control zero differs/],
     ["the evaluations by null", ["evaluations"], null, /malformed/],
     ["an episode by a number", ["evaluations", 0, "episodes", 0], 7, /malformed/],
   ])("names the difference when someone replaces %s", async (_, path, value, problem) => {
@@ -211,7 +230,7 @@ describe("publishing", () => {
     const document = await documentOf(made.body.id);
     expect(document.evaluations[0].policy).toMatchObject({ kind: "model", model: "acme/base", provider: "acme" });
     expect(document.evaluations.map(({ label }: { label: string }) => label).sort()).toEqual(["A", "B"]);
-    expect(await recomputed(document, scenarios)).toEqual({ problems: [], replayed: 2 });
+    expect(await recomputed(document, scenarios)).toEqual({ problems: [], replayed: 2, controls: 3 });
     const lie = changed(document, ["comparison", "pairs", 0, "mcnemar", "only_a"], 9);
     expect((await recomputed(lie, scenarios)).problems.join()).toMatch(/comparison.pairs differ/);
   });
