@@ -1,19 +1,31 @@
-/** Verifies a published evaluation: `limber evaluate verify https://gateway/v1/publications/pub_01J…`. */
+/** Verifies a published evaluation: `limber evaluate verify https://gateway/v1/publications/pub_01J… [--live]`. */
 import { readFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
 import { loadScenarios } from "../src/scenarios/index.ts";
-import { faultOfSignature, type PublicJwk, recomputed } from "../src/scenarios/published.ts";
+import { faultOfSignature, type PublicJwk, type PublishedDocument, recomputed } from "../src/scenarios/published.ts";
+import { Misuse, Refused } from "./evaluate-gateway.ts";
+import { type LiveOptions, liveAgrees } from "./evaluate-live.ts";
 
 const HELP = `Verifies a published evaluation or comparison without an account: its signature, its digests, its scores, and every episode by replaying the
 recorded actions in the same scenario. Controls that need no policy (zeros, random actions) are played again.
 
   limber evaluate verify URL|FILE [--keys URL|FILE] [--packs FOLDER]
+  limber evaluate verify URL|FILE --live [--episodes N] [--policy URL] [--label A] [--yes | --max-usd 5] [options]
 
   --keys URL|FILE   the gateway's public keys; /.well-known/jwks.json of the address, or of the gateway that a file names
   --packs FOLDER    scenario packs, for a scenario that is not built in
+  --live            then calls the policy again on the published seeds through a gateway, and compares the results pair by pair
+  --url URL         that gateway; LIMBER_URL, or http://127.0.0.1:8080. Only it gets the key
+  --key KEY         an API key of it; better in the environment, as LIMBER_KEY
+  --policy URL      the address of the policy's server, which publications don't contain; or another model to compare
+  --label NAME      the policy of a comparison
+  --episodes N      the first N seeds only
+  --max-usd N       the most that the run may cost: calls end before they exceed it
+  --yes             starts although the run may cost more than $1
+  --json TEXT       any further fields of the evaluation's request, as JSON
 
-Ends with 0 when everything agrees, 1 when something differs or the publication was withdrawn, 2 when the command is wrong, 3 when the document
-or the keys can't be read.`;
+Ends with 0 when everything agrees, 1 when something differs or the publication was withdrawn, 2 when the command is wrong, 3 when live results
+differ significantly, 4 when the document or the keys can't be read or the gateway refused.`;
 
 const KEYS_PATH = "/.well-known/jwks.json";
 const MOST_BYTES = 64 * 2 ** 20;
@@ -21,11 +33,25 @@ const SHOWN = 20;
 
 class Unreadable extends Error {}
 
+const OPTIONS = {
+  keys: { type: "string" },
+  packs: { type: "string" },
+  live: { type: "boolean" },
+  url: { type: "string" },
+  key: { type: "string" },
+  policy: { type: "string" },
+  label: { type: "string" },
+  episodes: { type: "string" },
+  "max-usd": { type: "string" },
+  yes: { type: "boolean" },
+  json: { type: "string" },
+  help: { type: "boolean" },
+} as const;
+
 /** Runs the command; resolves with the exit code. */
 export async function verifyCommand(args: readonly string[]): Promise<number> {
-  const options = { keys: { type: "string" }, packs: { type: "string" }, help: { type: "boolean" } } as const;
   let parsed: ReturnType<typeof parse>;
-  const parse = () => parseArgs({ args: [...args], options, allowPositionals: true });
+  const parse = () => parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
   try {
     parsed = parse();
   } catch (thrown) {
@@ -41,13 +67,16 @@ export async function verifyCommand(args: readonly string[]): Promise<number> {
   try {
     return await verified(source, values);
   } catch (thrown) {
-    if (!(thrown instanceof Unreadable)) throw thrown;
+    const isExpected = thrown instanceof Unreadable || thrown instanceof Misuse || thrown instanceof Refused;
+    if (!isExpected) throw thrown;
     console.error(`evaluate verify: ${thrown.message}`);
-    return 3;
+    return thrown instanceof Misuse ? 2 : 4;
   }
 }
 
-async function verified(source: string, { keys, packs }: { keys?: string; packs?: string }): Promise<number> {
+type Values = LiveOptions & { readonly keys?: string; readonly packs?: string; readonly live?: boolean };
+
+async function verified(source: string, { keys, packs, live, ...options }: Values): Promise<number> {
   const document = await objectAt(source);
   const keysAt = keys ?? keysOf(source, document);
   const { keys: jwks } = (await objectAt(keysAt)) as { keys?: unknown };
@@ -70,7 +99,8 @@ async function verified(source: string, { keys, packs }: { keys?: string; packs?
   console.log(
     `${document.id} verifies: ${replayed} episodes and ${controls} of controls replayed to the last digit, signed with a key of ${keysAt}`,
   );
-  return 0;
+  if (!live) return 0;
+  return (await liveAgrees(document as unknown as PublishedDocument, options)) ? 0 : 3; // verified above
 }
 
 /** Where the keys of a document are: at the address that it came from, otherwise at the gateway that it names. */

@@ -1,6 +1,6 @@
 /** Evaluates a policy in a scenario of a gateway over its public API: `limber evaluate --policy owner/name --scenario base-nav`. */
 import { parseArgs } from "node:util";
-import { addressUnder } from "../src/codecs/base-address.ts";
+import { type Evaluation, fieldsOf, followed, gatewayOf, Misuse, whole } from "./evaluate-gateway.ts";
 import { verifyCommand } from "./evaluate-verify.ts";
 
 const HELP = `Evaluates a policy in a scenario, and shows each episode as it ends.
@@ -19,15 +19,9 @@ const HELP = `Evaluates a policy in a scenario, and shows each episode as it end
   --help
 
   limber evaluate verify URL|FILE
-                     verifies a published evaluation by replaying it; --help says more
+                     verifies a published evaluation by replaying it, with --live by calling its policy again; --help says more
 
 Ends with 0 when the evaluation completed, 1 when it failed, 2 when the command is wrong, 3 when the gateway refused.`;
-
-/** The command can't be carried out as it was given. */
-class Misuse extends Error {}
-
-/** The gateway said no. */
-class Refused extends Error {}
 
 const OPTIONS = {
   url: { type: "string" },
@@ -52,42 +46,16 @@ function read() {
   }
 }
 
-function whole(values: Values, name: "episodes" | "seed" | "horizon"): number | undefined {
-  const text = values[name];
-  if (text === undefined) return undefined;
-  if (!/^\d{1,10}$/.test(text)) throw new Misuse(`--${name} must be a whole number, not ${text}`);
-  return Number(text);
-}
-
 function requestOf(values: Values): object {
   const { policy, scenario, runtime, json } = values;
-  let more: unknown = {};
-  try {
-    if (json !== undefined) more = JSON.parse(json);
-  } catch {
-    throw new Misuse("--json must be JSON");
-  }
-  if (typeof more !== "object" || more === null || Array.isArray(more)) throw new Misuse("--json must be an object");
+  const more = fieldsOf(json);
   if (policy === undefined && !("policy_endpoint" in more)) throw new Misuse("--policy is required");
   if (scenario === undefined && !("scenario" in more)) throw new Misuse("--scenario is required");
   return {
-    ...{ policy_endpoint: policy, scenario, runtime, episodes: whole(values, "episodes") ?? 20 },
-    ...{ seed: whole(values, "seed"), horizon: whole(values, "horizon") },
+    ...{ policy_endpoint: policy, scenario, runtime, episodes: whole("episodes", values.episodes) ?? 20 },
+    ...{ seed: whole("seed", values.seed), horizon: whole("horizon", values.horizon) },
     ...more,
   };
-}
-
-interface Episode {
-  readonly index: number;
-  readonly termination: string;
-  readonly steps: number;
-}
-
-interface Evaluation {
-  readonly id: string;
-  readonly status: string;
-  readonly scores?: unknown;
-  readonly error?: { readonly message?: string };
 }
 
 async function main(): Promise<number> {
@@ -96,49 +64,14 @@ async function main(): Promise<number> {
     console.log(HELP);
     return 0;
   }
-  const { url = process.env.LIMBER_URL ?? "http://127.0.0.1:8080", key = process.env.LIMBER_KEY } = values;
-  if (!URL.canParse(url)) throw new Misuse(`--url must be an address, not ${url}`);
-  if (!key) throw new Misuse("an API key is needed: LIMBER_KEY in the environment, or --key");
+  const { ask } = gatewayOf(values);
   const body = JSON.stringify(requestOf(values));
-  const ask = async (path: string, init: RequestInit): Promise<Response> => {
-    const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
-    const answer = await fetch(addressUnder(url, path), { ...init, headers }).catch(() => {
-      throw new Refused(`no gateway answers at ${url}`);
-    });
-    if (answer.ok) return answer;
-    const said = (await answer.json().catch(() => ({}))) as { error?: { message?: string } };
-    throw new Refused(said.error?.message ?? `HTTP ${answer.status}`);
-  };
   const { id } = (await (await ask("/v1/evaluate", { method: "POST", body })).json()) as Evaluation;
   console.log(`evaluation ${id}`);
   const ended = await followed(await ask(`/v1/evaluate/${id}/events`, { method: "GET" }));
   if (ended.scores !== undefined) console.log(JSON.stringify(ended.scores, null, 2));
   console.log(`${ended.id} ${ended.status}${ended.error?.message ? `: ${ended.error.message}` : ""}`);
   return ended.status === "completed" ? 0 : 1;
-}
-
-/** Prints each episode of a stream of server-sent events; resolves with the evaluation as it ended. */
-async function followed(answer: Response): Promise<Evaluation> {
-  const decoder = new TextDecoder();
-  let rest = "";
-  for await (const bytes of answer.body ?? []) {
-    rest += decoder.decode(bytes, { stream: true });
-    const events = rest.split("\n\n");
-    rest = events.pop() ?? "";
-    for (const event of events) {
-      const name = /^event: (\S+)/m.exec(event)?.[1];
-      const data = /^data: (.*)$/m.exec(event)?.[1];
-      if (data === undefined) continue;
-      if (name === "episode") {
-        const { index, termination, steps } = JSON.parse(data) as Episode;
-        console.log(`  episode ${index}  ${termination}  ${steps} steps`);
-      }
-      if (name === "done") return JSON.parse(data) as Evaluation;
-      if (name === "error")
-        throw new Refused((JSON.parse(data) as { error?: { message?: string } }).error?.message ?? data);
-    }
-  }
-  throw new Refused("the gateway ended the stream before the evaluation was over");
 }
 
 const run = process.argv[2] === "verify" ? () => verifyCommand(process.argv.slice(3)) : main;

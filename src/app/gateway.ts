@@ -135,7 +135,7 @@ async function openBehind(context: AppContext, load: LoadShedder, port: OpenedPo
     supply,
     scenarios,
     cores,
-    controls: new Controls(scenarios, (orgId, signal) => cores.enter(orgId, signal)),
+    controls: new Controls(scenarios, { cores, threads: new Cores(1) }),
     packWarnings,
     processWarnings: () => member?.warnings() ?? [],
     inference,

@@ -54,7 +54,7 @@ export interface PublishedEvaluation extends PublishedFacts {
   readonly scores: object;
   /** The evaluation's `reproducibility.hash`. */
   readonly hash: string;
-  readonly digests: Readonly<Record<"scenario" | "policy" | "actions" | "episodes" | "scores", string>>;
+  readonly digests: Readonly<Record<"scenario" | "policy" | "facts" | "actions" | "episodes" | "scores", string>>;
 }
 
 /** How a comparison judged its pairs, and what they show. */
@@ -87,8 +87,8 @@ export interface PublishedControls {
   readonly arms: readonly PublishedControl[];
 }
 
-/** A published document. */
-export interface PublishedDocument {
+/** A document without its digests, which `completedDocument` adds. */
+export interface DocumentFacts {
   readonly object: "publication";
   readonly format: 1;
   readonly id: string;
@@ -99,7 +99,12 @@ export interface PublishedDocument {
   readonly evaluations: readonly PublishedEvaluation[];
   readonly comparison?: PublishedComparison;
   /** One entry per scenario and first seed. */
-  readonly controls?: readonly PublishedControls[];
+  readonly controls: readonly PublishedControls[];
+}
+
+/** A published document. */
+export interface PublishedDocument extends DocumentFacts {
+  readonly digests: Readonly<Record<"head" | "comparison" | "controls", string>>;
 }
 
 /** The signature of a document, over its canonical JSON without the member `signature`. */
@@ -142,11 +147,28 @@ export function completed(facts: PublishedFacts): PublishedEvaluation {
     digests: {
       scenario: digest(canonical(facts.scenario)),
       policy: digest(canonical(facts.policy)),
+      facts: digest(canonical(othersOf(facts))),
       actions: digest(Buffer.concat(facts.episodes.map(({ actions }) => Buffer.from(actions, "base64")))),
       episodes: digest(canonical(bare)),
       scores: digest(canonical(scores)),
     },
   };
+}
+
+const othersOf = ({ label, seed, requested_episodes, finished_at, runtime, attempts }: PublishedFacts): object => ({
+  ...{ label, seed, requested_episodes, finished_at, runtime, attempts },
+});
+
+/** Adds digests to a document. Together with those of the evaluations they cover every member. */
+export function completedDocument(facts: DocumentFacts): PublishedDocument {
+  const { object, format, id, title, publisher, published_at, gateway, comparison, controls } = facts;
+  const head = { object, format, id, title, publisher, published_at, gateway };
+  const digests = {
+    head: digest(canonical(head)),
+    comparison: digest(canonical(comparison ?? null)),
+    controls: digest(canonical(controls)),
+  };
+  return { ...facts, digests };
 }
 
 function hashOf(scenario: string, episodes: readonly PlayedEpisode[]): string {
@@ -284,9 +306,11 @@ export async function recomputed(
   const problems: string[] = [];
   let [replayed, controls] = [0, 0];
   try {
-    const { object, format, evaluations, comparison, ...rest } = document as unknown as PublishedDocument;
+    const published = document as unknown as PublishedDocument;
+    const { object, format, evaluations, comparison, digests } = published;
     if (object !== "publication" || format !== 1 || evaluations.length === 0)
       return { problems: ["the document is not a publication of format 1"], replayed, controls };
+    problems.push(...differing(completedDocument(published).digests, digests));
     for (const [i, evaluation] of evaluations.entries()) {
       const name = evaluation.label === undefined ? `evaluations.${i}` : `evaluations.${i} (${evaluation.label})`;
       problems.push(...faultsOf(evaluation).map((fault) => `${name}: ${fault}`));
@@ -296,7 +320,7 @@ export async function recomputed(
     }
     if (comparison && canonical(pairsOf(evaluations, comparison)) !== canonical(comparison.pairs))
       problems.push("comparison.pairs differ from what the episodes give");
-    for (const [i, stated] of (rest.controls ?? []).entries()) {
+    for (const [i, stated] of published.controls.entries()) {
       const result = await controlsAgain(stated, scenarios);
       problems.push(...result.problems.map((fault) => `controls.${i}: ${fault}`));
       controls += result.replayed;
@@ -310,19 +334,22 @@ export async function recomputed(
 /** What of an evaluation does not follow from its content. */
 function faultsOf(evaluation: PublishedEvaluation): string[] {
   const again = completed(evaluation);
-  const differing = Object.entries(again.digests)
-    .filter(([name, value]) => evaluation.digests[name as keyof typeof again.digests] !== value)
-    .map(([name, value]) => {
-      const stated = evaluation.digests[name as keyof typeof again.digests];
-      return `digest \`${name}\` differs: the document states ${stated}, its content has ${value}`;
-    });
-  if (canonical(again.scores) !== canonical(evaluation.scores)) differing.push("the scores differ from the episodes'");
+  const faults = differing(again.digests, evaluation.digests);
+  if (canonical(again.scores) !== canonical(evaluation.scores)) faults.push("the scores differ from the episodes'");
   if (again.hash !== evaluation.hash)
-    differing.push(`\`hash\` differs: ${evaluation.hash} stated, ${again.hash} computed`);
+    faults.push(`\`hash\` differs: ${evaluation.hash} stated, ${again.hash} computed`);
   const isInOrder = evaluation.episodes.every(({ seed }, i) => seed === evaluation.seed + i);
-  if (!isInOrder) differing.push("the episodes' seeds are not consecutive");
-  return differing;
+  if (!isInOrder) faults.push("the episodes' seeds are not consecutive");
+  return faults;
 }
+
+/** Names the digests that differ from their content's. */
+const differing = (computed: Readonly<Record<string, string>>, stated: Readonly<Record<string, string>>): string[] =>
+  Object.entries(computed)
+    .filter(([name, value]) => stated[name] !== value)
+    .map(
+      ([name, value]) => `digest \`${name}\` differs: the document states ${stated[name]}, its content has ${value}`,
+    );
 
 /** A scenario's variant, or why it can't be played here. */
 type Playable = { readonly scenario: Scenario; readonly variant: ScenarioVariant } | { readonly fault: string };

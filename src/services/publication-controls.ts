@@ -2,6 +2,7 @@
 import type { Signal } from "../cancellation.ts";
 import { CONTROL_RULES, type Control, controlEpisodes, referenceOf } from "../scenarios/controls.ts";
 import type { EpisodeRecord } from "../scenarios/episode.ts";
+import { ScenarioError } from "../scenarios/failure.ts";
 import { controlOf, type PublishedControls, type PublishedEvaluation, playable } from "../scenarios/published.ts";
 import type { Scenario, ScenarioVariant } from "../scenarios/scenario.ts";
 import { runTrial } from "../scenarios/trial.ts";
@@ -9,19 +10,22 @@ import { runTrial } from "../scenarios/trial.ts";
 /** Results in memory; one can have megabytes of the reference's actions. */
 const MOST_KEPT = 8;
 
-/** Waits for a core of this process; organizations take turns. */
-type EnterCore = (orgId: string, signal: Signal) => Promise<() => void>;
+/** Places in this process; organizations take turns. */
+interface Turns {
+  enter(orgId: string, signal: Signal): Promise<() => void>;
+}
 
-/** The controls' results in this process. They run one after another, and are equal in every process, so that nothing is stored. */
+/** The controls' results in this process. They are equal in every process, so that nothing is stored. */
 export class Controls {
   readonly #scenarios: ReadonlyMap<string, Scenario>;
-  readonly #enter: EnterCore;
+  readonly #cores: Turns;
+  readonly #threads: Turns;
   readonly #results = new Map<string, Promise<PublishedControls>>();
-  #last: Promise<unknown> = Promise.resolve();
 
-  constructor(scenarios: ReadonlyMap<string, Scenario>, enter: EnterCore) {
+  constructor(scenarios: ReadonlyMap<string, Scenario>, { cores, threads }: { cores: Turns; threads: Turns }) {
     this.#scenarios = scenarios;
-    this.#enter = enter;
+    this.#cores = cores;
+    this.#threads = threads;
   }
 
   /** The controls of evaluations, one entry per scenario and first seed; or why one can't be run, in a sentence. */
@@ -36,23 +40,39 @@ export class Controls {
       if (episodes === 0 || wanted.has(key)) continue;
       const { mode: _, ...scenario } = stated;
       wanted.set(key, () =>
-        this.#result(`${key} ${episodes}`, () =>
-          run(known, { scenario, seed, episodes }, (signal) => this.#enter(orgId, signal)),
-        ),
+        this.#result(`${key} ${episodes}`, () => this.#run(orgId, known, { scenario, seed, episodes })),
       );
     }
-    return Promise.all([...wanted.values()].map((result) => result()));
+    try {
+      return await Promise.all([...wanted.values()].map((result) => result()));
+    } catch (thrown) {
+      if (thrown instanceof ScenarioError) return `the controls cannot be run: ${thrown.message}`;
+      throw thrown;
+    }
   }
 
-  #result(key: string, start: () => Promise<PublishedControls>): Promise<PublishedControls> {
+  #result(key: string, run: () => Promise<PublishedControls>): Promise<PublishedControls> {
     const known = this.#results.get(key);
     if (known) return known;
-    const result = this.#last.then(start);
-    this.#last = result.catch(() => this.#results.delete(key));
+    const result = run();
     this.#results.set(key, result);
+    result.catch(() => this.#results.delete(key));
     const [oldest] = this.#results.keys();
     if (this.#results.size > MOST_KEPT && oldest !== undefined) this.#results.delete(oldest);
     return result;
+  }
+
+  async #run(
+    orgId: string,
+    played: { scenario: Scenario; variant: ScenarioVariant },
+    asked: Omit<PublishedControls, "arms">,
+  ): Promise<PublishedControls> {
+    const leave = await this.#threads.enter(orgId, new AbortController().signal);
+    try {
+      return await run(played, asked, (signal) => this.#cores.enter(orgId, signal));
+    } finally {
+      leave();
+    }
   }
 }
 

@@ -79,7 +79,7 @@ export function publicationPage(document: unknown): string {
       `<p>The publication <code>${escaped(known.id)}</code> was withdrawn on ${dateOf(known.withdrawn_at)}.</p>`,
       known.reason === "" ? "" : `<p>Reason: ${escaped(known.reason)}</p>`,
     ]);
-  const { title, publisher, published_at: at, evaluations, comparison, controls = [], gateway, id } = known;
+  const { title, publisher, published_at: at, evaluations, comparison, controls, gateway, id } = known;
   const { scenario } = evaluations[0]!;
   const [name, url] = [title === "" ? id : title, `${gateway.url}/v1/publications/${id}`];
   return page(name, [
@@ -107,7 +107,10 @@ export function publicationPage(document: unknown): string {
     `<pre>npx ${BRAND} evaluate verify ${escaped(url)}</pre>`,
     "<p>It checks the signature, recomputes the digests and the scores, and replays every action in the same scenario, those of the controls too.</p>",
     "<h2>Digests</h2>",
-    table(["", "Digest"], [...evaluations.flatMap(digestRows), ...controls.flatMap(controlHashes)]),
+    table(
+      ["", "Digest"],
+      [...evaluations.flatMap(digestRows), ...controls.flatMap(controlHashes), ...Object.entries(known.digests)],
+    ),
     "<h2>Episodes</h2>",
     seedsTable(evaluations),
   ]);

@@ -14,6 +14,7 @@ import { builtIn, digestOf, variantFor } from "../scenarios/index.ts";
 import { mcnemarExact } from "../scenarios/paired.ts";
 import {
   completed,
+  completedDocument,
   type PublicJwk,
   type PublishedComparison,
   type PublishedDocument,
@@ -79,7 +80,7 @@ export function publicationService(deps: PublicationDeps): Implementation<typeof
       const controls = asked.dryRun ? [] : await deps.controls.of(orgId, evaluations);
       if (typeof controls === "string") throw unpublishable(controls);
       const id = asked.dryRun ? "" : newId("pub");
-      const document: PublishedDocument = {
+      const document = completedDocument({
         object: "publication",
         format: 1,
         id,
@@ -90,7 +91,7 @@ export function publicationService(deps: PublicationDeps): Implementation<typeof
         evaluations,
         controls,
         ...(kind === "comparison" && { comparison: comparisonOf(jobs, drafts) }),
-      };
+      });
       const discloses = disclosed(document);
       if (asked.dryRun) {
         const draft = { id, kind, subject, title: asked.title, created: document.published_at, withdrawn: undefined };

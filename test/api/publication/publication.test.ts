@@ -1,5 +1,8 @@
 /** Published evaluations: signed, replayable, and ranked. */
-import { beforeAll, describe, expect, it, vi } from "vitest";
+import { rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { newId } from "../../../src/ids.ts";
 import { BUILT_IN, digestOf, variantFor } from "../../../src/scenarios/index.ts";
 import { faultOfSignature, recomputed } from "../../../src/scenarios/published.ts";
@@ -8,6 +11,7 @@ import { addPublication } from "../../../src/store/jobs/publications.ts";
 import { verifyCommand } from "../../../tools/evaluate-verify.ts";
 import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
+import type { Model } from "../../support/model.ts";
 import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
@@ -16,7 +20,7 @@ let endpoint: string;
 const scenarios = new Map(BUILT_IN.map((scenario) => [scenario.id, scenario]));
 
 beforeAll(async () => {
-  app = await ownGateway({ roles: new Set(["api", "worker"]) });
+  app = await ownGateway({ roles: new Set(["api", "worker"]), trustedProxies: ["127.0.0.0/8"] });
   const model = await openModel();
   await app.supply({
     ...{ provider: "acme", model: "acme/base", endpoint: model.endpoint },
@@ -123,6 +127,14 @@ describe("a published evaluation", () => {
     ["a score", ["evaluations", 0, "scores", "return", "mean"], 1, /digest `scores` differs|scores differ/],
     ["an episode's success", ["evaluations", 0, "episodes", 1, "success"], true, /digest `episodes` differs/],
     ["the actions", ["evaluations", 0, "episodes", 0, "actions"], "AAAAAAAA8D8=", /digest `actions` differs/],
+    ["the number of attempts", ["evaluations", 0, "attempts"], 0, /evaluations.0: digest `facts` differs/],
+    ["the seed", ["evaluations", 0, "seed"], 4, /evaluations.0: digest `facts` differs/],
+    ["the hash", ["evaluations", 0, "hash"], "sha256:0", /evaluations.0: `hash` differs/],
+    ["a digest", ["evaluations", 0, "digests", "actions"], "sha256:0", /evaluations.0: digest `actions` differs/],
+    ["the title", ["title"], "second", /^digest `head` differs/],
+    ["the publisher", ["publisher"], "another", /^digest `head` differs/],
+    ["the controls by none", ["controls"], [], /^digest `controls` differs/],
+    ["the comparison", ["comparison"], { policies: 2, pairs: [] }, /^digest `comparison` differs/m],
     ["the policy", ["evaluations", 0, "policy", "protocol"], "other", /digest `policy` differs/],
     ["the scenario", ["evaluations", 0, "scenario", "version"], "0.0.1", /digest `scenario` differs/],
     ["a control's score", ["controls", 0, "arms", 0, "scores", "progress", "mean"], 0.9, /scores of control zero/],
@@ -184,6 +196,77 @@ describe("a published evaluation", () => {
     await expect(app.sql`update publication set document = '{}' where id = ${id}`).rejects.toThrow("never changes");
     const list = await app.call("/v1/publications", undefined, { key: caller.key });
     expect(list.body.data).toEqual([expect.objectContaining({ id, withdrawn_at: expect.any(Number) })]);
+  });
+});
+
+describe("a live verification", () => {
+  const pole = { isChanged: false };
+  let model: Model;
+  let address: string;
+
+  /** Runs the command; its exit code and everything that it printed. */
+  async function verify(...args: string[]): Promise<[number, string]> {
+    const said: string[] = [];
+    const spies = (["log", "error"] as const).map((name) =>
+      vi.spyOn(console, name).mockImplementation((text: string) => void said.push(text)),
+    );
+    const code = await verifyCommand([...args, "--url", app.url, "--key", caller.key]);
+    for (const spy of spies) spy.mockRestore();
+    return [code, said.join("\n")];
+  }
+
+  beforeAll(async () => {
+    model = await openModel({
+      act({ horizon, observations }, answer) {
+        const force = pole.isChanged ? 10 : (observations.at(-1)?.proprio[0] ?? 0) / 100;
+        answer(Array(horizon).fill([force]));
+      },
+    });
+    const space = { action_spaces: ["continuous_nd"], action_dim: 1 };
+    await app.supply({ provider: "acme", model: "acme/pole", endpoint: model.endpoint, ...space });
+    const asked = { scenario: "cartpole-balance", action_space: "continuous_nd", episodes: 5, seed: 0 };
+    const evaluation = await evaluated({ ...asked, policy_endpoint: "acme/pole" });
+    const made = await publish({ evaluation_id: evaluation });
+    expect(made.status, made.text).toBe(201);
+    address = `${app.url}/v1/publications/${made.body.id}`;
+  });
+
+  it("says what it may cost before it calls the policy, and agrees if the policy acts as it did", async () => {
+    const before = model.acts.length;
+    const [refused, why] = await verify(address, "--live");
+    expect([refused, why], why).toEqual([2, expect.stringMatching(/5 episodes at .* cost up to \$1\.\d\d/)]);
+    expect(model.acts.length).toBe(before);
+    const [code, said] = await verify(address, "--live", "--max-usd", "0.5");
+    expect(code, said).toBe(0);
+    expect(said).toMatch(/cost up to \$/);
+    expect(said.match(/seed \d {2}then fell +[\d.]+ +now fell/g)).toHaveLength(5);
+    expect(said).toMatch(/return, now minus then: 0 \[0, 0\]/);
+    expect(said).toContain("consistent: 5 seeds");
+  });
+
+  it("ends with 3 if the policy acts differently, and with 1 and no call if the document was changed", async () => {
+    pole.isChanged = true;
+    const [code, said] = await verify(address, "--live", "--yes");
+    expect(code, said).toBe(3);
+    expect(said).toMatch(/return, now minus then: -\d/);
+    expect(said).toContain("the live results differ");
+    const before = model.acts.length;
+    const file = join(tmpdir(), `${newId("pub")}.json`);
+    onTestFinished(() => rmSync(file, { force: true }));
+    writeFileSync(file, JSON.stringify(changed((await app.call(new URL(address).pathname)).body, ["title"], "x")));
+    expect(await verify(file, "--live", "--yes")).toEqual([1, expect.stringContaining("digest `head` differs")]);
+    expect(model.acts.length).toBe(before);
+  });
+
+  it("needs the address of a server, and the label of one policy of a comparison", async () => {
+    const evaluation = await evaluated({ policy_endpoint: endpoint, horizon: 16, episodes: 1 });
+    const { body } = await publish({ evaluation_id: evaluation });
+    const at = `${app.url}/v1/publications/${body.id}`;
+    expect(await verify(at, "--live")).toEqual([2, expect.stringContaining("give it with --policy")]);
+    expect(await verify(at, "--live", "--label", "A")).toEqual([2, expect.stringContaining("--label must be")]);
+    const [code, said] = await verify(at, "--live", "--policy", endpoint);
+    expect(code, said).toBe(0);
+    expect(await verify(at, "--live", "--episodes", "2")).toEqual([2, expect.stringContaining("--episodes must be")]);
   });
 });
 
