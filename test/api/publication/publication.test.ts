@@ -170,6 +170,22 @@ describe("a published evaluation", () => {
     expect(row?.kept).toBe(1);
   });
 
+  it("is read 120 times a minute by one address, 60 at once, and others and its owner are unaffected", async () => {
+    const read = (address: string) =>
+      app.call(`/v1/publications/${id}`, undefined, { headers: { "x-forwarded-for": address } });
+    const answers = await Promise.all(Array.from({ length: 150 }, () => read("198.51.100.7")));
+    const late = answers.filter(({ status }) => status === 429);
+    expect(late.length).toBeGreaterThanOrEqual(50);
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(150 - late.length);
+    for (const { headers, body } of late) {
+      expect(body.error.code).toBe("rate_limit_exceeded");
+      expect(Number(headers.get("retry-after"))).toBeGreaterThan(0);
+    }
+    expect((await read("198.51.100.8")).status).toBe(200);
+    const own = { key: caller.key, headers: { "x-forwarded-for": "198.51.100.7" } };
+    expect((await app.call("/v1/publications", undefined, own)).body.data).toHaveLength(1);
+  });
+
   it("is the same when published twice, at once, and is not another organization's to publish or withdraw", async () => {
     const again = await Promise.all([publish({ evaluation_id: evaluation }), publish({ evaluation_id: evaluation })]);
     expect(again.map(({ body }) => body.id)).toEqual([id, id]);
