@@ -133,6 +133,25 @@ describe("calls", () => {
     expect((await limber.evaluation(run.id).result()).id).toBe(run.id);
   });
 
+  it("publications.create, list, get and withdraw publish an evaluation, and leaderboard ranks its scenario", async () => {
+    const run = await limber.evaluate({ policyEndpoint: "acme/base", scenario: "base-nav", episodes: 1 });
+    await run.result();
+    const request = { evaluationId: run.id, title: "one episode" };
+    const draft = await limber.publications.create({ ...request, dryRun: true });
+    expect(draft.discloses.length).toBeGreaterThan(0);
+    const made = await limber.publications.create(request);
+    expect((await limber.publications.create(request)).id).toBe(made.id);
+    expect(await limber.publications.get(made.id)).toMatchObject({ id: made.id, title: "one episode" });
+    expect((await limber.publications.leaderboard({ scenario: "base-nav" })).data).toEqual([]);
+    const withdrawn = await limber.publications.withdraw(made.id, "a test");
+    expect(withdrawn.withdrawnAt).toBeGreaterThanOrEqual(made.publishedAt);
+    const ids: string[] = [];
+    for await (const { id } of limber.publications.list()) ids.push(id);
+    expect(ids).toEqual([made.id]);
+    expect(await limber.publications.get(made.id)).toMatchObject({ reason: "a test" });
+    await expect(limber.publications.get("pub_none")).rejects.toMatchObject({ code: "not_found" });
+  });
+
   it("models and usage return pages, one model by its slug, and totals", async () => {
     const slugs: string[] = [];
     for await (const { id } of limber.models({ limit: 1 })) slugs.push(id);

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.struct_pb2 import Struct
 from numpy.typing import NDArray
 
 from limber._frames import decoded
@@ -17,6 +20,7 @@ from limber._gen.limber.v1 import (
     inference_service_pb2,
     plan_pb2,
     prediction_pb2,
+    publication_pb2,
     registry_pb2,
     robot_pb2,
     route_pb2,
@@ -216,6 +220,42 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class Publication:
+    """A published evaluation or comparison."""
+
+    #: Empty for a dry run.
+    id: str
+    #: The published evaluation or comparison.
+    subject: str
+    title: str
+    #: In Unix seconds.
+    published_at: int
+    #: In Unix seconds; None while it is public.
+    withdrawn_at: int | None
+    #: Path of the document on the gateway; empty for a dry run.
+    path: str
+    #: What becomes public, in words; only when it was just published.
+    discloses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A policy on a leaderboard."""
+
+    #: Equal ranks are ties.
+    rank: int
+    model: str
+    publisher: str
+    publication_id: str
+    episodes: int
+    success_rate: float
+    #: Wilson's interval of the success rate, widened for repeated attempts.
+    interval: tuple[float, float]
+    #: The complete protobuf message.
+    message: publication_pb2.LeaderboardEntry
+
+
+@dataclass(frozen=True)
 class Usage:
     """A billed call."""
 
@@ -365,6 +405,46 @@ def episode_of(record: evaluation_pb2.EpisodeRecord) -> Episode:
         progress=record.progress,
         steps=record.steps,
         metrics=dict(record.metrics),
+    )
+
+
+def publication_of(message: publication_pb2.Publication) -> Publication:
+    return Publication(
+        id=message.id,
+        subject=message.evaluation_id or message.comparison_id,
+        title=message.title,
+        published_at=message.published_at,
+        withdrawn_at=message.withdrawn_at if message.HasField("withdrawn_at") else None,
+        path=message.path,
+        discloses=tuple(message.discloses),
+    )
+
+
+def document_of(message: Struct) -> dict[str, Any]:
+    """Returns the document. A JSON number is an integer where that is the same number, as the document's signature has it."""
+    if not message.fields:
+        raise MalformedAnswer("the gateway answered without a document")
+    return {name: _plain(value) for name, value in MessageToDict(message).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def ranked_of(message: publication_pb2.LeaderboardEntry) -> Ranked:
+    return Ranked(
+        rank=message.rank,
+        model=message.model,
+        publisher=message.publisher,
+        publication_id=message.publication_id,
+        episodes=message.episodes,
+        success_rate=message.success_rate,
+        interval=(message.interval.low, message.interval.high),
+        message=message,
     )
 
 

@@ -20,6 +20,9 @@ from limber._gen.limber.v1 import (
     inference_service_pb2 as inference,
 )
 from limber._gen.limber.v1 import (
+    publication_service_pb2 as publication,
+)
+from limber._gen.limber.v1 import (
     registry_service_pb2 as registry,
 )
 from limber._gen.limber.v1 import (
@@ -83,6 +86,22 @@ CANCEL_EVALUATION = Call(
 )
 WATCH_EVALUATION = Call(
     "EvaluationService", "WatchEvaluation", evaluation.WatchEvaluationRequest, evaluation.WatchEvaluationResponse
+)
+# Publishing or withdrawing again returns the same publication.
+CREATE_PUBLICATION = Call(
+    "PublicationService", "CreatePublication", publication.CreatePublicationRequest, publication.CreatePublicationResponse, repeatable=True
+)
+LIST_PUBLICATIONS = Call(
+    "PublicationService", "ListPublications", publication.ListPublicationsRequest, publication.ListPublicationsResponse, repeatable=True
+)
+GET_PUBLICATION = Call(
+    "PublicationService", "GetPublication", publication.GetPublicationRequest, publication.GetPublicationResponse, repeatable=True
+)
+WITHDRAW_PUBLICATION = Call(
+    "PublicationService", "WithdrawPublication", publication.WithdrawPublicationRequest, publication.WithdrawPublicationResponse, repeatable=True
+)
+GET_LEADERBOARD = Call(
+    "PublicationService", "GetLeaderboard", publication.GetLeaderboardRequest, publication.GetLeaderboardResponse, repeatable=True
 )
 LIST_MODELS = Call("RegistryService", "ListModels", registry.ListModelsRequest, registry.ListModelsResponse, repeatable=True)
 GET_MODEL = Call("RegistryService", "GetModel", registry.GetModelRequest, registry.GetModelResponse, repeatable=True)

@@ -18,6 +18,7 @@ from limber._gen.limber.v1 import (
     inference_service_pb2,
     observation_pb2,
     preferences_pb2,
+    publication_service_pb2,
     registry_pb2,
     registry_service_pb2,
     robot_service_pb2,
@@ -235,6 +236,20 @@ def models(
         action_space=action_space,
         limit=limit,
         offset=offset,
+    )
+
+
+def publish(
+    evaluation_id: str | None, comparison_id: str | None, title: str, dry_run: bool
+) -> publication_service_pb2.CreatePublicationRequest:
+    if (evaluation_id is None) == (comparison_id is None):
+        raise BadInput("pass exactly one of evaluation_id and comparison_id")
+    return make(
+        publication_service_pb2.CreatePublicationRequest,
+        evaluation_id=evaluation_id,
+        comparison_id=comparison_id,
+        title=title,
+        dry_run=dry_run,
     )
 
 

@@ -24,12 +24,12 @@ from numpy.typing import ArrayLike, NDArray
 from limber import _answers as answers
 from limber import _calls as calls
 from limber import _requests as requests
-from limber._answers import Chunk, Episode, Evaluation, Grounding, Model, Plan, Prediction, Stop, Usage
+from limber._answers import Chunk, Episode, Evaluation, Grounding, Model, Plan, Prediction, Publication, Ranked, Stop, Usage
 from limber._calls import Call, addresses, channel_options, check_key, credentials, wait_before
 from limber._frames import ImageLike
-from limber._gen.limber.v1 import account_service_pb2, evaluation_service_pb2, robot_service_pb2
+from limber._gen.limber.v1 import account_service_pb2, evaluation_service_pb2, publication_service_pb2, robot_service_pb2
 from limber._requests import Sensed, StateMap
-from limber.client import RETRIES, TIMEOUT_S, Limber
+from limber.client import PUBLISH_TIMEOUT_S, RETRIES, TIMEOUT_S, Limber
 from limber.errors import BadInput, ConnectionFailed, EvaluationFailed, of_rpc
 from limber.loop import Loop, Outcome
 
@@ -287,6 +287,45 @@ class AsyncLimber:
         """Returns the current state of an evaluation."""
         request = evaluation_service_pb2.GetEvaluationRequest(job_id=job_id)
         return answers.evaluation_of((await self.call(calls.GET_EVALUATION, request)).evaluation)
+
+    async def publish(
+        self,
+        evaluation_id: str | None = None,
+        *,
+        comparison_id: str | None = None,
+        title: str = "",
+        dry_run: bool = False,
+        timeout_s: float = PUBLISH_TIMEOUT_S,
+    ) -> Publication:
+        """Publishes a completed evaluation or comparison; see `Limber.publish`."""
+        request = requests.publish(evaluation_id, comparison_id, title, dry_run)
+        return answers.publication_of((await self.call(calls.CREATE_PUBLICATION, request, timeout_s=timeout_s)).publication)
+
+    async def publications(self) -> AsyncIterator[Publication]:
+        """Yields the organization's publications; see `Limber.publications`."""
+        request = publication_service_pb2.ListPublicationsRequest()
+        while True:
+            page = await self.call(calls.LIST_PUBLICATIONS, request)
+            for each in page.data:
+                yield answers.publication_of(each)
+            if not page.has_more or not page.next_cursor:
+                return
+            request = publication_service_pb2.ListPublicationsRequest(cursor=page.next_cursor)
+
+    async def publication(self, publication_id: str) -> dict[str, Any]:
+        """Returns the signed document of a publication; see `Limber.publication`."""
+        request = publication_service_pb2.GetPublicationRequest(publication_id=publication_id)
+        return answers.document_of((await self.call(calls.GET_PUBLICATION, request)).document)
+
+    async def withdraw(self, publication_id: str, *, reason: str = "") -> Publication:
+        """Withdraws a publication; see `Limber.withdraw`."""
+        request = requests.make(publication_service_pb2.WithdrawPublicationRequest, publication_id=publication_id, reason=reason)
+        return answers.publication_of((await self.call(calls.WITHDRAW_PUBLICATION, request)).publication)
+
+    async def leaderboard(self, scenario: str, *, action_space: str | None = None) -> list[Ranked]:
+        """Returns the published policies of a scenario; see `Limber.leaderboard`."""
+        request = requests.make(publication_service_pb2.GetLeaderboardRequest, scenario=scenario, action_space=action_space)
+        return [answers.ranked_of(each) for each in (await self.call(calls.GET_LEADERBOARD, request)).data]
 
     async def stop(
         self, robot: str | None = None, *, session: str | None = None, everything: bool = False, reason: str = ""

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 from limber import _answers as answers
 from limber import _calls as calls
 from limber import _requests as requests
-from limber._answers import Chunk, Episode, Evaluation, Grounding, Model, Plan, Prediction, Stop, Usage
+from limber._answers import Chunk, Episode, Evaluation, Grounding, Model, Plan, Prediction, Publication, Ranked, Stop, Usage
 from limber._calls import Address, Call, addresses, channel_options, check_key, credentials, wait_before
 from limber._frames import ImageLike
-from limber._gen.limber.v1 import account_service_pb2, evaluation_service_pb2, robot_service_pb2
+from limber._gen.limber.v1 import account_service_pb2, evaluation_service_pb2, publication_service_pb2, robot_service_pb2
 from limber._requests import Sensed, StateMap
 from limber.errors import BadInput, ConnectionFailed, EvaluationFailed, LimberError, of_rpc
 
@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 #: Default time limit of a call with all its attempts, in seconds.
 TIMEOUT_S = 30.0
+#: The same for publications: their controls may run first.
+PUBLISH_TIMEOUT_S = 120.0
 #: Default number of retries, where a retry is safe.
 RETRIES = 2
 
@@ -323,6 +325,50 @@ class Limber:
         """Returns the current state of an evaluation."""
         request = evaluation_service_pb2.GetEvaluationRequest(job_id=job_id)
         return answers.evaluation_of(self.call(calls.GET_EVALUATION, request).evaluation)
+
+    # Publications
+
+    def publish(
+        self,
+        evaluation_id: str | None = None,
+        *,
+        comparison_id: str | None = None,
+        title: str = "",
+        dry_run: bool = False,
+        timeout_s: float = PUBLISH_TIMEOUT_S,
+    ) -> Publication:
+        """Publishes a completed evaluation or comparison as a signed document. Repeated calls return the same publication.
+
+        With `dry_run`, only returns what would become public, in `discloses`. The first publication of a scenario takes some seconds, because
+        controls are run.
+        """
+        request = requests.publish(evaluation_id, comparison_id, title, dry_run)
+        return answers.publication_of(self.call(calls.CREATE_PUBLICATION, request, timeout_s=timeout_s).publication)
+
+    def publications(self) -> Iterator[Publication]:
+        """Yields the organization's publications, newest first, page by page; withdrawn ones too."""
+        request = publication_service_pb2.ListPublicationsRequest()
+        while True:
+            page = self.call(calls.LIST_PUBLICATIONS, request)
+            yield from map(answers.publication_of, page.data)
+            if not page.has_more or not page.next_cursor:
+                return
+            request = publication_service_pb2.ListPublicationsRequest(cursor=page.next_cursor)
+
+    def publication(self, publication_id: str) -> dict[str, Any]:
+        """Returns the signed document of any organization's publication, or the signed notice of its withdrawal."""
+        request = publication_service_pb2.GetPublicationRequest(publication_id=publication_id)
+        return answers.document_of(self.call(calls.GET_PUBLICATION, request).document)
+
+    def withdraw(self, publication_id: str, *, reason: str = "") -> Publication:
+        """Withdraws a publication: a signed notice with the reason replaces its document."""
+        request = requests.make(publication_service_pb2.WithdrawPublicationRequest, publication_id=publication_id, reason=reason)
+        return answers.publication_of(self.call(calls.WITHDRAW_PUBLICATION, request).publication)
+
+    def leaderboard(self, scenario: str, *, action_space: str | None = None) -> list[Ranked]:
+        """Returns the published policies of a scenario, best first; equal ranks are ties."""
+        request = requests.make(publication_service_pb2.GetLeaderboardRequest, scenario=scenario, action_space=action_space)
+        return [answers.ranked_of(each) for each in self.call(calls.GET_LEADERBOARD, request).data]
 
     # Robots
 

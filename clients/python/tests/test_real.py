@@ -148,6 +148,25 @@ def test_an_evaluation_yields_its_episodes(real: limber.Limber) -> None:
     assert result.interval is not None and result.interval[0] < 1
 
 
+def test_an_evaluation_can_be_published_read_and_withdrawn(real: limber.Limber) -> None:
+    running = real.evaluate(NAV, "base-nav", 1)
+    running.result()
+    assert real.publish(running.id, dry_run=True).discloses
+    made = real.publish(running.id, title="one episode")
+    assert (made.subject, made.title, real.publish(running.id).id) == (running.id, "one episode", made.id)
+    document = real.publication(made.id)
+    assert document["id"] == made.id and document["evaluations"][0]["episodes"][0]["seed"] == 0
+    assert isinstance(document["published_at"], int)
+    assert real.leaderboard("base-nav") == []
+    assert real.withdraw(made.id, reason="a test").withdrawn_at is not None
+    assert made.id in [each.id for each in real.publications() if each.withdrawn_at is not None]
+    assert real.publication(made.id)["reason"] == "a test"
+    with pytest.raises(limber.errors.NotFound):
+        real.publication("pub_none")
+    with pytest.raises(limber.errors.BadInput):
+        real.publish()
+
+
 class Corridor:
     """An environment with Gymnasium's interface: a base at a distance of 1 m from its goal."""
 
@@ -251,5 +270,10 @@ def test_the_asyncio_client_works_with_a_gateway(real: limber.Limber) -> None:
             running = await client.evaluate(NAV, "base-nav", 1)
             assert [each.index async for each in running] == [0]
             assert (await running.result()).success_rate == 1
+            made = await client.publish(running.id)
+            assert (await client.publication(made.id))["id"] == made.id
+            assert await client.leaderboard("base-nav") == []
+            assert (await client.withdraw(made.id)).withdrawn_at is not None
+            assert made.id in [each.id async for each in client.publications()]
 
     asyncio.run(main())

@@ -1,5 +1,5 @@
 /** The client, independent of its transport. */
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { JsonObject, MessageInitShape } from "@bufbuild/protobuf";
 import { type Client, createClient, type Transport } from "@connectrpc/connect";
 import { errorOf, MalformedAnswer } from "./errors.ts";
 import {
@@ -22,6 +22,13 @@ import {
   type PreviewRoutesResponse,
 } from "./gen/limber/v1/inference_service_pb.ts";
 import type { PredictedFrame } from "./gen/limber/v1/prediction_pb.ts";
+import type { Publication } from "./gen/limber/v1/publication_pb.ts";
+import {
+  type CreatePublicationRequestSchema,
+  type GetLeaderboardRequestSchema,
+  type GetLeaderboardResponse,
+  PublicationService,
+} from "./gen/limber/v1/publication_service_pb.ts";
 import type { Model } from "./gen/limber/v1/registry_pb.ts";
 import { type ListModelsRequestSchema, RegistryService } from "./gen/limber/v1/registry_service_pb.ts";
 import type { RobotStop } from "./gen/limber/v1/robot_pb.ts";
@@ -36,11 +43,15 @@ export type PredictInit = MessageInitShape<typeof PredictRequestSchema>;
 export type GroundInit = MessageInitShape<typeof GroundRequestSchema>;
 /** The fields of an evaluate request. */
 export type EvaluateInit = MessageInitShape<typeof EvaluateRequestSchema>;
+/** What to publish: `evaluationId` or `comparisonId`, with a title. */
+export type PublishInit = MessageInitShape<typeof CreatePublicationRequestSchema>;
 
 /** Calls to one gateway. Methods throw only this package's errors: a class for each refusal reason of the gateway, and client-side errors. */
 export class LimberClient {
   /** Emergency stops. */
   readonly robots: Robots;
+  /** Signed publications of evaluations. */
+  readonly publications: Publications;
   readonly #inference: Client<typeof InferenceService>;
   readonly #registry: Client<typeof RegistryService>;
   readonly #account: Client<typeof AccountService>;
@@ -48,6 +59,7 @@ export class LimberClient {
 
   constructor(transport: Transport) {
     this.robots = new Robots(createClient(RobotService, transport));
+    this.publications = new Publications(createClient(PublicationService, transport));
     this.#inference = createClient(InferenceService, transport);
     this.#registry = createClient(RegistryService, transport);
     this.#account = createClient(AccountService, transport);
@@ -165,6 +177,65 @@ export class Robots {
     const { data } = await attempted(options, true, (attempt) => this.#client.listRobotStops({ released }, attempt));
     return data;
   }
+}
+
+/** Signed publications of evaluations and comparisons. `limber evaluate verify` checks a document. */
+export class Publications {
+  readonly #client: Client<typeof PublicationService>;
+
+  constructor(client: Client<typeof PublicationService>) {
+    this.#client = client;
+  }
+
+  /**
+   * Publishes a completed evaluation or comparison. Repeated calls return the same publication. With `dryRun`, only returns what would become
+   * public, in `discloses`. The first publication of a scenario takes some seconds, because controls are run.
+   */
+  create(request: PublishInit, options: CallOptions = {}): Promise<Publication> {
+    return attempted(options, true, async (attempt) =>
+      published((await this.#client.createPublication(request, attempt)).publication),
+    );
+  }
+
+  /** Yields the organization's publications, newest first, page by page; withdrawn ones too. */
+  async *list(options: CallOptions = {}): AsyncGenerator<Publication, void, undefined> {
+    for (let cursor: string | undefined; ; ) {
+      const from = cursor === undefined ? {} : { cursor };
+      const page = await attempted(options, true, (attempt) => this.#client.listPublications(from, attempt));
+      yield* page.data;
+      cursor = page.nextCursor;
+      if (!page.hasMore || cursor === undefined) return;
+    }
+  }
+
+  /** Returns the signed document of any organization's publication, or the signed notice of its withdrawal. */
+  async get(publicationId: string, options: CallOptions = {}): Promise<JsonObject> {
+    const { document } = await attempted(options, true, (attempt) =>
+      this.#client.getPublication({ publicationId }, attempt),
+    );
+    if (document === undefined) throw new MalformedAnswer("the gateway answered without a document");
+    return document;
+  }
+
+  /** Withdraws a publication: a signed notice with the reason replaces its document. */
+  withdraw(publicationId: string, reason: string, options: CallOptions = {}): Promise<Publication> {
+    return attempted(options, true, async (attempt) =>
+      published((await this.#client.withdrawPublication({ publicationId, reason }, attempt)).publication),
+    );
+  }
+
+  /** Returns the published policies of a scenario, best first; equal ranks are ties. */
+  leaderboard(
+    request: MessageInitShape<typeof GetLeaderboardRequestSchema>,
+    options: CallOptions = {},
+  ): Promise<GetLeaderboardResponse> {
+    return attempted(options, true, (attempt) => this.#client.getLeaderboard(request, attempt));
+  }
+}
+
+function published(publication: Publication | undefined): Publication {
+  if (publication === undefined) throw new MalformedAnswer("the gateway answered without a publication");
+  return publication;
 }
 
 type PredictEvents = ReturnType<Client<typeof InferenceService>["predictStream"]>;
