@@ -60,6 +60,7 @@ describe("comparisons", () => {
       estimate: { episodes: 400, episodes_usd: 4, policy_calls: 7600, policy_calls_usd: 0, total_usd: 4 },
       metadata: { run: 1 },
     });
+    expect(taken.body.created_at).toBeLessThan(2 ** 32); // in seconds
     expect(taken.body.policies.map((each: object) => Object.keys(each).includes("policy"))).toEqual([false, false]);
     const end = await ended(taken.body.id);
     expect(end.status).toBe("completed");

@@ -16,28 +16,34 @@ import { openModel, ownGateway } from "../../support/world.ts";
 
 let app: App;
 let caller: Caller;
+/** The server of the model `acme/pole`, which may act differently from some time on. */
+let pole: Model;
+let isChanged = false;
+/** A policy at an address. */
 let endpoint: string;
 const scenarios = new Map(BUILT_IN.map((scenario) => [scenario.id, scenario]));
 
 beforeAll(async () => {
   app = await ownGateway({ roles: new Set(["api", "worker"]), trustedProxies: ["127.0.0.0/8"] });
-  const model = await openModel();
-  await app.supply({
-    ...{ provider: "acme", model: "acme/base", endpoint: model.endpoint },
-    action_spaces: ["base_twist_2d", "waypoint_se2"],
+  pole = await openModel({
+    act({ horizon, observations }, answer) {
+      answer(Array(horizon).fill([isChanged ? 10 : (observations.at(-1)?.proprio[0] ?? 0) / 100]));
+    },
   });
-  ({ endpoint } = await openModel({ act: ({ horizon }, answer) => answer(Array(horizon).fill([0.2, 0, 0])) }));
+  const space = { action_spaces: ["continuous_nd"], action_dim: 1 };
+  await app.supply({ provider: "acme", model: "acme/pole", endpoint: pole.endpoint, ...space });
+  ({ endpoint } = await openModel({ act: ({ horizon }, answer) => answer(Array(horizon).fill([0.2])) }));
   caller = await app.caller();
 });
 
-const NAV = { scenario: "base-nav", action_space: "waypoint_se2", episodes: 2, seed: 3 };
+const POLE = { scenario: "cartpole-balance", action_space: "continuous_nd", episodes: 2, seed: 3 };
 const post = (path: string, body: object, key = caller.key) => app.call(path, body, { key });
 const publish = (body: object, key = caller.key) => post("/v1/publications", body, key);
 const documentOf = async (id: string) => (await app.call(`/v1/publications/${id}`)).body;
 const keys = async () => (await app.call("/.well-known/jwks.json")).body.keys;
 
 async function evaluated(asked: object, { key } = caller): Promise<string> {
-  const { body, text } = await post("/v1/evaluate", { ...NAV, ...asked }, key);
+  const { body, text } = await post("/v1/evaluate", { ...POLE, ...asked }, key);
   expect(body.id, text).toMatch(/^job_/);
   return eventually(
     async () => {
@@ -99,14 +105,14 @@ describe("a published evaluation", () => {
   it("shows zeros, random actions and the reference on the same seeds, in the document and beside the policy on its page", async () => {
     const { controls, evaluations } = await documentOf(id);
     const { digest } = evaluations[0].scenario;
-    expect(controls).toMatchObject([{ scenario: { id: "base-nav", digest }, seed: 3, episodes: 2 }]);
+    expect(controls).toMatchObject([{ scenario: { id: "cartpole-balance", digest }, seed: 3, episodes: 2 }]);
     expect(controls[0].arms).toMatchObject([
       { control: "zero", scores: { success_rate: { successes: 0, n: 2 } } },
       { control: "random", scores: { success_rate: { successes: 0, n: 2 } } },
-      { control: "reference", model: "reference/potential-nav", scores: { success_rate: { successes: 2, n: 2 } } },
+      { control: "reference", model: "reference/energy-swingup", scores: { success_rate: { successes: 2, n: 2 } } },
     ]);
     const page = await (await fetch(`${app.url}/v1/publications/${id}`, { headers: { accept: "text/html" } })).text();
-    expect(page).toMatch(/<td>control<\/td><td>reference\/potential-nav<\/td><td>1 \[/);
+    expect(page).toMatch(/<td>control<\/td><td>reference\/energy-swingup<\/td><td>1 \[/);
     expect(page).toContain("The policy is not known to succeed more often than a control that sends zeros.");
   });
 
@@ -216,8 +222,6 @@ describe("a published evaluation", () => {
 });
 
 describe("a live verification", () => {
-  const pole = { isChanged: false };
-  let model: Model;
   let address: string;
 
   /** Runs the command; its exit code and everything that it printed. */
@@ -232,26 +236,17 @@ describe("a live verification", () => {
   }
 
   beforeAll(async () => {
-    model = await openModel({
-      act({ horizon, observations }, answer) {
-        const force = pole.isChanged ? 10 : (observations.at(-1)?.proprio[0] ?? 0) / 100;
-        answer(Array(horizon).fill([force]));
-      },
-    });
-    const space = { action_spaces: ["continuous_nd"], action_dim: 1 };
-    await app.supply({ provider: "acme", model: "acme/pole", endpoint: model.endpoint, ...space });
-    const asked = { scenario: "cartpole-balance", action_space: "continuous_nd", episodes: 5, seed: 0 };
-    const evaluation = await evaluated({ ...asked, policy_endpoint: "acme/pole" });
+    const evaluation = await evaluated({ episodes: 5, seed: 0, policy_endpoint: "acme/pole" });
     const made = await publish({ evaluation_id: evaluation });
     expect(made.status, made.text).toBe(201);
     address = `${app.url}/v1/publications/${made.body.id}`;
   });
 
   it("says what it may cost before it calls the policy, and agrees if the policy acts as it did", async () => {
-    const before = model.acts.length;
+    const before = pole.acts.length;
     const [refused, why] = await verify(address, "--live");
     expect([refused, why], why).toEqual([2, expect.stringMatching(/5 episodes at .* cost up to \$1\.\d\d/)]);
-    expect(model.acts.length).toBe(before);
+    expect(pole.acts.length).toBe(before);
     const [code, said] = await verify(address, "--live", "--max-usd", "0.5");
     expect(code, said).toBe(0);
     expect(said).toMatch(/cost up to \$/);
@@ -261,17 +256,17 @@ describe("a live verification", () => {
   });
 
   it("ends with 3 if the policy acts differently, and with 1 and no call if the document was changed", async () => {
-    pole.isChanged = true;
+    isChanged = true;
     const [code, said] = await verify(address, "--live", "--yes");
     expect(code, said).toBe(3);
     expect(said).toMatch(/return, now minus then: -\d/);
     expect(said).toContain("the live results differ");
-    const before = model.acts.length;
+    const before = pole.acts.length;
     const file = join(tmpdir(), `${newId("pub")}.json`);
     onTestFinished(() => rmSync(file, { force: true }));
     writeFileSync(file, JSON.stringify(changed((await app.call(new URL(address).pathname)).body, ["title"], "x")));
     expect(await verify(file, "--live", "--yes")).toEqual([1, expect.stringContaining("digest `head` differs")]);
-    expect(model.acts.length).toBe(before);
+    expect(pole.acts.length).toBe(before);
   });
 
   it("needs the address of a server, and the label of one policy of a comparison", async () => {
@@ -282,14 +277,17 @@ describe("a live verification", () => {
     expect(await verify(at, "--live", "--label", "A")).toEqual([2, expect.stringContaining("--label must be")]);
     const [code, said] = await verify(at, "--live", "--policy", endpoint);
     expect(code, said).toBe(0);
-    expect(await verify(at, "--live", "--episodes", "2")).toEqual([2, expect.stringContaining("--episodes must be")]);
+    expect(await verify(at, "--live", "--policy", endpoint, "--episodes", "2")).toEqual([
+      2,
+      expect.stringContaining("--episodes must be"),
+    ]);
   });
 });
 
 describe("publishing", () => {
   it("refuses a running evaluation, zero data retention, and requests for none or both", async () => {
     const slow = await openModel({ act: () => {} });
-    const running = await post("/v1/evaluate", { ...NAV, policy_endpoint: slow.endpoint, horizon: 16 });
+    const running = await post("/v1/evaluate", { ...POLE, policy_endpoint: slow.endpoint, horizon: 16 });
     const early = await publish({ evaluation_id: running.body.id });
     expect([early.status, early.body.error.code], early.text).toEqual([409, "not_publishable"]);
     await app.call(`/v1/evaluate/${running.body.id}`, undefined, { key: caller.key, method: "DELETE" });
@@ -315,8 +313,8 @@ describe("publishing", () => {
   });
 
   it("covers the paired differences of a comparison, which verify too", async () => {
-    const policies = [{ policy_endpoint: "acme/base" }, { policy_endpoint: endpoint, horizon: 16 }];
-    const { body } = await post("/v1/evaluate/compare", { ...NAV, policies, episodes: 1 });
+    const policies = [{ policy_endpoint: "acme/pole" }, { policy_endpoint: endpoint, horizon: 16 }];
+    const { body } = await post("/v1/evaluate/compare", { ...POLE, policies, episodes: 1 });
     await eventually(
       async () => {
         const now = await app.call(`/v1/evaluate/compare/${body.id}`, undefined, { key: caller.key });
@@ -327,7 +325,7 @@ describe("publishing", () => {
     const made = await publish({ comparison_id: body.id });
     expect(made.status, made.text).toBe(201);
     const document = await documentOf(made.body.id);
-    expect(document.evaluations[0].policy).toMatchObject({ kind: "model", model: "acme/base", provider: "acme" });
+    expect(document.evaluations[0].policy).toMatchObject({ kind: "model", model: "acme/pole", provider: "acme" });
     expect(document.evaluations.map(({ label }: { label: string }) => label).sort()).toEqual(["A", "B"]);
     expect(await recomputed(document, scenarios)).toEqual({ problems: [], replayed: 2, controls: 3 });
     const lie = changed(document, ["comparison", "pairs", 0, "mcnemar", "only_a"], 9);
