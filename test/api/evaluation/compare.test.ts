@@ -32,16 +32,14 @@ const ended = (id: string) =>
     { timeout: 60_000, interval: 100 },
   );
 
-/** A policy at an address: drives straight to the goal, stands, never answers, or answers this row. */
-async function policyOf(kind: "seek" | "stand" | "hang" | readonly number[]): Promise<object> {
+/** A policy at an address: drives straight to the goal, or stands. */
+async function policyOf(kind: "seek" | "stand"): Promise<object> {
   const { endpoint } = await openModel({
     act({ horizon, observations }, answer) {
       const [x = 0, y = 0, yaw = 0, goalX = 0, goalY = 0, goalYaw = 0] = observations.at(-1)?.proprio ?? [];
       const [dx, dy, cos, sin] = [goalX - x, goalY - y, Math.cos(yaw), Math.sin(yaw)];
       const rows = { seek: [dx * cos + dy * sin, dy * cos - dx * sin, goalYaw - yaw], stand: [0, 0, 0] };
-      if (kind === "hang") return;
-      const row = typeof kind === "string" ? rows[kind] : kind;
-      answer(Array.from({ length: horizon }, () => row));
+      answer(Array.from({ length: horizon }, () => rows[kind]));
     },
   });
   return { policy_endpoint: endpoint, horizon: 16, replan_steps: 16 };
@@ -60,7 +58,6 @@ describe("comparisons", () => {
       estimate: { episodes: 400, episodes_usd: 4, policy_calls: 7600, policy_calls_usd: 0, total_usd: 4 },
       metadata: { run: 1 },
     });
-    expect(taken.body.created_at).toBeLessThan(2 ** 32); // in seconds
     expect(taken.body.policies.map((each: object) => Object.keys(each).includes("policy"))).toEqual([false, false]);
     const end = await ended(taken.body.id);
     expect(end.status).toBe("completed");
@@ -88,24 +85,14 @@ describe("comparisons", () => {
     expect(each.body.per_episode[0].seed).toBe(5);
   });
 
-  it("call equal policies tied, and leave out those that hang, answer NaN or another dimension, by their codes", async () => {
-    const policies = [
-      await policyOf("seek"),
-      await policyOf("seek"),
-      await policyOf("hang"),
-      await policyOf([Number.NaN, 0, 0]),
-      await policyOf([0, 0, 0, 0, 0, 0, 0]),
-    ];
-    const taken = await compare({ policies, episodes: 3, policy_timeout_ms: 10_000, stop_after_faults: 1 });
+  it("call equal policies tied", async () => {
+    const taken = await compare({ policies: [await policyOf("seek"), await policyOf("seek")], episodes: 3 });
     expect(taken.status, taken.text).toBe(202);
     const end = await ended(taken.body.id);
     expect(end).toMatchObject({ status: "completed", verdict: { known: false, best: ["A", "B"] } });
-    expect(end.verdict.text).toMatch(/^Neither is known to be better: .* C was not compared: policy_timeout/);
+    expect(end.verdict.text).toMatch(/^Neither is known to be better: /);
     expect(end.pairs).toEqual([expect.objectContaining({ a: "A", b: "B", n: 3 })]);
     expect(end.pairs[0].better).toBeUndefined();
-    const codes = end.policies.map((each: { error?: { code: string } }) => each.error?.code);
-    expect(codes).toEqual([undefined, undefined, "policy_timeout", "invalid_action", "action_dim_mismatch"]);
-    expect(end.policies[2].rank).toBeUndefined();
   });
 
   it("return the same comparison for the same idempotency key", async () => {

@@ -219,6 +219,46 @@ describe("parallel episodes", SLOW, () => {
     expect(await ended(id, key)).toMatchObject({ status: "expired", error: { code: "calls_budget_exhausted" } });
     expect(model.acts.length - probes).toBe(3);
   });
+
+  it("that wait for the cap continue when a running call ends, and end by the cap when none is running", async () => {
+    const { key } = await app.caller();
+    const model = await openModel();
+    await app.supply({ provider: "acme", model: "acme/awaited", endpoint: model.endpoint });
+    const probes = model.acts.length;
+    const sessions = new Set<string>();
+    const running: { answer(): void; fail(): void }[] = [];
+    let isOpen = true;
+    model.script.act = (call, answer, _, fail) => {
+      sessions.add(sessionIn(call));
+      const steps = honestSteps(call, 2);
+      if (isOpen) answer(steps);
+      else running.push({ answer: () => answer(steps), fail: () => fail("no") });
+      isOpen = false; // after the first call, which other lanes wait for
+    };
+    // One call is paid, and two more may run.
+    const cap = 0.0064 * 3.5;
+    const id = await begun(key, { policy_endpoint: "acme/awaited", ...SIX, parallel_episodes: 3, max_calls_usd: cap });
+    await eventually(() => expect(running).toHaveLength(2), { timeout: 60_000 });
+    await eventually(async () => {
+      const [row] = await app.sql<{ count: number }[]>`
+        select count(*)::int as count from job_item where job_id = ${id} and state = 'running'`;
+      expect(row?.count).toBe(3);
+    });
+    // An evaluation that begins after the third lane has called its policy by then, so the third lane waits.
+    const after = await openModel({ act: ({ horizon }, answer) => answer(Array(horizon).fill([0])) });
+    const quick = { scenario: "cartpole-balance", action_space: "continuous_nd", episodes: 1 };
+    const marker = await begun(key, { ...quick, policy_endpoint: after.endpoint, horizon: 16 });
+    expect(outcome(await ended(marker, key))).toEqual(["completed", undefined]);
+    expect([running.length, sessions.size]).toEqual([2, 2]);
+
+    running.shift()?.fail(); // free of charge
+    await eventually(() => expect([running.length, sessions.size]).toEqual([2, 3]));
+    for (const call of running.splice(0)) call.answer();
+    const end = await ended(id, key);
+    expect(end).toMatchObject({ status: "expired", error: { code: "calls_budget_exhausted" } });
+    expect(model.acts.length - probes).toBe(4);
+    expect(running).toEqual([]);
+  });
 });
 
 /** The lane's part of a session's name. */

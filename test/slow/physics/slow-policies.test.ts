@@ -1,6 +1,6 @@
 /** Evaluations whose policies are slow, hang, or are not there: nobody else waits for them, and they end. */
 import { afterAll, beforeAll, expect, it } from "vitest";
-import type { App } from "../../support/app.ts";
+import { ACT_DECLARATION, type App } from "../../support/app.ts";
 import { beginEvaluation, endedEvaluation, evaluationNow } from "../../support/evaluations.ts";
 import { eventually } from "../../support/eventually.ts";
 import { honestSteps, type Model } from "../../support/model.ts";
@@ -110,3 +110,62 @@ it("the wall-time budget is reported, and ends an evaluation with the scores of 
   expect(end.per_episode.length).toBeLessThan(90);
   expect(end.per_episode[0].wall_ms).toBeGreaterThan(0);
 });
+
+it("16 policies are compared although one hangs, one lies about its dimensions, one answers NaN and one is not there", async () => {
+  const caller = await app.caller();
+  const policy = async (script: Model["script"]["act"]): Promise<object> => {
+    const model = await openModel({ act: script });
+    return { policy_endpoint: model.endpoint, horizon: 16 };
+  };
+  const space = { action_spaces: ["continuous_nd"], action_dim: 1 };
+  const liar = await openModel();
+  await app.supply({ provider: "acme", model: "acme/liar", endpoint: liar.endpoint, ...space });
+  liar.script.act = ({ horizon }, answer) => answer(Array(horizon).fill([0, 0]));
+  const gone = await openModel();
+  await gone.close();
+  const bad = [
+    await policy(() => {}),
+    { policy_endpoint: "acme/liar", horizon: 16 },
+    await policy(({ horizon }, answer) => answer(Array(horizon).fill([Number.NaN]))),
+    { policy_endpoint: gone.endpoint, horizon: 16 },
+  ];
+  const good = await policy(({ horizon }, answer) => answer(Array(horizon).fill([0])));
+  const policies = [...bad, ...Array(16 - bad.length).fill(good)];
+  const asked = { scenario: "cartpole-balance", episodes: 2, policy_timeout_ms: 10_000, stop_after_faults: 1 };
+  const compare = (of: object[]) => app.call("/v1/evaluate/compare", { ...asked, policies: of }, { key: caller.key });
+
+  const other = { key: (await app.caller()).key };
+  await app.call("/v1/supply/providers", { name: "hidden" }, other);
+  const declared = { ...ACT_DECLARATION, ...space, model: "hidden/secret", endpoint: liar.endpoint };
+  const kept = await app.call("/v1/supply/providers/hidden/models", declared, other);
+  expect(kept.status, kept.text).toBeLessThan(300);
+  const refused = await compare([...policies.slice(0, 15), { policy_endpoint: "hidden/secret" }]);
+  expect([refused.status, refused.body.error.param], refused.text).toEqual([404, "policies.15.policy_endpoint"]);
+  expect((await app.call("/v1/jobs", undefined, { key: caller.key })).body.data).toEqual([]);
+
+  const taken = await compare(policies);
+  expect(taken.status, taken.text).toBe(202);
+  const end = await eventually(
+    async () => {
+      const now = await app.call(`/v1/evaluate/compare/${taken.body.id}`, undefined, { key: caller.key });
+      expect(now.body.status, now.text).toBe("completed");
+      return now.body;
+    },
+    { timeout: 120_000, interval: 250 },
+  );
+  const ends = end.policies.map(({ error, rank }: { error?: { code: string; message: string }; rank?: number }) =>
+    error ? [error.code, error.message] : rank,
+  );
+  expect(ends).toEqual([
+    ["policy_timeout", expect.stringContaining("did not respond within 10000 ms")],
+    ["action_dim_mismatch", expect.stringContaining("acme action dim mismatch")],
+    ["invalid_action", expect.stringContaining("a non-finite number")],
+    ["policy_disconnected", expect.stringContaining("could not be reached")],
+    ...Array(12).fill(1),
+  ]);
+  expect(end.verdict.text).toContain("A was not compared: policy_timeout");
+  expect(end.pairs).toHaveLength((12 * 11) / 2);
+  expect(end.usage).toMatchObject({ episodes: 24 });
+  const { body } = await app.call("/v1/billing/balance", undefined, { key: caller.key });
+  expect(body.spent_usd).toBeCloseTo(24 * 0.01, 6);
+}, 240_000);
