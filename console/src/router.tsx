@@ -76,7 +76,12 @@ const pages = [
     "ModelsPage",
   ),
   inFrame("/models/$owner/$name", ["with"], () => import("./pages/model.tsx"), "ModelPage"),
-  inFrame("/evaluations", ["run", "with", "new"], () => import("./pages/evaluations.tsx"), "EvaluationsPage"),
+  inFrame(
+    "/evaluations",
+    ["run", "with", "new", "comparison", "seed"],
+    () => import("./pages/evaluations.tsx"),
+    "EvaluationsPage",
+  ),
   inFrame("/jobs", ["kind", "job"], () => import("./pages/jobs.tsx"), "JobsPage"),
   inFrame("/supply", ["offering", "new", "status"], () => import("./pages/supply.tsx"), "SupplyPage"),
   inFrame("/routing", ["preset"], () => import("./pages/routing.tsx"), "RoutingPage"),

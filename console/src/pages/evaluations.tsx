@@ -9,6 +9,7 @@ import { useMay } from "../lib/session.ts";
 import { wordOf } from "../lib/words.ts";
 import { Code, Empty, Head, Money, None, Refused, Time, Word } from "../parts/basics.tsx";
 import { type Column, Table } from "../parts/table.tsx";
+import { Compared } from "./evaluations/compared.tsx";
 import { Comparison } from "./evaluations/comparison.tsx";
 import { Interval } from "./evaluations/interval.tsx";
 import { NewEvaluation } from "./evaluations/new.tsx";
@@ -100,6 +101,9 @@ export function EvaluationsPage() {
     [navigate],
   );
   const { rows, error, again, loading } = useRuns();
+  // Runs of a comparison are compared with all of its policies, unless another run is chosen.
+  const opened = rows.find(({ id }) => id === search.run)?.comparisonId;
+  const compared = search.comparison ?? (search.with === undefined ? opened : undefined);
   return (
     <>
       <Head title="Evaluations">
@@ -126,7 +130,18 @@ export function EvaluationsPage() {
           </Empty>
         }
       />
-      <Comparison runs={rows} one={search.run} other={search.with} onChoose={(other) => show({ with: other })} />
+      {compared === undefined ? (
+        <Comparison
+          runs={rows}
+          one={search.run}
+          other={search.with}
+          onChoose={(other) => show({ with: other, seed: undefined })}
+          seed={search.seed}
+          onSeed={(seed) => show({ seed })}
+        />
+      ) : (
+        <Compared id={compared} seed={search.seed} onSeed={(seed) => show({ seed })} />
+      )}
       {search.run !== undefined && <EvaluationSheet id={search.run} onClose={() => show({ run: undefined })} />}
       {search.new !== undefined && <NewEvaluation onClose={(run) => show({ new: undefined, run })} />}
     </>

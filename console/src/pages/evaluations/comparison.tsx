@@ -2,6 +2,7 @@
 import type { Evaluation, SuccessRate } from "#messages/limber/v1/evaluation_pb.ts";
 import { moment } from "../../lib/format.ts";
 import { Choice, Part, Status } from "../../parts/basics.tsx";
+import { SideBySide } from "./films.tsx";
 
 /** Newcombe's interval of the difference of two rates (1998, method 10), from their Wilson intervals at 95 %. */
 function difference(
@@ -41,11 +42,15 @@ export function Comparison({
   one,
   other,
   onChoose,
+  seed,
+  onSeed,
 }: {
   runs: readonly Evaluation[];
   one: string | undefined;
   other: string | undefined;
   onChoose: (other: string | undefined) => void;
+  seed: string | undefined;
+  onSeed: (seed: string) => void;
 }) {
   const done = runs.filter(({ scores }) => scores?.successRate !== undefined);
   const first = done.find(({ id }) => id === one) ?? done[0];
@@ -111,6 +116,15 @@ export function Comparison({
           <span>100 points better</span>
         </div>
       </div>
+      <SideBySide
+        contestants={[first, second].map((evaluation, i) => ({
+          label: "AB"[i]!,
+          name: evaluation.policy?.endpoint ?? "",
+          evaluation,
+        }))}
+        seed={seed}
+        onSeed={onSeed}
+      />
     </Part>
   );
 }

@@ -1,10 +1,11 @@
 /** Asks for an evaluation. */
 import { useMutation, useQuery } from "@connectrpc/connect-query";
 import { useState } from "react";
-import { EvaluationMedia } from "#messages/limber/v1/evaluation_pb.ts";
+import { EvaluationMedia, EvaluationMediaEpisodesSchema } from "#messages/limber/v1/evaluation_pb.ts";
 import { EvaluationService } from "#messages/limber/v1/evaluation_service_pb.ts";
 import { RegistryService } from "#messages/limber/v1/registry_service_pb.ts";
 import { refresh } from "../../lib/api.ts";
+import { numberOfCode } from "../../lib/words.ts";
 import { Choice, Refused, TextField, Tick } from "../../parts/basics.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
 
@@ -16,7 +17,7 @@ export function NewEvaluation({ onClose }: { onClose: (run: string | undefined) 
     space: "joint_pos_7",
     episodes: "10",
     seed: "",
-    film: true,
+    films: "first_and_worst",
     pictures: false,
   });
   const scenarios = useQuery(
@@ -37,7 +38,8 @@ export function NewEvaluation({ onClose }: { onClose: (run: string | undefined) 
       actionSpace: draft.space || undefined,
       episodes: Number(draft.episodes),
       seed: draft.seed === "" ? undefined : Number(draft.seed),
-      media: draft.film ? EvaluationMedia.GIF : EvaluationMedia.NONE,
+      media: draft.films === "" ? EvaluationMedia.NONE : EvaluationMedia.FILM,
+      mediaEpisodes: numberOfCode(EvaluationMediaEpisodesSchema, draft.films) ?? 0,
       pictures: draft.pictures,
     });
     await refresh();
@@ -87,10 +89,17 @@ export function NewEvaluation({ onClose }: { onClose: (run: string | undefined) 
             help="One seed makes runs comparable pair by pair."
           />
         </div>
-        <Tick
-          label="Keep films of the first and the worst episode"
-          checked={draft.film}
-          onChange={(film) => set({ film })}
+        <Choice
+          label="Films"
+          value={draft.films}
+          onChange={(films) => set({ films })}
+          options={[
+            ["first_and_worst", "the first and the worst episode"],
+            ["failed", "failed episodes, at most 32"],
+            ["all", "all episodes, at most 32"],
+            ["", "none"],
+          ]}
+          help="They are rendered after the scores. All films of two policies on equal seeds can be played side by side."
         />
         <Tick label="Show the policy the cameras" checked={draft.pictures} onChange={(pictures) => set({ pictures })} />
         <Refused error={evaluate.error} />

@@ -2,6 +2,7 @@
 import { createQueryOptions, useTransport } from "@connectrpc/connect-query";
 import { useQueries } from "@tanstack/react-query";
 import { useMemo } from "react";
+import type { Evaluation } from "#messages/limber/v1/evaluation_pb.ts";
 import { EvaluationService } from "#messages/limber/v1/evaluation_service_pb.ts";
 import { JobKind } from "#messages/limber/v1/job_pb.ts";
 import { JobService } from "#messages/limber/v1/job_service_pb.ts";
@@ -10,6 +11,21 @@ import { useList } from "../../lib/list.ts";
 /** How many evaluations are shown; each is asked for by itself. */
 const SHOWN = 50;
 const LOOK_MS = 4_000;
+
+/** How soon an evaluation is read again: while it runs, or its films are rendered. */
+export function lookAgain({
+  state: { data },
+}: {
+  readonly state: { readonly data?: { readonly evaluation?: Evaluation | undefined } | undefined };
+}): number | false {
+  const { evaluation } = data ?? {};
+  if (evaluation === undefined) return false;
+  return evaluation.finishedAt === undefined || isFilming(evaluation) ? LOOK_MS : false;
+}
+
+/** Whether films of an evaluation are still being rendered. */
+export const isFilming = ({ films }: Evaluation): boolean =>
+  films !== undefined && films.ready + films.failed < films.total;
 
 /** Reads them. */
 export function useRuns({ enabled = true }: { enabled?: boolean } = {}) {
@@ -24,7 +40,7 @@ export function useRuns({ enabled = true }: { enabled?: boolean } = {}) {
     queries: ids.map(({ id, finishedAt }) => ({
       ...createQueryOptions(EvaluationService.method.getEvaluation, { jobId: id }, { transport }),
       staleTime: finishedAt === undefined ? 0 : Number.POSITIVE_INFINITY,
-      refetchInterval: finishedAt === undefined ? LOOK_MS : (false as const),
+      refetchInterval: lookAgain,
     })),
   });
   const rows = asked.flatMap(({ data }) => (data?.evaluation === undefined ? [] : [data.evaluation]));

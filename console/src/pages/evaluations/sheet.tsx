@@ -13,7 +13,9 @@ import { spaced, wordOf } from "../../lib/words.ts";
 import { Code, Json, Money, Ms, Pairs, Part, Refused, Status, Sure, Time, Word } from "../../parts/basics.tsx";
 import { Sheet } from "../../parts/sheet.tsx";
 import { type Column, Table } from "../../parts/table.tsx";
+import { Films } from "./films.tsx";
 import { Interval } from "./interval.tsx";
+import { lookAgain } from "./runs.ts";
 
 const client = createClient(EvaluationService, transport);
 const RUNS = new Set<JobStatus>([
@@ -72,7 +74,11 @@ const COLUMNS: readonly Column<EpisodeRecord>[] = [
 
 /** The sheet. */
 export function EvaluationSheet({ id, onClose }: { id: string; onClose: () => void }) {
-  const { data, error, refetch } = useQuery(EvaluationService.method.getEvaluation, { jobId: id });
+  const { data, error, refetch } = useQuery(
+    EvaluationService.method.getEvaluation,
+    { jobId: id },
+    { refetchInterval: lookAgain },
+  );
   const cancel = useMutation(EvaluationService.method.cancelEvaluation);
   const may = useMay("jobs.write");
   const [watched, setWatched] = useState<readonly EpisodeRecord[]>([]);
@@ -98,7 +104,6 @@ export function EvaluationSheet({ id, onClose }: { id: string; onClose: () => vo
       evaluation !== undefined && evaluation.perEpisode.length >= watched.length ? evaluation.perEpisode : watched;
     return [...all].sort((a, b) => Number(a.success) - Number(b.success) || a.index - b.index);
   }, [evaluation, watched]);
-  const films = episodes.filter(({ pictureUrl }) => pictureUrl?.startsWith("data:image/"));
   const scores = evaluation?.scores;
   return (
     <Sheet
@@ -161,26 +166,7 @@ export function EvaluationSheet({ id, onClose }: { id: string; onClose: () => vo
               />
             </Part>
           )}
-          {films.length > 0 && (
-            <Part title="Films, failures first">
-              <div className="grid grid-cols-2 gap-2">
-                {films.map(({ index, pictureUrl, success, termination }) => (
-                  <figure key={index}>
-                    <img
-                      src={pictureUrl}
-                      alt={`episode ${index + 1}: ${spaced(termination)}`}
-                      className="w-full rounded bg-panel"
-                    />
-                    <figcaption>
-                      <Status tone={success ? "good" : "bad"}>
-                        {index + 1}: {spaced(termination)}
-                      </Status>
-                    </figcaption>
-                  </figure>
-                ))}
-              </div>
-            </Part>
-          )}
+          <Films evaluation={evaluation} episodes={episodes} />
           <Part title="Episodes, failures first">
             <Table label="episodes" columns={COLUMNS} rows={episodes} keyOf={({ index }) => String(index)} />
           </Part>

@@ -1,0 +1,357 @@
+/** Films of episodes: those of one evaluation, and those of several policies in one episode side by side. */
+import { useQuery } from "@connectrpc/connect-query";
+import { useCallback, useEffect, useRef, useState } from "react";
+import type { EpisodeRecord, Evaluation } from "#messages/limber/v1/evaluation_pb.ts";
+import { EvaluationService } from "#messages/limber/v1/evaluation_service_pb.ts";
+import { plain } from "../../lib/format.ts";
+import { spaced } from "../../lib/words.ts";
+import { Choice, Part, Refused, Status } from "../../parts/basics.tsx";
+import { Strip } from "../../parts/strip.tsx";
+import { isFilming } from "./runs.ts";
+
+const VIDEO = "video/mp4";
+
+/** The episode's recording: a film of its own, or a picture inside the record. */
+const addressOf = ({ filmUrl, pictureUrl }: EpisodeRecord): string | undefined =>
+  filmUrl ?? (pictureUrl?.startsWith("data:image/") ? pictureUrl : undefined);
+
+/** The films of an evaluation, failures first, with the return and the actions of each. */
+export function Films({ evaluation, episodes }: { evaluation: Evaluation; episodes: readonly EpisodeRecord[] }) {
+  const [only, setOnly] = useState<"failed" | "all">();
+  const { films } = evaluation;
+  const filmed = episodes.filter((episode) => addressOf(episode) !== undefined);
+  const failed = filmed.filter(({ success }) => !success);
+  const shown = only ?? (failed.length > 0 ? "failed" : "all");
+  if (filmed.length === 0 && films === undefined) return null;
+  return (
+    <Part title="Films, failures first">
+      <div className="mb-2 flex flex-wrap items-center gap-x-3 gap-y-1">
+        <div role="group" aria-label="which films">
+          {(["failed", "all"] as const).map((each) => (
+            <button
+              key={each}
+              type="button"
+              aria-pressed={shown === each}
+              onClick={() => setOnly(each)}
+              className="button rounded-none first-of-type:rounded-l last-of-type:rounded-r last-of-type:border-l-0 aria-pressed:bg-chosen aria-pressed:font-medium"
+            >
+              {each} {(each === "failed" ? failed : filmed).length}
+            </button>
+          ))}
+        </div>
+        {films !== undefined && (
+          <p role="status" className="text-muted">
+            {isFilming(evaluation) && `${films.ready} of ${films.total} are rendered. `}
+            {films.failed > 0 && `${films.failed} could not be rendered.`}
+          </p>
+        )}
+      </div>
+      <div className="grid grid-cols-1 gap-3 sm:grid-cols-2">
+        {(shown === "failed" ? failed : filmed).map((episode) => (
+          <figure key={episode.index}>
+            <Screen episode={episode} name={`episode ${episode.index + 1}`} />
+            <figcaption>
+              <Outcome episode={episode} name={`${episode.index + 1}`} />
+            </figcaption>
+            {episode.filmUrl !== undefined && <Course jobId={evaluation.id} index={episode.index} />}
+          </figure>
+        ))}
+      </div>
+    </Part>
+  );
+}
+
+const Outcome = ({ episode: { success, termination }, name }: { episode: EpisodeRecord; name: string }) => (
+  <Status tone={success ? "good" : "bad"}>
+    {name}: {spaced(termination)}
+  </Status>
+);
+
+/** One film, with the browser's own controls if it is a video. */
+function Screen({ episode, name }: { episode: EpisodeRecord; name: string }) {
+  const about = `${name}: ${spaced(episode.termination)}`;
+  if (episode.filmType !== VIDEO)
+    return <img src={addressOf(episode)} alt={about} loading="lazy" className="w-full rounded bg-panel" />;
+  return (
+    <video
+      src={episode.filmUrl}
+      aria-label={about}
+      controls
+      muted
+      playsInline
+      preload="metadata"
+      className="w-full rounded bg-panel"
+    />
+  );
+}
+
+/** Return and actions over time, read when they are opened; `at` is the position in the film, from 0 to 1. */
+function Course({ jobId, index, at }: { jobId: string; index: number; at?: number | undefined }) {
+  const [open, setOpen] = useState(false);
+  const { data, error } = useQuery(
+    EvaluationService.method.getFilmSeries,
+    { jobId, index },
+    { enabled: open, staleTime: Number.POSITIVE_INFINITY },
+  );
+  const { points = [], actionNames = [] } = data?.series ?? {};
+  return (
+    <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
+      <summary>Return and actions</summary>
+      <Refused error={error} />
+      {points.length > 0 && (
+        <div className="grid grid-cols-[repeat(auto-fill,minmax(140px,1fr))] gap-x-3 gap-y-2">
+          <Strip name="return" values={points.map((point) => point.return)} at={at} />
+          {actionNames.map((name, i) => (
+            <Strip key={name} name={name} values={points.map(({ action }) => action[i] ?? 0)} at={at} />
+          ))}
+        </div>
+      )}
+    </details>
+  );
+}
+
+/** A policy whose films are compared. */
+export interface Contestant {
+  /** Its letter. */
+  readonly label: string;
+  readonly name: string;
+  readonly evaluation: Evaluation;
+}
+
+/** One seed, and the episode of each policy that has played it. */
+interface Scene {
+  readonly seed: number;
+  readonly episodes: readonly (EpisodeRecord | undefined)[];
+}
+
+/** The seeds that at least one policy was filmed in: first those in which the policies differ, then those in which all failed. */
+function scenesOf(contestants: readonly Contestant[]): Scene[] {
+  const bySeed = contestants.map(
+    ({ evaluation }) => new Map(evaluation.perEpisode.map((episode) => [episode.seed, episode])),
+  );
+  const seeds = new Set(bySeed.flatMap((episodes) => [...episodes.keys()]));
+  const scenes = [...seeds].map((seed) => ({ seed, episodes: bySeed.map((episodes) => episodes.get(seed)) }));
+  const filmed = scenes.filter(({ episodes }) => episodes.some((episode) => episode?.filmUrl !== undefined));
+  return filmed.sort((a, b) => rankOf(a) - rankOf(b) || a.seed - b.seed);
+}
+
+function rankOf({ episodes }: Scene): number {
+  const outcomes = new Set(episodes.flatMap((episode) => (episode === undefined ? [] : [episode.success])));
+  return outcomes.size > 1 ? 0 : outcomes.has(false) ? 1 : 2;
+}
+
+/** Films of several policies in one episode, played together. */
+export function SideBySide({
+  contestants,
+  seed,
+  onSeed,
+}: {
+  contestants: readonly Contestant[];
+  seed: string | undefined;
+  onSeed: (seed: string) => void;
+}) {
+  const scenes = scenesOf(contestants);
+  const at = Math.max(
+    0,
+    scenes.findIndex((scene) => String(scene.seed) === seed),
+  );
+  const scene = scenes[at];
+  if (scene === undefined) return null;
+  const step = (by: number): void => onSeed(String(scenes[at + by]!.seed));
+  const outcomeOf = ({ episodes }: Scene): string =>
+    contestants
+      .flatMap(({ label }, i) => (episodes[i] ? [`${label} ${episodes[i].success ? "succeeded" : "failed"}`] : []))
+      .join(", ");
+  return (
+    <Part title="Films side by side, differences first">
+      <div className="mb-2 flex flex-wrap items-end gap-2">
+        <div className="min-w-0 max-w-md grow">
+          <Choice
+            label="Seed"
+            value={String(scene.seed)}
+            onChange={onSeed}
+            options={scenes.map((each) => [String(each.seed), `${each.seed}: ${outcomeOf(each)}`] as const)}
+          />
+        </div>
+        <button type="button" className="button" disabled={at === 0} onClick={() => step(-1)}>
+          Previous
+        </button>
+        <button type="button" className="button" disabled={at === scenes.length - 1} onClick={() => step(1)}>
+          Next
+        </button>
+      </div>
+      <Stage key={scene.seed} contestants={contestants} scene={scene} />
+    </Part>
+  );
+}
+
+/** The films of one seed under one set of controls. */
+function Stage({ contestants, scene }: { contestants: readonly Contestant[]; scene: Scene }) {
+  const filmed = scene.episodes.filter((episode) => episode?.filmUrl !== undefined);
+  const isVideo = filmed.every((episode) => episode?.filmType === VIDEO);
+  const lengthS = Math.max(...filmed.map((episode) => episode?.simTimeS ?? 0));
+  const reel = useReel(lengthS);
+  const pictures = usePictures(scene, isVideo);
+  return (
+    <div>
+      <div className="grid grid-cols-[repeat(auto-fit,minmax(min(100%,240px),480px))] gap-3">
+        {contestants.map(({ label, name: policy, evaluation }, i) => {
+          const episode = scene.episodes[i];
+          const name = `${label} ${policy}, seed ${scene.seed}`;
+          return (
+            <figure key={evaluation.id}>
+              <figcaption className="truncate font-medium">
+                {label} <code>{policy}</code>
+              </figcaption>
+              {episode?.filmUrl === undefined ? (
+                <p className="grid aspect-4/3 place-items-center rounded bg-panel text-muted">
+                  {episode === undefined ? "This policy has not played this seed." : "This episode is not filmed."}
+                </p>
+              ) : isVideo ? (
+                <video
+                  ref={reel.add}
+                  src={episode.filmUrl}
+                  aria-label={`${name}: ${spaced(episode.termination)}`}
+                  muted
+                  playsInline
+                  preload="auto"
+                  className="w-full rounded bg-panel"
+                />
+              ) : pictures.urls[i] === undefined ? (
+                <p className="grid aspect-4/3 place-items-center rounded bg-panel text-muted">Not started.</p>
+              ) : (
+                <img
+                  src={pictures.urls[i]}
+                  alt={`${name}: ${spaced(episode.termination)}`}
+                  className="w-full rounded bg-panel"
+                />
+              )}
+              {episode !== undefined && <Outcome episode={episode} name={`${plain(episode.simTimeS, 1)} s`} />}
+              {episode?.filmUrl !== undefined && (
+                <Course
+                  jobId={evaluation.id}
+                  index={episode.index}
+                  at={isVideo ? Math.min(1, reel.timeS / (episode.simTimeS || 1)) : undefined}
+                />
+              )}
+            </figure>
+          );
+        })}
+      </div>
+      {isVideo ? (
+        <div className="mt-2 flex items-center gap-2">
+          <button type="button" className="button" onClick={() => reel.play(!reel.playing)}>
+            {reel.playing ? "Pause" : "Play"}
+          </button>
+          <input
+            type="range"
+            aria-label="time of all films, in seconds"
+            className="min-w-0 flex-1 accent-accent"
+            min={0}
+            max={lengthS}
+            step={0.1}
+            value={reel.timeS}
+            onChange={({ target }) => reel.show(Number(target.value))}
+          />
+          <span className="whitespace-nowrap text-muted">
+            {plain(reel.timeS, 1)} of {plain(lengthS, 1)} s
+          </span>
+        </div>
+      ) : (
+        <div className="mt-2 flex flex-wrap items-center gap-2">
+          <button type="button" className="button" onClick={pictures.start}>
+            {pictures.urls.length === 0 ? "Play together" : "Play again from the start"}
+          </button>
+          <p className="text-muted">
+            These films are animated images: they start together, but cannot be paused. With ffmpeg, the gateway makes
+            videos.
+          </p>
+          <Refused error={pictures.error} />
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** How far a video may be from the common time before it is moved, in seconds. */
+const DRIFT_S = 0.15;
+
+/** One clock for several videos. A shorter one stays at its end. */
+function useReel(lengthS: number) {
+  const videos = useRef(new Set<HTMLVideoElement>());
+  const [playing, setPlaying] = useState(false);
+  const [timeS, setTimeS] = useState(0);
+  const latest = useRef(0);
+  latest.current = timeS;
+  useEffect(() => {
+    const all = videos.current;
+    if (!playing) {
+      for (const video of all) video.pause();
+      return;
+    }
+    const startMs = performance.now() - latest.current * 1000;
+    for (const video of all) void video.play().catch(() => undefined);
+    const tick = (): void => {
+      const now = Math.min(lengthS, (performance.now() - startMs) / 1000);
+      for (const video of all) align(video, now);
+      setTimeS(now);
+      if (now < lengthS) frame = requestAnimationFrame(tick);
+      else setPlaying(false);
+    };
+    let frame = requestAnimationFrame(tick);
+    return () => cancelAnimationFrame(frame);
+  }, [playing, lengthS]);
+  const show = (at: number): void => {
+    setPlaying(false);
+    setTimeS(at);
+    latest.current = at;
+    for (const video of videos.current) video.currentTime = Math.min(at, video.duration || 0);
+  };
+  const add = useCallback((video: HTMLVideoElement | null) => {
+    if (video === null) return undefined;
+    videos.current.add(video);
+    return () => void videos.current.delete(video);
+  }, []);
+  const play = (wanted: boolean): void => {
+    if (wanted && timeS >= lengthS) show(0);
+    setPlaying(wanted);
+  };
+  return { playing, timeS, play, show, add };
+}
+
+function align(video: HTMLVideoElement, now: number): void {
+  const wanted = Math.min(now, video.duration || 0);
+  if (!video.ended && Math.abs(video.currentTime - wanted) > DRIFT_S) video.currentTime = wanted;
+}
+
+/** Animated images that begin at the same time: each start makes new addresses, because an image plays from when it is first shown. */
+function usePictures({ episodes }: Scene, isVideo: boolean) {
+  const [urls, setUrls] = useState<readonly (string | undefined)[]>([]);
+  const [error, setError] = useState<Error>();
+  const films = useRef<readonly (Blob | undefined)[]>(undefined);
+  useEffect(
+    () => () => {
+      for (const url of urls) if (url !== undefined) URL.revokeObjectURL(url);
+    },
+    [urls],
+  );
+  const start = async (): Promise<void> => {
+    const loaded = films.current ?? (await Promise.all(episodes.map((episode) => blobOf(episode?.filmUrl))));
+    films.current = loaded;
+    setUrls(loaded.map((blob) => blob && URL.createObjectURL(blob)));
+  };
+  return {
+    urls,
+    error,
+    start: () => {
+      if (!isVideo) void start().catch(setError);
+    },
+  };
+}
+
+async function blobOf(url: string | undefined): Promise<Blob | undefined> {
+  if (url === undefined) return undefined;
+  const response = await fetch(url);
+  if (!response.ok) throw new Error("a film could not be loaded; try again");
+  return response.blob();
+}
