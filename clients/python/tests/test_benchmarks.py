@@ -81,14 +81,16 @@ def test_metaworld_replays_a_recorded_episode() -> None:
     trace, env = TRACES["reach-v3"], Replayed(TRACES["reach-v3"])
     package: Any = types.SimpleNamespace(MT1=lambda task, seed: types.SimpleNamespace(train_tasks=[f"{task} {seed} {i}" for i in range(50)], train_classes={task: lambda: env}))
     world = metaworld.World(package, "reach-v3", images=False)
-    seen, words = world.reset(51)
+    see, words = world.reset(51)
+    seen = see()
     named = dict(zip(seen["state_names"], seen["state"], strict=True))
     assert (len(named), words, env.tasks) == (39, "reach", ["reach-v3 42 1"])
     assert [named["goal_x"], named["goal_y"], named["goal_z"]] == trace["reset"][-3:] and 0 <= named["gripper_open"] <= 1
     assert [named["hand_x"], named["previous_hand_x"]] == [trace["reset"][0], trace["reset"][18]]
     moves = [world.step(np.array(step["action"])) for step in trace["steps"]]
     assert [move.success for move in moves] == [False, False, True] and world.success_ends and world.max_steps == 500
-    hand, goal = moves[-1].seen["state"][:3], moves[-1].seen["state"][-3:]
+    last = moves[-1].seen()["state"]
+    hand, goal = last[:3], last[-3:]
     # The benchmark's own rule for this task.
     assert np.linalg.norm(hand - goal) < 0.1 and moves[-1].reward > moves[0].reward
     assert world.fingerprint() == np.array([0.0, 1.0, 2.0, 0.0, 0.0]).tobytes()

@@ -150,6 +150,18 @@ def test_a_stopped_evaluation_is_finished_without_further_episodes(client: Limbe
     assert job.status == "cancelled" and sorted(job.reports) == [0, 1]
 
 
+def test_an_observation_is_made_only_for_the_policy(client: Limber, gateway: FakeGateway) -> None:
+    made: list[float] = []
+
+    def step(line: Line, action: np.ndarray) -> Moved:
+        line.x += 0.1
+        return Moved(lambda: (made.append(line.x), line._seen())[1], 0.0, line.x > 0.75)
+
+    job, suite = gateway.queue("bench/lines", 1, horizon=3, replan_steps=3), Lines(step=step)
+    run(client, suite)
+    assert (job.reports[0].steps, made) == (6, [pytest.approx(0.3)])
+
+
 def test_the_next_runner_continues_with_the_open_episodes(client: Limber, gateway: FakeGateway) -> None:
     job, first, second = gateway.queue("bench/lines", 4), Lines(), Lines()
     taken: list[str] = []

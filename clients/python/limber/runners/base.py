@@ -47,7 +47,8 @@ _MOST_TEXT, _MOST_METRICS, _MOST_LATENCIES = 1024, 64, 10_000
 class Moved:
     """The result of one control step."""
 
-    #: The observation that the policy reads next, as `Limber.act` accepts it.
+    #: The observation that the policy reads next, as `Limber.act` accepts it, or a function that returns it. The function is called only when the policy
+    #: is, so that images of other steps are not rendered.
     seen: Any
     reward: float
     #: True if the task is solved now.
@@ -74,7 +75,7 @@ class World(Protocol):
         """True if an episode succeeds at the first solved step and ends there; false if it runs to the end, and its last step decides."""
 
     def reset(self, trial: int) -> tuple[Any, str | None]:
-        """Begins an episode. Returns the first observation, settled, and the instruction, if there is one."""
+        """Begins an episode. Returns the first observation, settled, as in `Moved.seen`, and the instruction, if there is one."""
 
     def step(self, action: NDArray[np.float64]) -> Moved:
         """Executes one action."""
@@ -399,6 +400,8 @@ class _Stage:
             if runner._stopped():
                 return None
             if at >= min(len(rows), claim.replan_steps or len(rows)):
+                if callable(seen):
+                    seen = thread.run("observing", seen, runner._timeout_s)
                 asked = time.monotonic()
                 try:
                     rows, at = self._policy.act(_checked(seen), instruction, mapping, f"{claim.evaluation.id}-{index}"), 0

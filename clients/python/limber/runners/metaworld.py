@@ -81,11 +81,11 @@ class World:
         # The task fixes start and goal; the seed is for the environments that draw more.
         self._env.set_task(self._starts[trial % _GOALS])
         obs, _ = self._env.reset(seed=trial)
-        return self._seen(obs), self._words
+        return lambda: self._seen(obs), self._words
 
     def step(self, action: NDArray[np.float64]) -> Moved:
         obs, reward, _, truncated, info = self._env.step(action.astype(np.float32))
-        return Moved(self._seen(obs), float(reward), bool(info["success"]), "max_steps" if truncated else "", info)
+        return Moved(lambda: self._seen(obs), float(reward), bool(info["success"]), "max_steps" if truncated else "", info)
 
     def fingerprint(self) -> bytes | None:
         return mujoco_state(self._env)
