@@ -70,6 +70,20 @@ export function refuse(
   return new Refusal(reason, text, details, extras);
 }
 
+/**
+ * The refusal of a part of a request, with its fields named by their place in the request. `placeOf` returns undefined for fields that do
+ * not belong to the part; if the refusal names such a field, or is no refusal, it is returned unchanged.
+ */
+export function atPart(thrown: unknown, part: string, placeOf: (path: string) => string | undefined): unknown {
+  if (!(thrown instanceof Refusal) || thrown.param === undefined) return thrown;
+  const { reason, message, details, retryAfter, cause } = thrown;
+  const param = placeOf(thrown.param);
+  if (param === undefined) return thrown;
+  const violations = details.violations?.map((each) => ({ ...each, path: placeOf(each.path) ?? each.path }));
+  const extras = { param, ...(retryAfter !== undefined && { retryAfter }), cause };
+  return refuse(reason, `${part}: ${message}`, { ...details, ...(violations && { violations }) }, extras);
+}
+
 /** The representation of a reason on each transport. */
 export interface ReasonFacts {
   /** The code, such as `no_route_available`. */

@@ -68,6 +68,7 @@ export type IdPrefix =
   | "rep"
   | "ses"
   | "stop"
+  | "suite"
   | "replica"
   | "run"
   | "req"

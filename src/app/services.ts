@@ -29,6 +29,7 @@ import { RobotService } from "../../gen/limber/v1/robot_service_pb.ts";
 import { RunnerService } from "../../gen/limber/v1/runner_service_pb.ts";
 import { SeriesService } from "../../gen/limber/v1/series_service_pb.ts";
 import { SessionService } from "../../gen/limber/v1/session_service_pb.ts";
+import { SuiteService } from "../../gen/limber/v1/suite_service_pb.ts";
 import { SupplyService } from "../../gen/limber/v1/supply_service_pb.ts";
 import { WebhookService } from "../../gen/limber/v1/webhook_service_pb.ts";
 import { WorkspaceService } from "../../gen/limber/v1/workspace_service_pb.ts";
@@ -69,6 +70,7 @@ import { runnerService } from "../services/runner.ts";
 import { scimService } from "../services/scim.ts";
 import { seriesService } from "../services/series.ts";
 import { sessionService } from "../services/session.ts";
+import { suiteService } from "../services/suite.ts";
 import { supplyService } from "../services/supply.ts";
 import { webhookService } from "../services/webhook.ts";
 import { workspaceService } from "../services/workspace.ts";
@@ -121,6 +123,12 @@ const row = <S extends DescService>(service: S, open: ServiceRow<S>["open"]): Se
 
 const evaluations = (deps: EvaluationServiceDeps) => ({ ...evaluationService(deps), ...comparisonService(deps) });
 
+/** The names of the catalog's scenarios. */
+const cataloguedBy =
+  ({ registry }: OpenedSupply) =>
+  () =>
+    registry.catalog.scenarios.map(({ slug }) => slug);
+
 /** In the order of the documentation. */
 const TABLE: readonly ServiceRow[] = [
   row(InferenceService, ({ inference }) => inference.service),
@@ -133,7 +141,7 @@ const TABLE: readonly ServiceRow[] = [
       upstream: outward.upstream,
       allowPrivate: outward.allowPrivate,
       scenarios,
-      catalogued: () => supply.registry.catalog.scenarios.map(({ slug }) => slug),
+      catalogued: cataloguedBy(supply),
       preview: inference.service.previewRoutes,
       inputOf: (id) => {
         const { offerings, rowOf } = supply.supply.snapshot;
@@ -142,6 +150,9 @@ const TABLE: readonly ServiceRow[] = [
       },
       maxHorizonOf: (id) => supply.supply.snapshot.offerings[supply.supply.snapshot.rowOf(id)]?.maxHorizon,
     }),
+  ),
+  row(SuiteService, ({ storage: { sql }, scenarios, supply }) =>
+    suiteService({ sql, scenarios, catalogued: cataloguedBy(supply) }),
   ),
   row(RunnerService, ({ storage: { sql }, seals, billing }) =>
     runnerService({

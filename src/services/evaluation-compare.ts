@@ -17,7 +17,7 @@ import {
 import { JobStatus } from "../../gen/limber/v1/job_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { violation } from "../contracts/contract.ts";
-import { Reason, Refusal, refuse } from "../errors.ts";
+import { atPart, Reason, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import { newId } from "../ids.ts";
 import { random } from "../random.ts";
@@ -192,25 +192,12 @@ const OWN = new Set([
   "camera_map",
   "state_map",
 ]);
-const inComparison = (index: number, path: string): string =>
-  `policies.${index}.${path.replace(/^model$/, "policy_endpoint")}`;
 
 /** A refusal of one policy's evaluation, whose fields are named by their place in the comparison. */
-function atPolicy(thrown: unknown, index: number): unknown {
-  if (!(thrown instanceof Refusal)) return thrown;
-  const { reason, message, details, param, retryAfter } = thrown;
-  const isOwn = (path: string | undefined): path is string => path !== undefined && OWN.has(path.split(".")[0]!);
-  if (!isOwn(param)) return thrown;
-  const violations = details.violations?.map((each) =>
-    isOwn(each.path) ? { ...each, path: inComparison(index, each.path) } : each,
+const atPolicy = (thrown: unknown, index: number): unknown =>
+  atPart(thrown, `policy ${index}`, (path) =>
+    OWN.has(path.split(".")[0]!) ? `policies.${index}.${path.replace(/^model$/, "policy_endpoint")}` : undefined,
   );
-  const extras = {
-    param: inComparison(index, param),
-    ...(retryAfter !== undefined && { retryAfter }),
-    cause: thrown.cause,
-  };
-  return refuse(reason, `policy ${index}: ${message}`, { ...details, ...(violations && { violations }) }, extras);
-}
 
 /** One policy of a comparison. */
 interface Entry {

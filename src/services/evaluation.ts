@@ -267,9 +267,9 @@ export const draftOf = (request: EvaluationRequest, { orgId, keyId, workspaceId 
 });
 
 /** The requested variant of the scenario. Otherwise refuses and lists the alternatives. */
-function variantOf(
-  { scenarios, catalogued }: EvaluationServiceDeps,
-  asked: EvaluateRequest,
+export function variantOf(
+  { scenarios, catalogued }: Pick<EvaluationServiceDeps, "scenarios" | "catalogued">,
+  asked: Pick<EvaluateRequest, "scenario" | "actionSpace">,
 ): { scenario: Scenario; variant: ScenarioVariant } {
   const { scenario: id, actionSpace } = asked;
   const scenario = scenarios.get(id) ?? builtIn(id);
@@ -392,7 +392,7 @@ type Reached = Pick<
 > & { readonly callMicro: number };
 
 /** The last episode's seed must also fit into records. */
-const MOST_SEED = 2 ** 32 - 1;
+export const MOST_SEED = 2 ** 32 - 1;
 
 const MEDIA: Readonly<Partial<Record<EvaluationMedia, EvaluationRequest["media"]>>> = {
   [EvaluationMedia.GIF]: "gif",

@@ -76,6 +76,7 @@ const NAMING: Readonly<Record<string, string>> = {
   offering_id: "offering_id",
   job_id: "job_id",
   stop_id: "stop_id",
+  suite: "suite_id",
   arming_id: "arming_id",
   run_id: "run_id",
   preset: "name",

@@ -78,6 +78,13 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
     action_space: "joint_pos_7",
     episodes: 2,
   },
+  CreateSuiteRequest: {
+    title: "reach and drive",
+    tasks: [
+      { scenario: "arm-reach", action_space: "joint_pos_7", episodes: 50 },
+      { scenario: "base-nav", episodes: 50, weight: 2 },
+    ],
+  },
   ClaimEvaluationRequest: { harness: "my-harness 1.4.0", lease_s: 60 },
   RenewClaimRequest: { epoch: 1 },
   ReportEpisodeRequest: { epoch: 1, index: 0, termination: "success", return: 12.5, steps: 84, sim_time_s: 4.2 },

@@ -50,6 +50,7 @@ export const EMPTIED = [
   "robot_arming",
   "job",
   "publication",
+  "suite",
   "idempotency",
   "outbox",
   "series_line",

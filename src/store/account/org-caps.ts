@@ -2,7 +2,7 @@
 import type { Sql } from "../database/tx.ts";
 
 /** Each cap and its default, which only a fault or an attack should reach. */
-export const ORG_CAPS = { keys: 10_000, members: 10_000, providers: 500, queued_items: 100_000 } as const;
+export const ORG_CAPS = { keys: 10_000, members: 10_000, providers: 500, queued_items: 100_000, suites: 500 } as const;
 
 /** The caps by resource. */
 export type OrgCaps = Readonly<Record<keyof typeof ORG_CAPS, number>>;

@@ -177,6 +177,13 @@ export const EXPORT_FILES: readonly ExportFile[] = [
     key: ["id"],
   },
   {
+    file: "suites.jsonl",
+    table: "suite",
+    columns: ["id", "title", "digest", "tasks"],
+    times: ["created", "archived"],
+    key: ["id"],
+  },
+  {
     file: "maker_keys.jsonl",
     table: "maker_key",
     columns: ["id", "owner", "name", "public_key"],

@@ -98,7 +98,7 @@ create table key (
 
 -- What an organization may have at most: `keepOrgCaps` writes what the configuration says.
 create table org_cap (
-  what text primary key check (what in ('keys', 'members', 'providers', 'queued_items')),
+  what text primary key check (what in ('keys', 'members', 'providers', 'queued_items', 'suites')),
   most bigint not null check (most > 0)
 );
 

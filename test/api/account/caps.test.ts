@@ -5,7 +5,7 @@ import { ownGateway } from "../../support/world.ts";
 
 let app: App;
 beforeAll(async () => {
-  app = await ownGateway({ orgCaps: { keys: 4, members: 3, providers: 2, queued_items: 5 } });
+  app = await ownGateway({ orgCaps: { keys: 4, members: 3, providers: 2, queued_items: 5, suites: 2 } });
 });
 
 /** Makes ten at once in an organization of its own; answers what was made and how the others were refused. */
@@ -52,4 +52,14 @@ it("caps the providers of an organization, and the items of jobs that have not e
     app.call("/v1/batch", { contract: "act", requests: [request, request] }, { key }),
   );
   expect([batches.made, batches.message]).toEqual([2, expect.stringContaining("5 queued items at most")]);
+});
+
+it("caps the suites of an organization, and lets another one in when one is archived", async () => {
+  const suite = { title: "capped", tasks: [{ scenario: "base-nav", episodes: 1 }] };
+  const { key, made, message } = await flood((_org, key) => app.call("/v1/suites", suite, { key }));
+  expect([made, message]).toEqual([2, expect.stringContaining("2 suites at most")]);
+  const { body } = await app.call("/v1/suites", undefined, { key });
+  const archived = await app.call(`/v1/suites/${body.data[0].id}`, undefined, { key, method: "DELETE" });
+  expect(archived.status, archived.text).toBe(200);
+  expect((await app.call("/v1/suites", suite, { key })).status).toBe(201);
 });

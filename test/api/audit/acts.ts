@@ -387,6 +387,14 @@ export const ACTS: Readonly<Record<string, (stage: Stage) => Act | Promise<Act>>
     await made(`/v1/presets/${name}`, { horizon: 2 }, "PUT");
     return { action: "preset.deleted", run: () => send("DELETE", `/v1/presets/${name}`) };
   },
+  CreateSuite: ({ send }) => ({
+    action: "suite.created",
+    run: () => send("POST", "/v1/suites", { title: "x", tasks: [{ scenario: "base-nav", episodes: 1 }] }),
+  }),
+  ArchiveSuite: async ({ send, made }) => {
+    const { id } = await made("/v1/suites", { title: "x", tasks: [{ scenario: "base-nav", episodes: 1 }] });
+    return { action: "suite.archived", run: () => send("DELETE", `/v1/suites/${id}`) };
+  },
   StopRobots: ({ send, fresh }) => ({
     action: "robot.stopped",
     run: () => send("POST", "/v1/robots/stop", { robot_id: fresh("robot"), reason: "test" }),
