@@ -19,7 +19,7 @@ import {
   type Shown,
   type TrialEnd,
 } from "../scenarios/trial.ts";
-import { isDecided } from "../services/evaluation-compare.ts";
+import { isDecided } from "../services/evaluation-compared.ts";
 import {
   type CallGateway,
   callsOf,
@@ -182,7 +182,8 @@ class EvaluationRun {
   }
 
   #policy(variant: ScenarioVariant, lane: number): EvaluatedPolicy {
-    const { instruction, fields, dtMs } = variant;
+    const { fields, dtMs } = variant;
+    const { instruction = variant.instruction } = this.#request;
     const { id: jobId, epoch } = this.#job;
     const about = { jobId, lane, epoch, instruction, offers: offersOf(variant), actionDim: fields.length, dtMs };
     if (this.#request.protocol !== "gateway") {

@@ -1,5 +1,5 @@
 /** Policies compared on equal seeds: paired differences, an exact test, and a sequence that stays valid whenever it is looked at. */
-import { bootstrapMean, type Interval, Z } from "./scores.ts";
+import { bootstrapMean, type Interval, normalBelow, stratifiedInterval, stratifiedMean, Z } from "./scores.ts";
 
 /** The outcome of one episode, as far as policies are compared by it. */
 export interface Outcome {
@@ -114,10 +114,113 @@ export function mcnemarExact(onlyA: number, onlyB: number): number {
  * The 95 % interval of the difference of two success rates on equal seeds (Bonett and Price, Journal of Educational and Behavioral Statistics
  * 37, 2012): one seed is added to each side. Resampling would give an interval of no width where few seeds differ.
  */
-export function rateDifference(onlyA: number, onlyB: number, n: number): Interval {
-  const [a, b] = [(onlyA + 1) / (n + 2), (onlyB + 1) / (n + 2)];
-  const half = Z * Math.sqrt((a + b - (a - b) ** 2) / (n + 2));
-  return { low: Math.max(-1, a - b - half), high: Math.min(1, a - b + half) };
+export const rateDifference = (onlyA: number, onlyB: number, n: number): Interval =>
+  weightedRateDifference([{ share: 1, onlyA, onlyB, n }]);
+
+/** A task's share of the weights, and the seeds that only one of two policies solved. */
+interface RateStratum {
+  readonly share: number;
+  readonly onlyA: number;
+  readonly onlyB: number;
+  readonly n: number;
+}
+
+/** The same over tasks. The seed on each side is divided among them, because one in each would hide a difference of many small tasks. */
+function weightedRateDifference(tasks: readonly RateStratum[]): Interval {
+  const added = 1 / tasks.length;
+  let [mean, variance] = [0, 0];
+  for (const { share, onlyA, onlyB, n } of tasks) {
+    const size = n + 2 * added;
+    const [a, b] = [(onlyA + added) / size, (onlyB + added) / size];
+    mean += share * (a - b);
+    // What the added seed does for one task, a sample's correction does for many.
+    variance += (share ** 2 * (a + b - (a - b) ** 2) * (n / (n - 1 + added))) / size;
+  }
+  const half = Z * Math.sqrt(variance);
+  return { low: Math.max(-1, mean - half), high: Math.min(1, mean + half) };
+}
+
+/** One task of a suite: its share of the weights, and the outcomes of two policies in the order of the same seeds. */
+export interface PairedTask {
+  readonly share: number;
+  readonly a: readonly Outcome[];
+  readonly b: readonly Outcome[];
+}
+
+/** Two policies on the common seeds of every task of a suite. */
+export interface WeightedPair extends Pick<Pair, "n" | "success" | "progress" | "anytime" | "better"> {
+  /** Two-sided p-value of the sign-flip test of the weighted difference by the metric. */
+  readonly p: number;
+}
+
+/**
+ * Compares two policies over the tasks of a suite by the weighted mean of their differences; undefined before they have a common seed in every
+ * task. The anytime-valid sequence watches the weighted differences of rounds, one seed of every task each, until a task has no more.
+ */
+export function weightedPairOf(tasks: readonly PairedTask[], judging: Judging): WeightedPair | undefined {
+  const parts = tasks.map(({ share, a, b }) => ({ share, a, b, n: Math.min(a.length, b.length) }));
+  if (parts.some(({ n }) => n === 0)) return undefined;
+  const by = (read: (outcome: Outcome) => number) =>
+    parts.map(({ share, a, b, n }) => ({
+      share,
+      values: Array.from({ length: n }, (_, i) => read(a[i]!) - read(b[i]!)),
+    }));
+  const strata = { success: by(({ success }) => Number(success)), progress: by(({ progress }) => progress) };
+  const alpha = judging.alpha / judging.pairs;
+  const watched = new Betting(alpha);
+  const judged = strata[judging.metric];
+  const rounds = Math.min(...parts.map(({ n }) => n));
+  for (let i = 0; i < rounds; i++) watched.add(judged.reduce((sum, { share, values }) => sum + share * values[i]!, 0));
+  const anytime = watched.sequence();
+  const rates = strata.success.map(({ share, values }) => ({
+    share,
+    n: values.length,
+    onlyA: values.filter((d) => d > 0).length,
+    onlyB: values.filter((d) => d < 0).length,
+  }));
+  const p = signFlip(judged.flatMap(({ share, values }) => values.map((d) => (share * d) / values.length)));
+  const isKnown = judging.mayStop ? anytime.knownAfter !== undefined : p < alpha;
+  const side = judging.mayStop ? anytime.interval.low : stratifiedMean(judged);
+  return {
+    n: parts.reduce((sum, { n }) => sum + n, 0),
+    success: { mean: stratifiedMean(strata.success), ci95: weightedRateDifference(rates) },
+    progress: { mean: stratifiedMean(strata.progress), ci95: stratifiedInterval(strata.progress) },
+    p,
+    anytime,
+    better: isKnown ? sideOf(side) : undefined,
+  };
+}
+
+/**
+ * The two-sided p-value of Fisher's sign-flip test (1935): if two policies are equally good, each difference is as likely to have the other sign.
+ * The chance that a sum of such signs is at least as far from zero follows from its saddlepoint (Lugannani and Rice, Advances in Applied
+ * Probability 12, 1980), corrected for continuity by the smallest difference. Exact if all differences have the same sign; for equal differences
+ * within a tenth of McNemar's p-value.
+ */
+export function signFlip(differences: readonly number[]): number {
+  const sizes = differences.filter((d) => d !== 0).map(Math.abs);
+  const largest = Math.max(0, ...sizes);
+  const scaled = sizes.map((size) => size / largest);
+  const most = scaled.reduce((sum, size) => sum + size, 0);
+  const observed = Math.abs(differences.reduce((all, d) => all + d, 0)) / (largest || 1);
+  if (observed > most - 1e-9) return Math.min(1, 2 ** (1 - sizes.length));
+  const sum = observed - Math.min(...scaled);
+  if (sum < 1e-9) return 1;
+  // The tilt under which the observed sum is the mean.
+  let [low, high] = [0, 1];
+  const tiltedMean = (tilt: number): number => scaled.reduce((all, size) => all + size * Math.tanh(size * tilt), 0);
+  while (tiltedMean(high) < sum && high < 1e6) high *= 2;
+  for (let i = 0; i < 60; i++) {
+    const middle = (low + high) / 2;
+    if (tiltedMean(middle) < sum) low = middle;
+    else high = middle;
+  }
+  const logs = scaled.reduce((all, size) => all + size * low + Math.log1p(Math.exp(-2 * size * low)) - Math.LN2, 0);
+  const spread = scaled.reduce((all, size) => all + (size / Math.cosh(size * low)) ** 2, 0);
+  const r = Math.sqrt(2 * Math.max(0, low * sum - logs));
+  if (r < 1e-3) return 1;
+  const density = Math.exp((-r * r) / 2) / Math.sqrt(2 * Math.PI);
+  return Math.min(1, Math.max(0, 2 * (normalBelow(-r) + density * (1 / (low * Math.sqrt(spread)) - 1 / r))));
 }
 
 /** The seeds that a comparison of this size needs to show its difference with a power of 80 % at 5 %; undefined without a difference. */

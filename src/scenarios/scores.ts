@@ -1,5 +1,5 @@
 /** Computes scores from episodes: rates with their uncertainty. */
-import { seeded } from "./chance.ts";
+import { type Random, seeded } from "./chance.ts";
 import type { EpisodeRecord } from "./episode.ts";
 import { FAULTS, type Termination } from "./scenario.ts";
 
@@ -88,7 +88,7 @@ function studentQuantile(z: number, freedom: number): number {
 }
 
 /** The chance of a normal value below `z` (Zelen and Severo 1964, 26.2.17), to 1e-7. */
-function normalBelow(z: number): number {
+export function normalBelow(z: number): number {
   if (z > 0) return 1 - normalBelow(-z);
   const t = 1 / (1 - 0.2316419 * z);
   const series = [0.31938153, -0.356563782, 1.781477937, -1.821255978, 1.330274429];
@@ -107,15 +107,77 @@ export function normalQuantile(p: number): number {
   return (low + high) / 2;
 }
 
-function resampled(values: readonly number[], tail: number): Interval {
-  if (values.length === 0) return { low: 0, high: 0 };
-  const random = seeded(values.length);
-  const means = Array.from({ length: RESAMPLES }, () => {
+const resampled = (values: readonly number[], tail: number): Interval =>
+  values.length === 0
+    ? { low: 0, high: 0 }
+    : betweenTails(seeded(values.length), tail, (random) => resampledMean(values, random));
+
+/** The bounds between which a figure lies when it is drawn many times, without the share `tail` on each side. */
+function betweenTails(random: Random, tail: number, draw: (random: Random) => number): Interval {
+  const drawn = Array.from({ length: RESAMPLES }, () => draw(random)).sort((a, b) => a - b);
+  return { low: drawn[Math.floor(RESAMPLES * tail)]!, high: drawn[Math.ceil(RESAMPLES * (1 - tail)) - 1]! };
+}
+
+/** The mean of as many values, drawn with replacement. */
+function resampledMean(values: readonly number[], random: Random): number {
+  let sum = 0;
+  for (let i = 0; i < values.length; i++) sum += values[Math.floor(random() * values.length)]!;
+  return sum / values.length;
+}
+
+/** The values of one task, and its share of the weights: all shares are 1 together. */
+export interface Stratum {
+  readonly share: number;
+  readonly values: readonly number[];
+}
+
+/** The mean of the tasks' means, by their shares. Every task has a value. */
+export const stratifiedMean = (strata: readonly Stratum[]): number =>
+  total(strata.map(({ share, values }) => share * meanOf(values)));
+
+/**
+ * The interval of `stratifiedMean`: values are resampled within each task, and their spread is corrected for the task's size. The degrees of
+ * freedom are those of Satterthwaite (1946). Unbounded if a task has fewer than two values.
+ */
+export function stratifiedInterval(strata: readonly Stratum[], alpha = 0.05): Interval {
+  const [first] = strata;
+  if (strata.length === 1 && first) return bootstrapMean(first.values, alpha);
+  if (strata.some(({ values }) => values.length < 2))
+    return { low: Number.NEGATIVE_INFINITY, high: Number.POSITIVE_INFINITY };
+  const parts = strata.map(({ share, values }) => {
+    const { mean, std } = spreadOf(values);
+    const freedom = values.length - 1;
+    return {
+      share,
+      values,
+      mean,
+      freedom,
+      stretch: Math.sqrt(values.length / freedom),
+      variance: (share * std) ** 2 / freedom,
+    };
+  });
+  const mean = total(parts.map((part) => part.share * part.mean));
+  const variance = total(parts.map((part) => part.variance));
+  if (variance === 0) return { low: mean, high: mean };
+  const freedom = variance ** 2 / total(parts.map((part) => part.variance ** 2 / part.freedom));
+  const quantile = studentQuantile(normalQuantile(1 - alpha / 2), freedom);
+  const n = total(parts.map(({ values }) => values.length));
+  if (n >= MANY) {
+    const half = quantile * Math.sqrt(variance);
+    return { low: mean - half, high: mean + half };
+  }
+  return betweenTails(seeded(n), normalBelow(-quantile), (random) => {
     let sum = 0;
-    for (let i = 0; i < values.length; i++) sum += values[Math.floor(random() * values.length)]!;
-    return sum / values.length;
-  }).sort((a, b) => a - b);
-  return { low: means[Math.floor(RESAMPLES * tail)]!, high: means[Math.ceil(RESAMPLES * (1 - tail)) - 1]! };
+    for (const part of parts)
+      sum += part.share * (part.mean + part.stretch * (resampledMean(part.values, random) - part.mean));
+    return sum;
+  });
+}
+
+/** Wilson's interval of a weighted success rate, for as many trials as would give its variance if all tasks were equally hard. */
+export function stratifiedWilson(strata: readonly Stratum[], z = Z): Interval {
+  const n = 1 / total(strata.map(({ share, values }) => share ** 2 / values.length));
+  return wilson(stratifiedMean(strata) * n, n, z);
 }
 
 /** The input of scores. */

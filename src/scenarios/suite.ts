@@ -1,6 +1,8 @@
 /** Suites: weighted tasks, each bound to the digest of its scenario. */
 import { createHash } from "node:crypto";
+import { builtIn, digestOf, variantFor } from "./index.ts";
 import { canonical } from "./published.ts";
+import type { Scenario } from "./scenario.ts";
 
 /** A task of a suite. */
 export interface SuiteTask {
@@ -30,3 +32,19 @@ const taskFacts = ({ actionSpace, instruction, ...task }: SuiteTask) => ({
   ...(instruction !== undefined && { instruction }),
   ...{ episodes: task.episodes, seed: task.seed, weight: task.weight },
 });
+
+/**
+ * The name under which a task's scenario runs: its id, or `id@version` if the scenario has a later version. Undefined if the scenario was
+ * removed or has another digest.
+ */
+export function runnableName(
+  scenarios: ReadonlyMap<string, Scenario>,
+  { scenario: id, version, digest, actionSpace }: SuiteTask,
+): string | undefined {
+  for (const name of [id, `${id}@${version}`]) {
+    const scenario = scenarios.get(name) ?? builtIn(name);
+    const variant = scenario && variantFor(scenario, actionSpace);
+    if (scenario && variant && digestOf(scenario, variant) === digest) return name;
+  }
+  return undefined;
+}

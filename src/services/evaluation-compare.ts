@@ -1,44 +1,37 @@
-/** Comparisons: an evaluation of each policy on equal seeds, and what their pairs show. */
+/** Comparisons: an evaluation of each policy on equal seeds of a scenario, or of every task of a suite. */
 
-import type { MessageInitShape } from "@bufbuild/protobuf";
-import { create, type JsonObject } from "@bufbuild/protobuf";
-import {
-  ComparisonMetric,
-  type ComparisonSchema,
-  type Evaluation,
-  EvaluationMode,
-} from "../../gen/limber/v1/evaluation_pb.ts";
+import { create } from "@bufbuild/protobuf";
+import { ComparisonMetric } from "../../gen/limber/v1/evaluation_pb.ts";
 import {
   type CompareEvaluationsRequest,
   EvaluateRequestSchema,
   type EvaluationService,
   type PolicyToCompare,
 } from "../../gen/limber/v1/evaluation_service_pb.ts";
-import { JobStatus } from "../../gen/limber/v1/job_pb.ts";
 import { byCall, type Call, type Implementation, keyOf } from "../call.ts";
 import { violation } from "../contracts/contract.ts";
 import { atPart, Reason, refuse } from "../errors.ts";
 import { emit } from "../events/emit.ts";
 import { newId } from "../ids.ts";
 import { random } from "../random.ts";
-import { type Metric, type Outcome, type Pair, pairOf, seedsNeeded } from "../scenarios/paired.ts";
+import type { Metric } from "../scenarios/paired.ts";
+import { runnableName } from "../scenarios/suite.ts";
 import { breathe } from "../slices.ts";
 import { audit } from "../store/account/audit.ts";
-import { type Sql, tx } from "../store/database/tx.ts";
-import type { ItemRecord, JobRecord } from "../store/jobs/jobs.ts";
+import { tx } from "../store/database/tx.ts";
+import type { JobRecord } from "../store/jobs/jobs.ts";
 import * as store from "../store/jobs/jobs.ts";
 import {
   assertAffordable,
   draftOf,
   type EvaluationServiceDeps,
-  estimateOf,
   newEvaluation,
   requestOf,
   saidOf,
-  shownEvaluation,
 } from "./evaluation.ts";
-import type { ComparisonPlace, EpisodeFacts, EvaluationRequest } from "./evaluation-run.ts";
-import type { JobSeals } from "./job.ts";
+import { entriesOf, shownComparison } from "./evaluation-compared.ts";
+import type { ComparisonPlace, EvaluationRequest, SuitePlace } from "./evaluation-run.ts";
+import { episodesOf, suiteOf } from "./suite.ts";
 
 /** The methods of this file; `evaluation.ts` has the others. */
 type Comparisons = Pick<
@@ -48,8 +41,6 @@ type Comparisons = Pick<
 
 /** Episodes of all policies. */
 const MOST_EPISODES = 10_000;
-/** The chance of any error among all pairs of a comparison. */
-const ALPHA = 0.05;
 
 /** The comparison RPCs. */
 export function comparisonService(deps: EvaluationServiceDeps): Comparisons {
@@ -80,7 +71,11 @@ export function comparisonService(deps: EvaluationServiceDeps): Comparisons {
         await assertAffordable(deps, requests, call);
       const id = await tx(sql, async (tx) => {
         let isKnown = false;
-        const jobs = requests.map((request, i) => newEvaluation(deps, request, asked.policies[i]?.auth?.secret, call));
+        const tasks = requests.length / asked.policies.length;
+        const jobs = requests.map((request, i) => {
+          const policy = asked.policies[Math.floor(i / tasks)];
+          return newEvaluation(deps, request, policy?.auth?.secret, call);
+        });
         const first = await store.createJob(tx, {
           ...jobs[0]!,
           idempotency,
@@ -122,28 +117,83 @@ export function comparisonService(deps: EvaluationServiceDeps): Comparisons {
   };
 }
 
-/** The evaluations of a comparison, each with its place. Refusals name the policy. */
+/** What each policy of a comparison runs: a scenario, or a task of a suite. */
+interface Task {
+  readonly scenario: string;
+  readonly episodes: number;
+  readonly seed: number | undefined;
+  readonly actionSpace: string | undefined;
+  readonly maxCallsUsd: number | undefined;
+  readonly inSuite?: SuitePlace;
+}
+
+/** The tasks of a comparison. Refuses if it has both a suite and a scenario, or neither. */
+async function tasksOf(deps: EvaluationServiceDeps, asked: CompareEvaluationsRequest, call: Call): Promise<Task[]> {
+  const { scenario, episodes, seed, actionSpace, maxCallsUsd } = asked;
+  if (asked.suite !== undefined) return tasksOfSuite(deps, asked, asked.suite, call);
+  if (scenario === "") throw violation("scenario", "is required, or `suite` instead", "missing");
+  if (episodes === 0) throw violation("episodes", "must be at least 1, or absent with `suite`", "greater_than_equal");
+  return [{ scenario, episodes, seed, actionSpace, maxCallsUsd }];
+}
+
+async function tasksOfSuite(
+  { sql, scenarios }: EvaluationServiceDeps,
+  { scenario, episodes, seed, actionSpace, maxCallsUsd }: CompareEvaluationsRequest,
+  id: string,
+  call: Call,
+): Promise<Task[]> {
+  const others = { scenario: scenario !== "", episodes: episodes > 0, seed, action_space: actionSpace };
+  for (const [field, value] of Object.entries(others))
+    if (value !== undefined && value !== false)
+      throw violation(field, "must be absent with `suite`, whose tasks have their own", "value_error");
+  const { tasks, archived, title, digest } = await suiteOf(sql, keyOf(call).orgId, id, "suite");
+  if (archived !== undefined)
+    throw violation("suite", "is archived; create a suite with equal tasks to run them", "value_error");
+  return tasks.map((task, index) => {
+    const name = runnableName(scenarios, task);
+    if (name === undefined) {
+      const text = `task ${index}: the gateway has no scenario ${task.scenario} ${task.version} with the digest that the suite was created for; create a suite for the current scenarios`;
+      throw refuse(Reason.SCENARIO_NOT_RUNNABLE, text, {}, { param: "suite" });
+    }
+    const share = task.episodes / episodesOf(tasks);
+    return {
+      ...{ scenario: name, episodes: task.episodes, seed: task.seed, actionSpace: task.actionSpace },
+      maxCallsUsd: maxCallsUsd === undefined ? undefined : maxCallsUsd * share,
+      inSuite: { suite: { id, title, digest }, index, task },
+    };
+  });
+}
+
+/** The evaluations of a comparison, each with its place, by policy and task. Refusals name the policy. */
 async function requestsOf(
   deps: EvaluationServiceDeps,
   asked: CompareEvaluationsRequest,
   call: Call,
 ): Promise<EvaluationRequest[]> {
-  const { policies, episodes, blind, stopWhenKnown } = asked;
+  const { policies, blind, stopWhenKnown } = asked;
+  const tasks = await tasksOf(deps, asked, call);
   const most = Math.floor(MOST_EPISODES / policies.length);
+  const episodes = tasks.reduce((sum, task) => sum + task.episodes, 0);
   if (episodes > most) {
-    const text = `must be at most ${most} for ${policies.length} policies, got ${episodes}`;
-    throw violation("episodes", text, "less_than_equal");
+    const [field, limit] =
+      asked.suite === undefined ? ["episodes", `be at most ${most}`] : ["suite", `have at most ${most} episodes`];
+    const text = `must ${limit} for ${policies.length} policies, got ${episodes}`;
+    throw violation(field, text, "less_than_equal");
   }
   const metric: Metric = asked.metric === ComparisonMetric.PROGRESS ? "progress" : "success";
   const id = newId("cmp");
   const labels = labelsOf(policies.length, blind);
   const requests: EvaluationRequest[] = [];
   for (const [i, policy] of policies.entries()) {
-    const place = { id, label: labels[i]!, policies: policies.length, metric, blind, stopWhenKnown };
-    const request = await requestOf(deps, evaluationOf(asked, policy), call).catch((thrown: unknown) => {
-      throw atPolicy(thrown, i);
-    });
-    requests.push({ ...request, comparison: place });
+    for (const { inSuite, ...task } of tasks) {
+      const place = { id, label: labels[i]!, policies: policies.length, metric, blind, stopWhenKnown };
+      const instruction = inSuite?.task.instruction;
+      const request = await requestOf(deps, evaluationOf(asked, policy, task), call, instruction).catch((thrown) => {
+        throw atPolicy(thrown, i, inSuite);
+      });
+      requests.push({ ...request, comparison: { ...place, ...(inSuite && { inSuite }) } });
+      await breathe();
+    }
   }
   return requests;
 }
@@ -156,10 +206,11 @@ function labelsOf(count: number, blind: boolean): string[] {
   return labels.toSorted((a, b) => keys[a.charCodeAt(0) - 65]! - keys[b.charCodeAt(0) - 65]!);
 }
 
-/** One policy's evaluation. */
-function evaluationOf(asked: CompareEvaluationsRequest, policy: PolicyToCompare) {
-  const { scenario, episodes, seed, actionSpace, mode, policyTimeoutMs, media, mediaEpisodes, pictures } = asked;
-  const { wallBudgetS, stopAfterFaults, parallelEpisodes, maxCallsUsd, metadata } = asked;
+/** One policy's evaluation in a task. */
+function evaluationOf(asked: CompareEvaluationsRequest, policy: PolicyToCompare, task: Task) {
+  const { scenario, episodes, seed, actionSpace, maxCallsUsd } = task;
+  const { mode, policyTimeoutMs, media, mediaEpisodes, pictures, wallBudgetS, metadata } = asked;
+  const { stopAfterFaults, parallelEpisodes } = asked;
   const { policyEndpoint, horizon, replanSteps, runtime, profile, auth, cameraMap, stateMap } = policy;
   return create(EvaluateRequestSchema, {
     ...{ policyEndpoint, scenario, episodes, mode, media, mediaEpisodes, cameraMap, stateMap },
@@ -194,215 +245,7 @@ const OWN = new Set([
 ]);
 
 /** A refusal of one policy's evaluation, whose fields are named by their place in the comparison. */
-const atPolicy = (thrown: unknown, index: number): unknown =>
-  atPart(thrown, `policy ${index}`, (path) =>
+const atPolicy = (thrown: unknown, index: number, inSuite: SuitePlace | undefined): unknown =>
+  atPart(thrown, inSuite ? `policy ${index} in task ${inSuite.index}` : `policy ${index}`, (path) =>
     OWN.has(path.split(".")[0]!) ? `policies.${index}.${path.replace(/^model$/, "policy_endpoint")}` : undefined,
   );
-
-/** One policy of a comparison. */
-interface Entry {
-  readonly job: JobRecord;
-  readonly place: ComparisonPlace;
-  readonly request: EvaluationRequest;
-  readonly evaluation: Evaluation;
-  /** Completed seeds, without gaps from the first one on. */
-  readonly outcomes: readonly (Outcome & { readonly termination: string })[];
-}
-
-/** The policies of a comparison, by label. */
-async function entriesOf(sql: Sql, seals: JobSeals, jobs: readonly JobRecord[]): Promise<Entry[]> {
-  const entries: Entry[] = [];
-  for (const kept of jobs) {
-    const seal = await seals.of(kept);
-    const items = await store.listItems(sql, kept.id, 0, kept.total);
-    const request = seal.job(kept).request as EvaluationRequest;
-    const evaluation = shownEvaluation(kept, items, seal);
-    const outcomes = outcomesOf(items.map((item) => seal.item(item)));
-    entries.push({ job: kept, place: request.comparison!, request, evaluation, outcomes });
-  }
-  return entries.toSorted((a, b) => (a.place.label < b.place.label ? -1 : 1));
-}
-
-/** An episode that ended without facts is lost, and counts as a failure like any fault. */
-const LOST = { success: false, progress: 0, return: 0, termination: "lost" };
-
-function outcomesOf(items: readonly Pick<ItemRecord, "state" | "response">[]): Entry["outcomes"] {
-  const open = items.findIndex(({ state }) => state !== "completed" && state !== "failed");
-  const ended = open < 0 ? items : items.slice(0, open);
-  return ended.map(({ response }) => (response as EpisodeFacts | undefined) ?? LOST);
-}
-
-/** A pair of a comparison, by labels. */
-interface LabeledPair extends Pair {
-  readonly a: string;
-  readonly b: string;
-}
-
-/** Judges every pair of policies. A policy whose evaluation failed is not compared: its episodes say nothing about its skill. */
-async function pairsOf(entries: readonly Entry[]): Promise<LabeledPair[]> {
-  const fair = entries.filter(({ job }) => job.status !== "failed");
-  const pairs: LabeledPair[] = [];
-  for (const [i, one] of fair.entries()) {
-    for (const other of fair.slice(i + 1)) {
-      const { policies, metric, stopWhenKnown: mayStop } = one.place;
-      const judging = { metric, alpha: ALPHA, pairs: (policies * (policies - 1)) / 2, mayStop };
-      pairs.push({ a: one.place.label, b: other.place.label, ...pairOf(one.outcomes, other.outcomes, judging) });
-      await breathe();
-    }
-  }
-  return pairs;
-}
-
-/** The labels that are known to be better than a policy. */
-const betterThan = (pairs: readonly LabeledPair[], label: string): string[] =>
-  pairs.flatMap(({ a, b, better }) => {
-    if (better === undefined || (a !== label && b !== label)) return [];
-    const winner = better === "a" ? a : b;
-    return winner === label ? [] : [winner];
-  });
-
-/** The policies that none is known to beat; empty before two have a common seed. */
-function bestOf(entries: readonly Entry[], pairs: readonly LabeledPair[]): string[] {
-  if (pairs.every(({ n }) => n === 0)) return [];
-  const fair = entries.filter(({ job }) => job.status !== "failed").map(({ place }) => place.label);
-  return fair.filter((label) => betterThan(pairs, label).length === 0);
-}
-
-/**
- * Whether one policy of an evaluation's comparison is known to be better than every other, so that the remaining episodes need not run. The
- * answer may be asked for at any time without spoiling its error, because only the anytime-valid sequence decides.
- */
-export async function isDecided(sql: Sql, seals: JobSeals, job: JobRecord): Promise<boolean> {
-  if (job.comparison === undefined) return false;
-  const entries = await entriesOf(sql, seals, await store.jobsOfComparison(sql, job, job.comparison));
-  const pairs = await pairsOf(entries);
-  const best = bestOf(entries, pairs);
-  return best.length === 1 && pairs.every(({ a, b, better }) => ![a, b].includes(best[0]!) || better !== undefined);
-}
-
-async function shownComparison(entries: readonly Entry[]): Promise<MessageInitShape<typeof ComparisonSchema>> {
-  const first = entries[0]!;
-  const { place, request } = first;
-  const pairs = await pairsOf(entries);
-  const best = bestOf(entries, pairs);
-  const status = statusOfAll(entries);
-  const isHidden = place.blind && !entries.every(({ job }) => store.hasEnded(job.status));
-  const { scenario } = first.evaluation;
-  const usages = entries.map(({ evaluation }) => evaluation.usage);
-  const total = (read: "episodes" | "costUsd" | "policyCalls" | "policyCostUsd" | "totalCostUsd"): number =>
-    usages.reduce((sum, usage) => sum + (usage?.[read] ?? 0), 0);
-  return {
-    id: place.id,
-    object: "evaluation.comparison",
-    status,
-    createdAt: Math.min(...entries.map(({ job }) => job.created)),
-    scenario: scenario ?? { mode: EvaluationMode.SYNC },
-    seed: request.seed,
-    episodes: request.episodes,
-    metric: place.metric === "progress" ? ComparisonMetric.PROGRESS : ComparisonMetric.SUCCESS,
-    blind: place.blind,
-    stopWhenKnown: place.stopWhenKnown,
-    policies: entries.map((entry) => shownPolicy(entry, pairs, isHidden)),
-    pairs: pairs.map(shownPair),
-    seeds: shownSeeds(entries),
-    verdict: { best, known: best.length === 1 && pairs.length > 0, text: wordsOf(entries, pairs, best) },
-    estimate: estimateOf(entries.map((entry) => entry.request)),
-    usage: {
-      episodes: total("episodes"),
-      costUsd: total("costUsd"),
-      policyCalls: total("policyCalls"),
-      policyCostUsd: total("policyCostUsd"),
-      totalCostUsd: total("totalCostUsd"),
-    },
-    ...(request.metadata && { metadata: request.metadata as JsonObject }),
-  };
-}
-
-function statusOfAll(entries: readonly Entry[]): JobStatus {
-  const all = entries.map(({ job }) => job.status);
-  if (all.every((status) => status === "queued")) return JobStatus.QUEUED;
-  if (!all.every(store.hasEnded)) return JobStatus.RUNNING;
-  if (all.includes("cancelled")) return JobStatus.CANCELLED;
-  if (all.every((status) => status === "failed")) return JobStatus.FAILED;
-  return JobStatus.COMPLETED;
-}
-
-function shownPolicy({ place, job, evaluation, outcomes }: Entry, pairs: readonly LabeledPair[], isHidden: boolean) {
-  const { policy, scores, error, status } = evaluation;
-  const isRanked = job.status !== "failed" && outcomes.length > 0;
-  return {
-    label: place.label,
-    status,
-    ...(!isHidden && { ...(policy && { policy }), evaluationId: job.id }),
-    ...(isRanked && { rank: 1 + betterThan(pairs, place.label).length }),
-    ...(scores && { scores }),
-    ...(error && { error }),
-  };
-}
-
-function shownPair({ a, b, n, success, progress, return: returned, mcnemar, anytime, better }: LabeledPair) {
-  const difference = ({ mean, ci95 }: Pair["success"], method: string) => ({
-    mean,
-    ...(n > 1 && { ci95: { method, ...ci95 } }),
-  });
-  const method = n < 200 ? "bootstrap" : "normal";
-  return {
-    ...{ a, b, n, mcnemar },
-    success: difference(success, "bonett-price"),
-    progress: difference(progress, method),
-    return: difference(returned, method),
-    anytime: {
-      interval: { method: "betting", ...anytime.interval },
-      ...(anytime.knownAfter !== undefined && { knownAfter: anytime.knownAfter }),
-    },
-    ...(better !== undefined && { better: better === "a" ? a : b }),
-  };
-}
-
-function shownSeeds(entries: readonly Entry[]) {
-  const most = Math.max(...entries.map(({ outcomes }) => outcomes.length));
-  const { seed } = entries[0]!.request;
-  return Array.from({ length: most }, (_, i) => ({
-    seed: seed + i,
-    outcomes: entries.flatMap(({ place, outcomes }) => {
-      const outcome = outcomes[i];
-      if (!outcome) return [];
-      const { success, progress, termination, return: returned } = outcome;
-      return [{ label: place.label, success, progress, return: returned, termination }];
-    }),
-  }));
-}
-
-// The verdict in words.
-
-const percent = (share: number): string => `${Math.round(100 * share)}`;
-
-function wordsOf(entries: readonly Entry[], pairs: readonly LabeledPair[], best: readonly string[]): string {
-  const failed = entries.filter(({ job }) => job.status === "failed");
-  const left = failed
-    .map(({ place, evaluation }) => ` ${place.label} was not compared: ${evaluation.error?.code}.`)
-    .join("");
-  if (best.length === 0) return `No seed has been completed by two policies.${left}`;
-  const [pair] = pairs;
-  if (pairs.length === 1 && pair) return `${wordsOfPair(pair, entries[0]!.place.metric)}${left}`;
-  if (best.length === 1) return `${best[0]} is better than every other policy.${left}`;
-  const all = `${best.slice(0, -1).join(", ")} and ${best.at(-1)}`;
-  const beaten = entries.length - failed.length > best.length;
-  return `${all} are tied${beaten ? ", and each other policy is known to be worse than one of them" : ""}.${left}`;
-}
-
-function wordsOfPair(pair: LabeledPair, metric: Metric): string {
-  const { a, b, n, better, anytime } = pair;
-  const { mean, ci95 } = metric === "success" ? pair.success : pair.progress;
-  const what = metric === "success" ? "success" : "progress";
-  const range = n > 1 ? ` (95 % interval ${percent(ci95.low)} to ${percent(ci95.high)})` : "";
-  const size = `${a} minus ${b} is ${percent(mean)} points of ${what}${range} on ${n} seeds`;
-  if (better !== undefined) {
-    const [good, bad] = better === "a" ? [a, b] : [b, a];
-    const after = anytime.knownAfter === undefined ? "" : `, known at any time after ${anytime.knownAfter} seeds`;
-    return `${good} is better than ${bad}: ${size}${after}.`;
-  }
-  const needed = metric === "success" ? seedsNeeded(pair) : undefined;
-  const more = needed === undefined ? "" : ` About ${needed} seeds would show a difference of this size.`;
-  return `Neither is known to be better: ${size}.${more}`;
-}

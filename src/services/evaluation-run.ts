@@ -16,6 +16,7 @@ import type { Chunk } from "../scenarios/episode.ts";
 import { PolicyFailure } from "../scenarios/failure.ts";
 import type { Metric } from "../scenarios/paired.ts";
 import type { Scores } from "../scenarios/scores.ts";
+import type { SuiteTask } from "../scenarios/suite.ts";
 import type { Shown } from "../scenarios/trial.ts";
 import { claim, unclaim } from "../store/billing/idempotency.ts";
 import type { RequestRecord } from "../store/billing/ledger.ts";
@@ -38,6 +39,8 @@ export interface EvaluationRequest {
   /** The scenario at the time of the request; undefined for an external runner, which has its own. */
   world?: EvaluatedWorld | undefined;
   actionSpace: string;
+  /** Replaces the scenario's instruction. */
+  instruction?: string | undefined;
   episodes: number;
   seed: number;
   /** Undefined: as many steps as the server returns. */
@@ -89,6 +92,16 @@ export interface ComparisonPlace {
   readonly metric: Metric;
   readonly blind: boolean;
   readonly stopWhenKnown: boolean;
+  /** Its task, if the policies are compared on a suite. */
+  readonly inSuite?: SuitePlace | undefined;
+}
+
+/** The place of an evaluation in a suite. */
+export interface SuitePlace {
+  readonly suite: { readonly id: string; readonly title: string; readonly digest: string };
+  /** Position of the task, from 0. */
+  readonly index: number;
+  readonly task: SuiteTask;
 }
 
 /** The most that an evaluation can cost, in micro-dollars: all of its episodes, and their policy calls up to the cap. */

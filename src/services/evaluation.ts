@@ -209,9 +209,9 @@ export async function assertAffordable(
   call: Call,
 ): Promise<void> {
   const { orgId, keyId, workspaceId, ancestors } = keyOf(call);
-  const [first] = requests;
   const micro = requests.map(mostMicro).reduce((sum, most) => sum + most.episodes + most.calls, 0);
-  const units = first?.episodes ?? 0;
+  // Of each policy.
+  const units = requests.reduce((sum, { episodes }) => sum + episodes, 0) / (requests[0]?.comparison?.policies ?? 1);
   const estimate = { unit: "episode", units, priceNano: Math.ceil((micro * 1000) / units), wakeUpMicro: 0 };
   await (await leaser.hold({ orgId, keyId, workspaceId, ancestors }, micro, estimate)).release();
 }
@@ -295,14 +295,16 @@ export function variantOf(
   throw violation("action_space", `must be one of this scenario's: ${spaces.join(", ")}`, "enum", spaces);
 }
 
-async function insideOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, call: Call) {
+async function insideOf(deps: EvaluationServiceDeps, asked: EvaluateRequest, call: Call, instruction?: string) {
   const { scenario, variant } = variantOf(deps, asked);
   const { actionSpace, fields, dtMs, maxSteps } = variant;
   const mapping = mappingOf(asked, variant);
+  const instructed = instruction === undefined ? variant : { ...variant, instruction };
   return {
-    ...(await reachedBy(deps, asked, { variant, mapping }, call)),
+    ...(await reachedBy(deps, asked, { variant: instructed, mapping }, call)),
     ...mapping,
     actionSpace,
+    ...(instruction !== undefined && { instruction }),
     world: {
       version: scenario.version,
       digest: digestOf(scenario, variant),
@@ -343,17 +345,20 @@ function stepsOf({ replanSteps }: EvaluateRequest, horizon: number) {
   return { horizon, replanSteps: taken };
 }
 
-/** The complete request. */
+/** The complete request. `instruction` replaces the scenario's. */
 export async function requestOf(
   deps: EvaluationServiceDeps,
   asked: EvaluateRequest,
   call: Call,
+  instruction?: string,
 ): Promise<EvaluationRequest> {
   const { policyEndpoint, scenario, episodes, seed = 0 } = asked;
   if (seed + episodes - 1 > MOST_SEED)
     throw violation("seed", `must be at most ${MOST_SEED - episodes + 1} for ${episodes} episodes`, "less_than_equal");
   const reached: Reached =
-    asked.runner === EvaluationRunner.EXTERNAL ? outsideOf(deps, asked) : await insideOf(deps, asked, call);
+    asked.runner === EvaluationRunner.EXTERNAL
+      ? outsideOf(deps, asked)
+      : await insideOf(deps, asked, call, instruction);
   const { callMicro, ...where } = reached;
   const most = Math.ceil((where.world?.maxSteps ?? 0) / (where.replanSteps ?? 1));
   return {
@@ -382,6 +387,7 @@ type Reached = Pick<
   | "profile"
   | "authType"
   | "actionSpace"
+  | "instruction"
   | "world"
   | "pictures"
   | "cameraMap"

@@ -191,6 +191,8 @@ async function sourceOf(sql: Sql, { evaluationId, comparisonId }: CreatePublicat
     throw refuse(Reason.NOT_FOUND, `${what} not found`, {}, { param });
   }
   const kind = evaluationId !== undefined ? ("evaluation" as const) : ("comparison" as const);
+  if (jobs.some(({ request }) => (request as EvaluationRequest).comparison?.inSuite))
+    throw unpublishable("a comparison on a suite cannot be published");
   const open = jobs.find(({ status }) => !hasEnded(status));
   if (open) throw unpublishable(`this ${kind} is still running; publish it once it has completed`);
   const isWhole = ({ status }: JobRecord): boolean =>

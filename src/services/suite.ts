@@ -4,7 +4,7 @@ import type { SuiteSchema } from "../../gen/limber/v1/suite_pb.ts";
 import type { CreateSuiteRequest, NewSuiteTask, SuiteService } from "../../gen/limber/v1/suite_service_pb.ts";
 import { byCall, type Implementation, keyOf } from "../call.ts";
 import { violation } from "../contracts/contract.ts";
-import { atPart, Reason, type Refusal, refuse } from "../errors.ts";
+import { atPart, Reason, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { digestOf } from "../scenarios/index.ts";
 import { type SuiteTask, suiteDigestOf } from "../scenarios/suite.ts";
@@ -45,7 +45,7 @@ export function suiteService(deps: SuiteDeps): Implementation<typeof SuiteServic
         (most) => store.listSuites(sql, orgId, { limit: most, cursor }),
         ({ id }) => id,
       );
-      return { ...page, data: records.map(shown) };
+      return { ...page, data: records.map(stored).map(shown) };
     },
 
     async getSuite({ suiteId }, call) {
@@ -63,13 +63,20 @@ export function suiteService(deps: SuiteDeps): Implementation<typeof SuiteServic
   };
 }
 
-const suiteNotFound = (param: string): Refusal => refuse(Reason.NOT_FOUND, "suite not found", {}, { param });
-
-async function suiteOf(sql: Sql, orgId: string, id: string): Promise<store.SuiteRecord> {
-  const suite = await store.findSuite(sql, orgId, id);
-  if (!suite) throw suiteNotFound("suite_id");
-  return suite;
+/** A suite with its tasks. */
+export interface StoredSuite extends Omit<store.SuiteRecord, "tasks"> {
+  readonly tasks: readonly SuiteTask[];
 }
+
+/** A suite of an organization, archived or not. Refuses if there is none, and names the field. */
+export async function suiteOf(sql: Sql, orgId: string, id: string, param = "suite_id"): Promise<StoredSuite> {
+  const suite = await store.findSuite(sql, orgId, id);
+  if (!suite) throw refuse(Reason.NOT_FOUND, "suite not found", {}, { param });
+  return stored(suite);
+}
+
+// Its tasks were written by this service.
+const stored = (suite: store.SuiteRecord): StoredSuite => suite as StoredSuite;
 
 /** The tasks of a new suite, bound to their scenarios' digests. Refusals name the task. */
 function tasksOf(deps: SuiteDeps, { tasks: asked }: CreateSuiteRequest): SuiteTask[] {
@@ -85,7 +92,7 @@ function tasksOf(deps: SuiteDeps, { tasks: asked }: CreateSuiteRequest): SuiteTa
     }
     tasks.push(task);
   }
-  const episodes = tasks.reduce((sum, task) => sum + task.episodes, 0);
+  const episodes = episodesOf(tasks);
   if (episodes > MOST_EPISODES)
     throw violation("tasks", `must have at most ${MOST_EPISODES} episodes together, got ${episodes}`, "too_long");
   return tasks;
@@ -107,19 +114,21 @@ function taskOf(deps: SuiteDeps, { seed = 0, weight = 1, ...asked }: NewSuiteTas
   }
 }
 
-// Written by this service.
-const storedTasks = ({ tasks }: store.SuiteRecord): readonly SuiteTask[] => tasks as readonly SuiteTask[];
+/** Episodes of all tasks. */
+export const episodesOf = (tasks: readonly SuiteTask[]): number =>
+  tasks.reduce((sum, { episodes }) => sum + episodes, 0);
 
-const shown = (suite: store.SuiteRecord) => {
-  const tasks = storedTasks(suite);
-  return {
+const shown = (suite: StoredSuite) =>
+  ({
     id: suite.id,
     object: "suite",
     title: suite.title,
     digest: suite.digest,
-    tasks: tasks.map(({ instruction, ...task }) => ({ ...task, ...(instruction !== undefined && { instruction }) })),
-    episodes: tasks.reduce((sum, { episodes }) => sum + episodes, 0),
+    tasks: suite.tasks.map(({ instruction, ...task }) => ({
+      ...task,
+      ...(instruction !== undefined && { instruction }),
+    })),
+    episodes: episodesOf(suite.tasks),
     createdAt: suite.created,
     ...(suite.archived !== undefined && { archivedAt: suite.archived }),
-  } satisfies MessageInitShape<typeof SuiteSchema>;
-};
+  }) satisfies MessageInitShape<typeof SuiteSchema>;

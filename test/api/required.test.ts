@@ -65,6 +65,8 @@ const ZEROS: Readonly<Record<string, string>> = {
   "EvaluateRequest.media_episodes": "the first and the worst",
   "EvaluateRequest.runner": "built in",
   "EvaluateRequest.dry_run": "a real run",
+  "CompareEvaluationsRequest.scenario": "`suite` instead, one of which is required",
+  "CompareEvaluationsRequest.episodes": "`suite` instead, one of which is required",
   "CompareEvaluationsRequest.mode": "lockstep",
   "CompareEvaluationsRequest.media": "none",
   "CompareEvaluationsRequest.media_episodes": "the first and the worst",

@@ -2,7 +2,7 @@
 import { expect, it } from "vitest";
 import { seeded } from "../../src/scenarios/chance.ts";
 import { pairOf } from "../../src/scenarios/paired.ts";
-import { coverage, falseStops } from "../support/calibration.ts";
+import { coverage, falseStops, suiteCoverage } from "../support/calibration.ts";
 import { played } from "../support/tournaments.ts";
 
 it.each([50, 100, 250])("covers the true difference in 93 to 97 percent of 1,000 tournaments at %i seeds", (seeds) => {
@@ -11,6 +11,16 @@ it.each([50, 100, 250])("covers the true difference in 93 to 97 percent of 1,000
     expect(share).toBeGreaterThanOrEqual(0.93);
     expect(share).toBeLessThanOrEqual(0.97);
   }
+});
+
+it.each([
+  ["five tasks of 5 to 20 episodes", [10, 10, 20, 5, 15]],
+  ["twenty tasks of 3 episodes", Array(20).fill(3)],
+  ["three tasks of 100 episodes", [100, 100, 100]],
+])("covers overall scores on %s, and calls at most 5 % of equal policies better", (_, episodes) => {
+  const { rate, progress, difference, wrong } = suiteCoverage(1_000, episodes);
+  for (const share of [rate, progress, difference]) expect(share).toBeGreaterThanOrEqual(0.93);
+  expect(wrong).toBeLessThanOrEqual(0.06);
 });
 
 it("keeps the error of anytime-valid stops below 5 % in 10,000 comparisons", () => {

@@ -14,7 +14,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/evaluation.proto.
  */
 export const file_limber_v1_evaluation: GenFile = /*@__PURE__*/
-  fileDesc("ChpsaW1iZXIvdjEvZXZhbHVhdGlvbi5wcm90bxIJbGltYmVyLnYxIr8HCgpFdmFsdWF0aW9uEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIMCgRraW5kGAMgASgJEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgFIAEoDRIXCgpzdGFydGVkX2F0GAYgASgNSACIAQESGAoLZmluaXNoZWRfYXQYByABKA1IAYgBARIqCgZwb2xpY3kYCCABKAsyGi5saW1iZXIudjEuRXZhbHVhdGVkUG9saWN5Ei4KCHNjZW5hcmlvGAkgASgLMhwubGltYmVyLnYxLkV2YWx1YXRlZFNjZW5hcmlvEi8KCHByb2dyZXNzGAogASgLMh0ubGltYmVyLnYxLkV2YWx1YXRpb25Qcm9ncmVzcxIqCghlcGlzb2RlcxgLIAEoCzIYLmxpbWJlci52MS5FcGlzb2RlQ291bnRzEisKBnNjb3JlcxgMIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEi0KC3Blcl9lcGlzb2RlGA0gAygLMhgubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQSMwoPcmVwcm9kdWNpYmlsaXR5GA4gASgLMhoubGltYmVyLnYxLlJlcHJvZHVjaWJpbGl0eRIpCgV1c2FnZRgPIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0aW9uVXNhZ2USKQoFcm91dGUYECABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvblJvdXRlEikKBWVycm9yGBEgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvchIpCghtZXRhZGF0YRgSIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoGcnVubmVyGBMgASgOMhsubGltYmVyLnYxLkV2YWx1YXRpb25SdW5uZXISFAoHaGFybmVzcxgUIAEoCUgCiAEBEhoKDXdhbGxfYnVkZ2V0X3MYFSABKA1IA4gBARIvCghlc3RpbWF0ZRgWIAEoCzIdLmxpbWJlci52MS5FdmFsdWF0aW9uRXN0aW1hdGUSGgoNY29tcGFyaXNvbl9pZBgXIAEoCUgEiAEBEikKBWZpbG1zGBggASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25GaWxtc0INCgtfc3RhcnRlZF9hdEIOCgxfZmluaXNoZWRfYXRCCgoIX2hhcm5lc3NCEAoOX3dhbGxfYnVkZ2V0X3NCEAoOX2NvbXBhcmlzb25faWQifwoSRXZhbHVhdGlvbkVzdGltYXRlEhAKCGVwaXNvZGVzGAEgASgNEhQKDGVwaXNvZGVzX3VzZBgCIAEoARIUCgxwb2xpY3lfY2FsbHMYAyABKA0SGAoQcG9saWN5X2NhbGxzX3VzZBgEIAEoARIRCgl0b3RhbF91c2QYBSABKAEiugQKCkNvbXBhcmlzb24SCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEiQKBnN0YXR1cxgDIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgEIAEoDRIuCghzY2VuYXJpbxgFIAEoCzIcLmxpbWJlci52MS5FdmFsdWF0ZWRTY2VuYXJpbxIMCgRzZWVkGAYgASgNEhAKCGVwaXNvZGVzGAcgASgNEisKBm1ldHJpYxgIIAEoDjIbLmxpbWJlci52MS5Db21wYXJpc29uTWV0cmljEg0KBWJsaW5kGAkgASgIEhcKD3N0b3Bfd2hlbl9rbm93bhgKIAEoCBIrCghwb2xpY2llcxgLIAMoCzIZLmxpbWJlci52MS5Db21wYXJlZFBvbGljeRImCgVwYWlycxgMIAMoCzIXLmxpbWJlci52MS5Db21wYXJlZFBhaXISJgoFc2VlZHMYDSADKAsyFy5saW1iZXIudjEuQ29tcGFyZWRTZWVkEi0KB3ZlcmRpY3QYDiABKAsyHC5saW1iZXIudjEuQ29tcGFyaXNvblZlcmRpY3QSLwoIZXN0aW1hdGUYDyABKAsyHS5saW1iZXIudjEuRXZhbHVhdGlvbkVzdGltYXRlEikKBXVzYWdlGBAgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25Vc2FnZRIpCghtZXRhZGF0YRgRIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QikwIKDkNvbXBhcmVkUG9saWN5Eg0KBWxhYmVsGAEgASgJEioKBnBvbGljeRgCIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0ZWRQb2xpY3kSGgoNZXZhbHVhdGlvbl9pZBgDIAEoCUgAiAEBEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEQoEcmFuaxgFIAEoDUgBiAEBEisKBnNjb3JlcxgGIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEikKBWVycm9yGAcgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvckIQCg5fZXZhbHVhdGlvbl9pZEIHCgVfcmFuayKxAgoMQ29tcGFyZWRQYWlyEgkKAWEYASABKAkSCQoBYhgCIAEoCRIJCgFuGAMgASgNEiwKB3N1Y2Nlc3MYBCABKAsyGy5saW1iZXIudjEuUGFpcmVkRGlmZmVyZW5jZRItCghwcm9ncmVzcxgFIAEoCzIbLmxpbWJlci52MS5QYWlyZWREaWZmZXJlbmNlEisKBnJldHVybhgGIAEoCzIbLmxpbWJlci52MS5QYWlyZWREaWZmZXJlbmNlEicKB21jbmVtYXIYByABKAsyFi5saW1iZXIudjEuTWNOZW1hclRlc3QSLQoHYW55dGltZRgIIAEoCzIcLmxpbWJlci52MS5Bbnl0aW1lRGlmZmVyZW5jZRITCgZiZXR0ZXIYCSABKAlIAIgBAUIJCgdfYmV0dGVyIkMKEFBhaXJlZERpZmZlcmVuY2USDAoEbWVhbhgBIAEoARIhCgRjaTk1GAIgASgLMhMubGltYmVyLnYxLkludGVydmFsIjgKC01jTmVtYXJUZXN0Eg4KBm9ubHlfYRgBIAEoDRIOCgZvbmx5X2IYAiABKA0SCQoBcBgDIAEoASJkChFBbnl0aW1lRGlmZmVyZW5jZRIlCghpbnRlcnZhbBgBIAEoCzITLmxpbWJlci52MS5JbnRlcnZhbBIYCgtrbm93bl9hZnRlchgCIAEoDUgAiAEBQg4KDF9rbm93bl9hZnRlciJKCgxDb21wYXJlZFNlZWQSDAoEc2VlZBgBIAEoDRIsCghvdXRjb21lcxgCIAMoCzIaLmxpbWJlci52MS5Db21wYXJlZE91dGNvbWUiaAoPQ29tcGFyZWRPdXRjb21lEg0KBWxhYmVsGAEgASgJEg8KB3N1Y2Nlc3MYAiABKAgSEAoIcHJvZ3Jlc3MYAyABKAESDgoGcmV0dXJuGAQgASgBEhMKC3Rlcm1pbmF0aW9uGAUgASgJIj4KEUNvbXBhcmlzb25WZXJkaWN0EgwKBGJlc3QYASADKAkSDQoFa25vd24YAiABKAgSDAoEdGV4dBgDIAEoCSK0AwoPRXZhbHVhdGVkUG9saWN5EhAKCGVuZHBvaW50GAEgASgJEhAKCHByb3RvY29sGAIgASgJEhIKBW1vZGVsGAMgASgJSACIAQESFAoMYWN0aW9uX3NwYWNlGAQgASgJEhgKC29mZmVyaW5nX2lkGAUgASgJSAGIAQESFQoIcHJvdmlkZXIYBiABKAlIAogBARIUCgdob3Jpem9uGAcgASgNSAOIAQESGQoMcmVwbGFuX3N0ZXBzGAggASgNSASIAQESEAoIcGljdHVyZXMYCSABKAgSPQoKY2FtZXJhX21hcBgKIAMoCzIpLmxpbWJlci52MS5FdmFsdWF0ZWRQb2xpY3kuQ2FtZXJhTWFwRW50cnkSKgoJc3RhdGVfbWFwGAsgAygLMhcubGltYmVyLnYxLlN0YXRlTWFwcGluZxowCg5DYW1lcmFNYXBFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBQggKBl9tb2RlbEIOCgxfb2ZmZXJpbmdfaWRCCwoJX3Byb3ZpZGVyQgoKCF9ob3Jpem9uQg8KDV9yZXBsYW5fc3RlcHMiUAoMU3RhdGVNYXBwaW5nEhgKBGZyb20YASABKAlCCrpIB3IFEAEYgAISHQoEbmFtZRgCIAEoCUIKukgHcgUQARiAAkgAiAEBQgcKBV9uYW1lIt0BChFFdmFsdWF0ZWRTY2VuYXJpbxIKCgJpZBgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg4KBmRpZ2VzdBgDIAEoCRIOCgZlbmdpbmUYBCABKAkSFgoOZW5naW5lX3ZlcnNpb24YBSABKAkSFAoMYWN0aW9uX3NwYWNlGAYgASgJEhIKCmFjdGlvbl9kaW0YByABKA0SDQoFZHRfbXMYCCABKAESEQoJbWF4X3N0ZXBzGAkgASgNEicKBG1vZGUYCiABKA4yGS5saW1iZXIudjEuRXZhbHVhdGlvbk1vZGUiPwoPRXZhbHVhdGlvbkZpbG1zEg0KBXRvdGFsGAEgASgNEg0KBXJlYWR5GAIgASgNEg4KBmZhaWxlZBgDIAEoDSJ5CgpGaWxtU2VyaWVzEg0KBXdpZHRoGAEgASgNEg4KBmhlaWdodBgCIAEoDRIQCghmcmFtZV9tcxgDIAEoARIUCgxhY3Rpb25fbmFtZXMYBCADKAkSJAoGcG9pbnRzGAUgAygLMhQubGltYmVyLnYxLkZpbG1Qb2ludCI5CglGaWxtUG9pbnQSDAoEc3RlcBgBIAEoDRIOCgZyZXR1cm4YAiABKAESDgoGYWN0aW9uGAMgAygBInIKEkV2YWx1YXRpb25Qcm9ncmVzcxIRCgljb21wbGV0ZWQYASABKA0SDQoFdG90YWwYAiABKA0SIQoUcnVubmluZ19zdWNjZXNzX3JhdGUYAyABKAFIAIgBAUIXChVfcnVubmluZ19zdWNjZXNzX3JhdGUiRgoNRXBpc29kZUNvdW50cxIRCglyZXF1ZXN0ZWQYASABKA0SEQoJY29tcGxldGVkGAIgASgNEg8KB2Vycm9yZWQYAyABKA0i0wUKEEV2YWx1YXRpb25TY29yZXMSLAoMc3VjY2Vzc19yYXRlGAEgASgLMhYubGltYmVyLnYxLlN1Y2Nlc3NSYXRlEiYKBnJldHVybhgCIAEoCzIWLmxpbWJlci52MS5SZXR1cm5TY29yZRIsCg5wcm9ncmVzc19zY29yZRgDIAEoCzIULmxpbWJlci52MS5NZWFuU2NvcmUSKAoNZXBpc29kZV9zdGVwcxgEIAEoCzIRLmxpbWJlci52MS5TcHJlYWQSNgoRdGltZV90b19zdWNjZXNzX3MYBSABKAsyFi5saW1iZXIudjEuTWVkaWFuU2NvcmVIAIgBARJDCgx0ZXJtaW5hdGlvbnMYBiADKAsyLS5saW1iZXIudjEuRXZhbHVhdGlvblNjb3Jlcy5UZXJtaW5hdGlvbnNFbnRyeRImCgZzYWZldHkYByABKAsyFi5saW1iZXIudjEuU2FmZXR5U2NvcmUSLgoKc21vb3RobmVzcxgIIAEoCzIaLmxpbWJlci52MS5TbW9vdGhuZXNzU2NvcmUSMgoRcG9saWN5X2xhdGVuY3lfbXMYCSABKAsyFy5saW1iZXIudjEuTGF0ZW5jeVNjb3JlEhQKDHBvbGljeV9jYWxscxgKIAEoDRIvCghyZWFsdGltZRgLIAEoCzIYLmxpbWJlci52MS5SZWFsdGltZVNjb3JlSAGIAQESOQoHbWV0cmljcxgMIAMoCzIoLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzLk1ldHJpY3NFbnRyeRozChFUZXJtaW5hdGlvbnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKA06AjgBGi4KDE1ldHJpY3NFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAE6AjgBQhQKEl90aW1lX3RvX3N1Y2Nlc3Nfc0ILCglfcmVhbHRpbWUihgEKC1N1Y2Nlc3NSYXRlEg0KBXZhbHVlGAEgASgBEhEKCXN1Y2Nlc3NlcxgCIAEoDRIJCgFuGAMgASgNEiEKBGNpOTUYBCABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwSJwoKY2k5NV9leGFjdBgFIAEoCzITLmxpbWJlci52MS5JbnRlcnZhbCI1CghJbnRlcnZhbBIOCgZtZXRob2QYASABKAkSCwoDbG93GAIgASgBEgwKBGhpZ2gYAyABKAEidQoLUmV0dXJuU2NvcmUSDAoEbWVhbhgBIAEoARILCgNzdGQYAiABKAESDgoGbWVkaWFuGAMgASgBEgsKA21pbhgEIAEoARILCgNtYXgYBSABKAESIQoEY2k5NRgGIAEoCzITLmxpbWJlci52MS5JbnRlcnZhbCImCgZTcHJlYWQSDAoEbWVhbhgBIAEoARIOCgZtZWRpYW4YAiABKAEiGQoJTWVhblNjb3JlEgwKBG1lYW4YASABKAEiHQoLTWVkaWFuU2NvcmUSDgoGbWVkaWFuGAEgASgBIkIKC1NhZmV0eVNjb3JlEhIKCmNvbGxpc2lvbnMYASABKA0SHwoXY2xpcHBlZF9hY3Rpb25fZnJhY3Rpb24YAiABKAEiMAoPU21vb3RobmVzc1Njb3JlEh0KFW1lYW5fYWJzX2FjdGlvbl9kZWx0YRgBIAEoASI1CgxMYXRlbmN5U2NvcmUSCwoDcDUwGAEgASgBEgsKA3A5NRgCIAEoARILCgNtYXgYAyABKAEiQQoNUmVhbHRpbWVTY29yZRIaChJzdGFsZV9hY3Rpb25fcmF0aW8YASABKAESFAoMZWZmZWN0aXZlX2h6GAIgASgBIpoECg1FcGlzb2RlUmVjb3JkEg0KBWluZGV4GAEgASgNEgwKBHNlZWQYAiABKA0SDgoGc3RhdHVzGAMgASgJEg8KB3N1Y2Nlc3MYBCABKAgSEwoLdGVybWluYXRpb24YBSABKAkSEgoFZXJyb3IYBiABKAlIAIgBARIOCgZyZXR1cm4YByABKAESEAoIcHJvZ3Jlc3MYCCABKAESDQoFc3RlcHMYCSABKA0SEgoKc2ltX3RpbWVfcxgKIAEoARIUCgxwb2xpY3lfY2FsbHMYCyABKA0SFwoPbWVhbl9sYXRlbmN5X21zGAwgASgBEjYKB21ldHJpY3MYDSADKAsyJS5saW1iZXIudjEuRXBpc29kZVJlY29yZC5NZXRyaWNzRW50cnkSHAoUaW5pdGlhbF9zdGF0ZV9zaGEyNTYYDiABKAkSGQoRdHJhamVjdG9yeV9zaGEyNTYYDyABKAkSGAoLcGljdHVyZV91cmwYECABKAlIAYgBARIPCgd3YWxsX21zGBEgASgNEhUKCGZpbG1fdXJsGBIgASgJSAKIAQESFgoJZmlsbV90eXBlGBMgASgJSAOIAQEaLgoMTWV0cmljc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAToCOAFCCAoGX2Vycm9yQg4KDF9waWN0dXJlX3VybEILCglfZmlsbV91cmxCDAoKX2ZpbG1fdHlwZSJwCg9SZXByb2R1Y2liaWxpdHkSEQoEaGFzaBgBIAEoCUgAiAEBEg8KB3J1bnRpbWUYAiABKAkSHAoPcmVwbGF5X3ZlcmlmaWVkGAMgASgISAGIAQFCBwoFX2hhc2hCEgoQX3JlcGxheV92ZXJpZmllZCJ8Cg9FdmFsdWF0aW9uVXNhZ2USEAoIZXBpc29kZXMYASABKA0SEAoIY29zdF91c2QYAiABKAESFAoMcG9saWN5X2NhbGxzGAMgASgNEhcKD3BvbGljeV9jb3N0X3VzZBgEIAEoARIWCg50b3RhbF9jb3N0X3VzZBgFIAEoASIkCg9FdmFsdWF0aW9uUm91dGUSEQoJc2ltdWxhdGVkGAEgASgIIkUKD0V2YWx1YXRpb25FcnJvchIXCgRjb2RlGAEgASgJQgm6SAZyBBABGEASGQoHbWVzc2FnZRgCIAEoCUIIukgFcgMYgAgqdAoQQ29tcGFyaXNvbk1ldHJpYxIhCh1DT01QQVJJU09OX01FVFJJQ19VTlNQRUNJRklFRBAAEh0KGUNPTVBBUklTT05fTUVUUklDX1NVQ0NFU1MQARIeChpDT01QQVJJU09OX01FVFJJQ19QUk9HUkVTUxACKnUKEEV2YWx1YXRpb25SdW5uZXISIQodRVZBTFVBVElPTl9SVU5ORVJfVU5TUEVDSUZJRUQQABIeChpFVkFMVUFUSU9OX1JVTk5FUl9FTUJFRERFRBABEh4KGkVWQUxVQVRJT05fUlVOTkVSX0VYVEVSTkFMEAIqaQoORXZhbHVhdGlvbk1vZGUSHwobRVZBTFVBVElPTl9NT0RFX1VOU1BFQ0lGSUVEEAASGAoURVZBTFVBVElPTl9NT0RFX1NZTkMQARIcChhFVkFMVUFUSU9OX01PREVfUkVBTFRJTUUQAiqfAQoPRXZhbHVhdGlvbk1lZGlhEiAKHEVWQUxVQVRJT05fTUVESUFfVU5TUEVDSUZJRUQQABIZChVFVkFMVUFUSU9OX01FRElBX05PTkUQARIYChRFVkFMVUFUSU9OX01FRElBX0dJRhACEhoKFkVWQUxVQVRJT05fTUVESUFfU1RSSVAQAxIZChVFVkFMVUFUSU9OX01FRElBX0ZJTE0QBCq8AQoXRXZhbHVhdGlvbk1lZGlhRXBpc29kZXMSKQolRVZBTFVBVElPTl9NRURJQV9FUElTT0RFU19VTlNQRUNJRklFRBAAEi0KKUVWQUxVQVRJT05fTUVESUFfRVBJU09ERVNfRklSU1RfQU5EX1dPUlNUEAESJAogRVZBTFVBVElPTl9NRURJQV9FUElTT0RFU19GQUlMRUQQAhIhCh1FVkFMVUFUSU9OX01FRElBX0VQSVNPREVTX0FMTBADYgZwcm90bzM", [file_buf_validate_validate, file_google_protobuf_struct, file_limber_v1_job]);
+  fileDesc("ChpsaW1iZXIvdjEvZXZhbHVhdGlvbi5wcm90bxIJbGltYmVyLnYxIr8HCgpFdmFsdWF0aW9uEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIMCgRraW5kGAMgASgJEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgFIAEoDRIXCgpzdGFydGVkX2F0GAYgASgNSACIAQESGAoLZmluaXNoZWRfYXQYByABKA1IAYgBARIqCgZwb2xpY3kYCCABKAsyGi5saW1iZXIudjEuRXZhbHVhdGVkUG9saWN5Ei4KCHNjZW5hcmlvGAkgASgLMhwubGltYmVyLnYxLkV2YWx1YXRlZFNjZW5hcmlvEi8KCHByb2dyZXNzGAogASgLMh0ubGltYmVyLnYxLkV2YWx1YXRpb25Qcm9ncmVzcxIqCghlcGlzb2RlcxgLIAEoCzIYLmxpbWJlci52MS5FcGlzb2RlQ291bnRzEisKBnNjb3JlcxgMIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEi0KC3Blcl9lcGlzb2RlGA0gAygLMhgubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQSMwoPcmVwcm9kdWNpYmlsaXR5GA4gASgLMhoubGltYmVyLnYxLlJlcHJvZHVjaWJpbGl0eRIpCgV1c2FnZRgPIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0aW9uVXNhZ2USKQoFcm91dGUYECABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvblJvdXRlEikKBWVycm9yGBEgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvchIpCghtZXRhZGF0YRgSIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoGcnVubmVyGBMgASgOMhsubGltYmVyLnYxLkV2YWx1YXRpb25SdW5uZXISFAoHaGFybmVzcxgUIAEoCUgCiAEBEhoKDXdhbGxfYnVkZ2V0X3MYFSABKA1IA4gBARIvCghlc3RpbWF0ZRgWIAEoCzIdLmxpbWJlci52MS5FdmFsdWF0aW9uRXN0aW1hdGUSGgoNY29tcGFyaXNvbl9pZBgXIAEoCUgEiAEBEikKBWZpbG1zGBggASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25GaWxtc0INCgtfc3RhcnRlZF9hdEIOCgxfZmluaXNoZWRfYXRCCgoIX2hhcm5lc3NCEAoOX3dhbGxfYnVkZ2V0X3NCEAoOX2NvbXBhcmlzb25faWQifwoSRXZhbHVhdGlvbkVzdGltYXRlEhAKCGVwaXNvZGVzGAEgASgNEhQKDGVwaXNvZGVzX3VzZBgCIAEoARIUCgxwb2xpY3lfY2FsbHMYAyABKA0SGAoQcG9saWN5X2NhbGxzX3VzZBgEIAEoARIRCgl0b3RhbF91c2QYBSABKAEiiwUKCkNvbXBhcmlzb24SCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEiQKBnN0YXR1cxgDIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgEIAEoDRIuCghzY2VuYXJpbxgFIAEoCzIcLmxpbWJlci52MS5FdmFsdWF0ZWRTY2VuYXJpbxIMCgRzZWVkGAYgASgNEhAKCGVwaXNvZGVzGAcgASgNEisKBm1ldHJpYxgIIAEoDjIbLmxpbWJlci52MS5Db21wYXJpc29uTWV0cmljEg0KBWJsaW5kGAkgASgIEhcKD3N0b3Bfd2hlbl9rbm93bhgKIAEoCBIrCghwb2xpY2llcxgLIAMoCzIZLmxpbWJlci52MS5Db21wYXJlZFBvbGljeRImCgVwYWlycxgMIAMoCzIXLmxpbWJlci52MS5Db21wYXJlZFBhaXISJgoFc2VlZHMYDSADKAsyFy5saW1iZXIudjEuQ29tcGFyZWRTZWVkEi0KB3ZlcmRpY3QYDiABKAsyHC5saW1iZXIudjEuQ29tcGFyaXNvblZlcmRpY3QSLwoIZXN0aW1hdGUYDyABKAsyHS5saW1iZXIudjEuRXZhbHVhdGlvbkVzdGltYXRlEikKBXVzYWdlGBAgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25Vc2FnZRIpCghtZXRhZGF0YRgRIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJwoFc3VpdGUYEiABKAsyGC5saW1iZXIudjEuQ29tcGFyZWRTdWl0ZRImCgV0YXNrcxgTIAMoCzIXLmxpbWJlci52MS5Db21wYXJlZFRhc2siOgoNQ29tcGFyZWRTdWl0ZRIKCgJpZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIOCgZkaWdlc3QYAyABKAkiqAIKDENvbXBhcmVkVGFzaxINCgVpbmRleBgBIAEoDRIuCghzY2VuYXJpbxgCIAEoCzIcLmxpbWJlci52MS5FdmFsdWF0ZWRTY2VuYXJpbxIYCgtpbnN0cnVjdGlvbhgDIAEoCUgAiAEBEgwKBHNlZWQYBCABKA0SEAoIZXBpc29kZXMYBSABKA0SDgoGd2VpZ2h0GAYgASgBEi8KCHBvbGljaWVzGAcgAygLMh0ubGltYmVyLnYxLkNvbXBhcmVkVGFza1BvbGljeRImCgVwYWlycxgIIAMoCzIXLmxpbWJlci52MS5Db21wYXJlZFBhaXISJgoFc2VlZHMYCSADKAsyFy5saW1iZXIudjEuQ29tcGFyZWRTZWVkQg4KDF9pbnN0cnVjdGlvbiLPAQoSQ29tcGFyZWRUYXNrUG9saWN5Eg0KBWxhYmVsGAEgASgJEhoKDWV2YWx1YXRpb25faWQYAiABKAlIAIgBARIkCgZzdGF0dXMYAyABKA4yFC5saW1iZXIudjEuSm9iU3RhdHVzEisKBnNjb3JlcxgEIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEikKBWVycm9yGAUgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvckIQCg5fZXZhbHVhdGlvbl9pZCJlCgxPdmVyYWxsU2NvcmUSKQoHc3VjY2VzcxgBIAEoCzIYLmxpbWJlci52MS5XZWlnaHRlZFNjb3JlEioKCHByb2dyZXNzGAIgASgLMhgubGltYmVyLnYxLldlaWdodGVkU2NvcmUiQAoNV2VpZ2h0ZWRTY29yZRIMCgRtZWFuGAEgASgBEiEKBGNpOTUYAiABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwivQIKDkNvbXBhcmVkUG9saWN5Eg0KBWxhYmVsGAEgASgJEioKBnBvbGljeRgCIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0ZWRQb2xpY3kSGgoNZXZhbHVhdGlvbl9pZBgDIAEoCUgAiAEBEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEQoEcmFuaxgFIAEoDUgBiAEBEisKBnNjb3JlcxgGIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEikKBWVycm9yGAcgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvchIoCgdvdmVyYWxsGAggASgLMhcubGltYmVyLnYxLk92ZXJhbGxTY29yZUIQCg5fZXZhbHVhdGlvbl9pZEIHCgVfcmFuayLdAgoMQ29tcGFyZWRQYWlyEgkKAWEYASABKAkSCQoBYhgCIAEoCRIJCgFuGAMgASgNEiwKB3N1Y2Nlc3MYBCABKAsyGy5saW1iZXIudjEuUGFpcmVkRGlmZmVyZW5jZRItCghwcm9ncmVzcxgFIAEoCzIbLmxpbWJlci52MS5QYWlyZWREaWZmZXJlbmNlEisKBnJldHVybhgGIAEoCzIbLmxpbWJlci52MS5QYWlyZWREaWZmZXJlbmNlEicKB21jbmVtYXIYByABKAsyFi5saW1iZXIudjEuTWNOZW1hclRlc3QSLQoHYW55dGltZRgIIAEoCzIcLmxpbWJlci52MS5Bbnl0aW1lRGlmZmVyZW5jZRITCgZiZXR0ZXIYCSABKAlIAIgBARIqCglzaWduX2ZsaXAYCiABKAsyFy5saW1iZXIudjEuU2lnbkZsaXBUZXN0QgkKB19iZXR0ZXIiGQoMU2lnbkZsaXBUZXN0EgkKAXAYASABKAEiQwoQUGFpcmVkRGlmZmVyZW5jZRIMCgRtZWFuGAEgASgBEiEKBGNpOTUYAiABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiOAoLTWNOZW1hclRlc3QSDgoGb25seV9hGAEgASgNEg4KBm9ubHlfYhgCIAEoDRIJCgFwGAMgASgBImQKEUFueXRpbWVEaWZmZXJlbmNlEiUKCGludGVydmFsGAEgASgLMhMubGltYmVyLnYxLkludGVydmFsEhgKC2tub3duX2FmdGVyGAIgASgNSACIAQFCDgoMX2tub3duX2FmdGVyIkoKDENvbXBhcmVkU2VlZBIMCgRzZWVkGAEgASgNEiwKCG91dGNvbWVzGAIgAygLMhoubGltYmVyLnYxLkNvbXBhcmVkT3V0Y29tZSJoCg9Db21wYXJlZE91dGNvbWUSDQoFbGFiZWwYASABKAkSDwoHc3VjY2VzcxgCIAEoCBIQCghwcm9ncmVzcxgDIAEoARIOCgZyZXR1cm4YBCABKAESEwoLdGVybWluYXRpb24YBSABKAkiPgoRQ29tcGFyaXNvblZlcmRpY3QSDAoEYmVzdBgBIAMoCRINCgVrbm93bhgCIAEoCBIMCgR0ZXh0GAMgASgJIrQDCg9FdmFsdWF0ZWRQb2xpY3kSEAoIZW5kcG9pbnQYASABKAkSEAoIcHJvdG9jb2wYAiABKAkSEgoFbW9kZWwYAyABKAlIAIgBARIUCgxhY3Rpb25fc3BhY2UYBCABKAkSGAoLb2ZmZXJpbmdfaWQYBSABKAlIAYgBARIVCghwcm92aWRlchgGIAEoCUgCiAEBEhQKB2hvcml6b24YByABKA1IA4gBARIZCgxyZXBsYW5fc3RlcHMYCCABKA1IBIgBARIQCghwaWN0dXJlcxgJIAEoCBI9CgpjYW1lcmFfbWFwGAogAygLMikubGltYmVyLnYxLkV2YWx1YXRlZFBvbGljeS5DYW1lcmFNYXBFbnRyeRIqCglzdGF0ZV9tYXAYCyADKAsyFy5saW1iZXIudjEuU3RhdGVNYXBwaW5nGjAKDkNhbWVyYU1hcEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCCAoGX21vZGVsQg4KDF9vZmZlcmluZ19pZEILCglfcHJvdmlkZXJCCgoIX2hvcml6b25CDwoNX3JlcGxhbl9zdGVwcyJQCgxTdGF0ZU1hcHBpbmcSGAoEZnJvbRgBIAEoCUIKukgHcgUQARiAAhIdCgRuYW1lGAIgASgJQgq6SAdyBRABGIACSACIAQFCBwoFX25hbWUi3QEKEUV2YWx1YXRlZFNjZW5hcmlvEgoKAmlkGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDgoGZGlnZXN0GAMgASgJEg4KBmVuZ2luZRgEIAEoCRIWCg5lbmdpbmVfdmVyc2lvbhgFIAEoCRIUCgxhY3Rpb25fc3BhY2UYBiABKAkSEgoKYWN0aW9uX2RpbRgHIAEoDRINCgVkdF9tcxgIIAEoARIRCgltYXhfc3RlcHMYCSABKA0SJwoEbW9kZRgKIAEoDjIZLmxpbWJlci52MS5FdmFsdWF0aW9uTW9kZSI/Cg9FdmFsdWF0aW9uRmlsbXMSDQoFdG90YWwYASABKA0SDQoFcmVhZHkYAiABKA0SDgoGZmFpbGVkGAMgASgNInkKCkZpbG1TZXJpZXMSDQoFd2lkdGgYASABKA0SDgoGaGVpZ2h0GAIgASgNEhAKCGZyYW1lX21zGAMgASgBEhQKDGFjdGlvbl9uYW1lcxgEIAMoCRIkCgZwb2ludHMYBSADKAsyFC5saW1iZXIudjEuRmlsbVBvaW50IjkKCUZpbG1Qb2ludBIMCgRzdGVwGAEgASgNEg4KBnJldHVybhgCIAEoARIOCgZhY3Rpb24YAyADKAEicgoSRXZhbHVhdGlvblByb2dyZXNzEhEKCWNvbXBsZXRlZBgBIAEoDRINCgV0b3RhbBgCIAEoDRIhChRydW5uaW5nX3N1Y2Nlc3NfcmF0ZRgDIAEoAUgAiAEBQhcKFV9ydW5uaW5nX3N1Y2Nlc3NfcmF0ZSJGCg1FcGlzb2RlQ291bnRzEhEKCXJlcXVlc3RlZBgBIAEoDRIRCgljb21wbGV0ZWQYAiABKA0SDwoHZXJyb3JlZBgDIAEoDSLTBQoQRXZhbHVhdGlvblNjb3JlcxIsCgxzdWNjZXNzX3JhdGUYASABKAsyFi5saW1iZXIudjEuU3VjY2Vzc1JhdGUSJgoGcmV0dXJuGAIgASgLMhYubGltYmVyLnYxLlJldHVyblNjb3JlEiwKDnByb2dyZXNzX3Njb3JlGAMgASgLMhQubGltYmVyLnYxLk1lYW5TY29yZRIoCg1lcGlzb2RlX3N0ZXBzGAQgASgLMhEubGltYmVyLnYxLlNwcmVhZBI2ChF0aW1lX3RvX3N1Y2Nlc3NfcxgFIAEoCzIWLmxpbWJlci52MS5NZWRpYW5TY29yZUgAiAEBEkMKDHRlcm1pbmF0aW9ucxgGIAMoCzItLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzLlRlcm1pbmF0aW9uc0VudHJ5EiYKBnNhZmV0eRgHIAEoCzIWLmxpbWJlci52MS5TYWZldHlTY29yZRIuCgpzbW9vdGhuZXNzGAggASgLMhoubGltYmVyLnYxLlNtb290aG5lc3NTY29yZRIyChFwb2xpY3lfbGF0ZW5jeV9tcxgJIAEoCzIXLmxpbWJlci52MS5MYXRlbmN5U2NvcmUSFAoMcG9saWN5X2NhbGxzGAogASgNEi8KCHJlYWx0aW1lGAsgASgLMhgubGltYmVyLnYxLlJlYWx0aW1lU2NvcmVIAYgBARI5CgdtZXRyaWNzGAwgAygLMigubGltYmVyLnYxLkV2YWx1YXRpb25TY29yZXMuTWV0cmljc0VudHJ5GjMKEVRlcm1pbmF0aW9uc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAEaLgoMTWV0cmljc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAToCOAFCFAoSX3RpbWVfdG9fc3VjY2Vzc19zQgsKCV9yZWFsdGltZSKGAQoLU3VjY2Vzc1JhdGUSDQoFdmFsdWUYASABKAESEQoJc3VjY2Vzc2VzGAIgASgNEgkKAW4YAyABKA0SIQoEY2k5NRgEIAEoCzITLmxpbWJlci52MS5JbnRlcnZhbBInCgpjaTk1X2V4YWN0GAUgASgLMhMubGltYmVyLnYxLkludGVydmFsIjUKCEludGVydmFsEg4KBm1ldGhvZBgBIAEoCRILCgNsb3cYAiABKAESDAoEaGlnaBgDIAEoASJ1CgtSZXR1cm5TY29yZRIMCgRtZWFuGAEgASgBEgsKA3N0ZBgCIAEoARIOCgZtZWRpYW4YAyABKAESCwoDbWluGAQgASgBEgsKA21heBgFIAEoARIhCgRjaTk1GAYgASgLMhMubGltYmVyLnYxLkludGVydmFsIiYKBlNwcmVhZBIMCgRtZWFuGAEgASgBEg4KBm1lZGlhbhgCIAEoASIZCglNZWFuU2NvcmUSDAoEbWVhbhgBIAEoASIdCgtNZWRpYW5TY29yZRIOCgZtZWRpYW4YASABKAEiQgoLU2FmZXR5U2NvcmUSEgoKY29sbGlzaW9ucxgBIAEoDRIfChdjbGlwcGVkX2FjdGlvbl9mcmFjdGlvbhgCIAEoASIwCg9TbW9vdGhuZXNzU2NvcmUSHQoVbWVhbl9hYnNfYWN0aW9uX2RlbHRhGAEgASgBIjUKDExhdGVuY3lTY29yZRILCgNwNTAYASABKAESCwoDcDk1GAIgASgBEgsKA21heBgDIAEoASJBCg1SZWFsdGltZVNjb3JlEhoKEnN0YWxlX2FjdGlvbl9yYXRpbxgBIAEoARIUCgxlZmZlY3RpdmVfaHoYAiABKAEimgQKDUVwaXNvZGVSZWNvcmQSDQoFaW5kZXgYASABKA0SDAoEc2VlZBgCIAEoDRIOCgZzdGF0dXMYAyABKAkSDwoHc3VjY2VzcxgEIAEoCBITCgt0ZXJtaW5hdGlvbhgFIAEoCRISCgVlcnJvchgGIAEoCUgAiAEBEg4KBnJldHVybhgHIAEoARIQCghwcm9ncmVzcxgIIAEoARINCgVzdGVwcxgJIAEoDRISCgpzaW1fdGltZV9zGAogASgBEhQKDHBvbGljeV9jYWxscxgLIAEoDRIXCg9tZWFuX2xhdGVuY3lfbXMYDCABKAESNgoHbWV0cmljcxgNIAMoCzIlLmxpbWJlci52MS5FcGlzb2RlUmVjb3JkLk1ldHJpY3NFbnRyeRIcChRpbml0aWFsX3N0YXRlX3NoYTI1NhgOIAEoCRIZChF0cmFqZWN0b3J5X3NoYTI1NhgPIAEoCRIYCgtwaWN0dXJlX3VybBgQIAEoCUgBiAEBEg8KB3dhbGxfbXMYESABKA0SFQoIZmlsbV91cmwYEiABKAlIAogBARIWCglmaWxtX3R5cGUYEyABKAlIA4gBARouCgxNZXRyaWNzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4AUIICgZfZXJyb3JCDgoMX3BpY3R1cmVfdXJsQgsKCV9maWxtX3VybEIMCgpfZmlsbV90eXBlInAKD1JlcHJvZHVjaWJpbGl0eRIRCgRoYXNoGAEgASgJSACIAQESDwoHcnVudGltZRgCIAEoCRIcCg9yZXBsYXlfdmVyaWZpZWQYAyABKAhIAYgBAUIHCgVfaGFzaEISChBfcmVwbGF5X3ZlcmlmaWVkInwKD0V2YWx1YXRpb25Vc2FnZRIQCghlcGlzb2RlcxgBIAEoDRIQCghjb3N0X3VzZBgCIAEoARIUCgxwb2xpY3lfY2FsbHMYAyABKA0SFwoPcG9saWN5X2Nvc3RfdXNkGAQgASgBEhYKDnRvdGFsX2Nvc3RfdXNkGAUgASgBIiQKD0V2YWx1YXRpb25Sb3V0ZRIRCglzaW11bGF0ZWQYASABKAgiRQoPRXZhbHVhdGlvbkVycm9yEhcKBGNvZGUYASABKAlCCbpIBnIEEAEYQBIZCgdtZXNzYWdlGAIgASgJQgi6SAVyAxiACCp0ChBDb21wYXJpc29uTWV0cmljEiEKHUNPTVBBUklTT05fTUVUUklDX1VOU1BFQ0lGSUVEEAASHQoZQ09NUEFSSVNPTl9NRVRSSUNfU1VDQ0VTUxABEh4KGkNPTVBBUklTT05fTUVUUklDX1BST0dSRVNTEAIqdQoQRXZhbHVhdGlvblJ1bm5lchIhCh1FVkFMVUFUSU9OX1JVTk5FUl9VTlNQRUNJRklFRBAAEh4KGkVWQUxVQVRJT05fUlVOTkVSX0VNQkVEREVEEAESHgoaRVZBTFVBVElPTl9SVU5ORVJfRVhURVJOQUwQAippCg5FdmFsdWF0aW9uTW9kZRIfChtFVkFMVUFUSU9OX01PREVfVU5TUEVDSUZJRUQQABIYChRFVkFMVUFUSU9OX01PREVfU1lOQxABEhwKGEVWQUxVQVRJT05fTU9ERV9SRUFMVElNRRACKp8BCg9FdmFsdWF0aW9uTWVkaWESIAocRVZBTFVBVElPTl9NRURJQV9VTlNQRUNJRklFRBAAEhkKFUVWQUxVQVRJT05fTUVESUFfTk9ORRABEhgKFEVWQUxVQVRJT05fTUVESUFfR0lGEAISGgoWRVZBTFVBVElPTl9NRURJQV9TVFJJUBADEhkKFUVWQUxVQVRJT05fTUVESUFfRklMTRAEKrwBChdFdmFsdWF0aW9uTWVkaWFFcGlzb2RlcxIpCiVFVkFMVUFUSU9OX01FRElBX0VQSVNPREVTX1VOU1BFQ0lGSUVEEAASLQopRVZBTFVBVElPTl9NRURJQV9FUElTT0RFU19GSVJTVF9BTkRfV09SU1QQARIkCiBFVkFMVUFUSU9OX01FRElBX0VQSVNPREVTX0ZBSUxFRBACEiEKHUVWQUxVQVRJT05fTUVESUFfRVBJU09ERVNfQUxMEANiBnByb3RvMw", [file_buf_validate_validate, file_google_protobuf_struct, file_limber_v1_job]);
 
 /**
  * An evaluation of a policy over many episodes of a simulated scenario.
@@ -249,7 +249,7 @@ export const EvaluationEstimateSchema: GenMessage<EvaluationEstimate> = /*@__PUR
   messageDesc(file_limber_v1_evaluation, 1);
 
 /**
- * Policies on equal seeds of one scenario.
+ * Policies on equal seeds of one scenario, or of every task of a suite.
  *
  * @generated from message limber.v1.Comparison
  */
@@ -283,21 +283,21 @@ export type Comparison = Message<"limber.v1.Comparison"> & {
   createdAt: number;
 
   /**
-   * The scenario.
+   * The scenario; absent with a suite.
    *
    * @generated from field: limber.v1.EvaluatedScenario scenario = 5;
    */
   scenario?: EvaluatedScenario | undefined;
 
   /**
-   * Seed of the first episode of each policy.
+   * Seed of the first episode of each policy; 0 with a suite, whose tasks have their own.
    *
    * @generated from field: uint32 seed = 6;
    */
   seed: number;
 
   /**
-   * Requested episodes per policy.
+   * Requested episodes per policy, of all tasks.
    *
    * @generated from field: uint32 episodes = 7;
    */
@@ -332,14 +332,15 @@ export type Comparison = Message<"limber.v1.Comparison"> & {
   policies: ComparedPolicy[];
 
   /**
-   * Every pair of policies that could be compared.
+   * Every pair of policies that could be compared; with a suite, by the weighted mean of the tasks' differences, once every task has a common
+   * seed.
    *
    * @generated from field: repeated limber.v1.ComparedPair pairs = 12;
    */
   pairs: ComparedPair[];
 
   /**
-   * Outcomes of each seed that at least one policy has completed.
+   * Outcomes of each seed that at least one policy has completed; empty with a suite, whose tasks have their own.
    *
    * @generated from field: repeated limber.v1.ComparedSeed seeds = 13;
    */
@@ -372,6 +373,20 @@ export type Comparison = Message<"limber.v1.Comparison"> & {
    * @generated from field: google.protobuf.Struct metadata = 17;
    */
   metadata?: JsonObject | undefined;
+
+  /**
+   * The suite; absent for a scenario.
+   *
+   * @generated from field: limber.v1.ComparedSuite suite = 18;
+   */
+  suite?: ComparedSuite | undefined;
+
+  /**
+   * The tasks of the suite, in its order; empty for a scenario.
+   *
+   * @generated from field: repeated limber.v1.ComparedTask tasks = 19;
+   */
+  tasks: ComparedTask[];
 };
 
 /**
@@ -380,6 +395,225 @@ export type Comparison = Message<"limber.v1.Comparison"> & {
  */
 export const ComparisonSchema: GenMessage<Comparison> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 2);
+
+/**
+ * The suite of a comparison.
+ *
+ * @generated from message limber.v1.ComparedSuite
+ */
+export type ComparedSuite = Message<"limber.v1.ComparedSuite"> & {
+  /**
+   * Suite id, such as `suite_01J…`.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Title.
+   *
+   * @generated from field: string title = 2;
+   */
+  title: string;
+
+  /**
+   * Digest of the tasks; overall scores are comparable only for equal digests.
+   *
+   * @generated from field: string digest = 3;
+   */
+  digest: string;
+};
+
+/**
+ * Describes the message limber.v1.ComparedSuite.
+ * Use `create(ComparedSuiteSchema)` to create a new message.
+ */
+export const ComparedSuiteSchema: GenMessage<ComparedSuite> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 3);
+
+/**
+ * A task of a suite, with the results of its evaluations.
+ *
+ * @generated from message limber.v1.ComparedTask
+ */
+export type ComparedTask = Message<"limber.v1.ComparedTask"> & {
+  /**
+   * Position in the suite, from 0.
+   *
+   * @generated from field: uint32 index = 1;
+   */
+  index: number;
+
+  /**
+   * The scenario.
+   *
+   * @generated from field: limber.v1.EvaluatedScenario scenario = 2;
+   */
+  scenario?: EvaluatedScenario | undefined;
+
+  /**
+   * Instruction that replaces the scenario's; absent if the scenario's is used.
+   *
+   * @generated from field: optional string instruction = 3;
+   */
+  instruction?: string | undefined;
+
+  /**
+   * Seed of the first episode of each policy.
+   *
+   * @generated from field: uint32 seed = 4;
+   */
+  seed: number;
+
+  /**
+   * Requested episodes per policy.
+   *
+   * @generated from field: uint32 episodes = 5;
+   */
+  episodes: number;
+
+  /**
+   * Weight in the overall score, relative to the other tasks.
+   *
+   * @generated from field: double weight = 6;
+   */
+  weight: number;
+
+  /**
+   * The policies in this task, by label.
+   *
+   * @generated from field: repeated limber.v1.ComparedTaskPolicy policies = 7;
+   */
+  policies: ComparedTaskPolicy[];
+
+  /**
+   * Every pair of policies that could be compared in this task, judged for itself.
+   *
+   * @generated from field: repeated limber.v1.ComparedPair pairs = 8;
+   */
+  pairs: ComparedPair[];
+
+  /**
+   * Outcomes of each seed that at least one policy has completed.
+   *
+   * @generated from field: repeated limber.v1.ComparedSeed seeds = 9;
+   */
+  seeds: ComparedSeed[];
+};
+
+/**
+ * Describes the message limber.v1.ComparedTask.
+ * Use `create(ComparedTaskSchema)` to create a new message.
+ */
+export const ComparedTaskSchema: GenMessage<ComparedTask> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 4);
+
+/**
+ * A policy in one task of a suite.
+ *
+ * @generated from message limber.v1.ComparedTaskPolicy
+ */
+export type ComparedTaskPolicy = Message<"limber.v1.ComparedTaskPolicy"> & {
+  /**
+   * Label of the policy.
+   *
+   * @generated from field: string label = 1;
+   */
+  label: string;
+
+  /**
+   * Its evaluation, with all episodes and pictures; absent while it is hidden.
+   *
+   * @generated from field: optional string evaluation_id = 2;
+   */
+  evaluationId?: string | undefined;
+
+  /**
+   * Status of its evaluation.
+   *
+   * @generated from field: limber.v1.JobStatus status = 3;
+   */
+  status: JobStatus;
+
+  /**
+   * Scores so far.
+   *
+   * @generated from field: limber.v1.EvaluationScores scores = 4;
+   */
+  scores?: EvaluationScores | undefined;
+
+  /**
+   * Why its evaluation failed.
+   *
+   * @generated from field: limber.v1.EvaluationError error = 5;
+   */
+  error?: EvaluationError | undefined;
+};
+
+/**
+ * Describes the message limber.v1.ComparedTaskPolicy.
+ * Use `create(ComparedTaskPolicySchema)` to create a new message.
+ */
+export const ComparedTaskPolicySchema: GenMessage<ComparedTaskPolicy> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 5);
+
+/**
+ * Weighted mean over all tasks of a suite.
+ *
+ * @generated from message limber.v1.OverallScore
+ */
+export type OverallScore = Message<"limber.v1.OverallScore"> & {
+  /**
+   * Weighted mean of the tasks' success rates. Its 95 % interval is `wilson`, with the number of episodes that would give this variance if all
+   * tasks were equally hard.
+   *
+   * @generated from field: limber.v1.WeightedScore success = 1;
+   */
+  success?: WeightedScore | undefined;
+
+  /**
+   * Weighted mean of the tasks' mean progress. Its 95 % interval is `bootstrap` over the seeds of each task, `normal` from 200 episodes on;
+   * absent if a task has fewer than two.
+   *
+   * @generated from field: limber.v1.WeightedScore progress = 2;
+   */
+  progress?: WeightedScore | undefined;
+};
+
+/**
+ * Describes the message limber.v1.OverallScore.
+ * Use `create(OverallScoreSchema)` to create a new message.
+ */
+export const OverallScoreSchema: GenMessage<OverallScore> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 6);
+
+/**
+ * A weighted mean.
+ *
+ * @generated from message limber.v1.WeightedScore
+ */
+export type WeightedScore = Message<"limber.v1.WeightedScore"> & {
+  /**
+   * Weighted mean.
+   *
+   * @generated from field: double mean = 1;
+   */
+  mean: number;
+
+  /**
+   * 95 % interval.
+   *
+   * @generated from field: limber.v1.Interval ci95 = 2;
+   */
+  ci95?: Interval | undefined;
+};
+
+/**
+ * Describes the message limber.v1.WeightedScore.
+ * Use `create(WeightedScoreSchema)` to create a new message.
+ */
+export const WeightedScoreSchema: GenMessage<WeightedScore> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 7);
 
 /**
  * A policy of a comparison.
@@ -402,14 +636,14 @@ export type ComparedPolicy = Message<"limber.v1.ComparedPolicy"> & {
   policy?: EvaluatedPolicy | undefined;
 
   /**
-   * Its evaluation, with all episodes and pictures; absent while it is hidden.
+   * Its evaluation, with all episodes and pictures; absent while it is hidden, and with a suite.
    *
    * @generated from field: optional string evaluation_id = 3;
    */
   evaluationId?: string | undefined;
 
   /**
-   * Status of its evaluation.
+   * Status of its evaluation; with a suite, of its evaluations together: `failed` once one has failed.
    *
    * @generated from field: limber.v1.JobStatus status = 4;
    */
@@ -423,18 +657,25 @@ export type ComparedPolicy = Message<"limber.v1.ComparedPolicy"> & {
   rank?: number | undefined;
 
   /**
-   * Scores so far.
+   * Scores so far; absent with a suite.
    *
    * @generated from field: limber.v1.EvaluationScores scores = 6;
    */
   scores?: EvaluationScores | undefined;
 
   /**
-   * Why its evaluation failed; such a policy is not compared.
+   * Why its evaluation failed; such a policy is not compared. With a suite, of the first task that failed.
    *
    * @generated from field: limber.v1.EvaluationError error = 7;
    */
   error?: EvaluationError | undefined;
+
+  /**
+   * Weighted mean over all tasks of a suite, once each has an episode; absent if a task failed: none is left out.
+   *
+   * @generated from field: limber.v1.OverallScore overall = 8;
+   */
+  overall?: OverallScore | undefined;
 };
 
 /**
@@ -442,7 +683,7 @@ export type ComparedPolicy = Message<"limber.v1.ComparedPolicy"> & {
  * Use `create(ComparedPolicySchema)` to create a new message.
  */
 export const ComparedPolicySchema: GenMessage<ComparedPolicy> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 3);
+  messageDesc(file_limber_v1_evaluation, 8);
 
 /**
  * Two policies on the seeds that both have completed. Differences are the first minus the second.
@@ -486,14 +727,14 @@ export type ComparedPair = Message<"limber.v1.ComparedPair"> & {
   progress?: PairedDifference | undefined;
 
   /**
-   * Difference of mean returns, likewise.
+   * Difference of mean returns, likewise; absent for all tasks of a suite together, whose returns have no common scale.
    *
    * @generated from field: limber.v1.PairedDifference return = 6;
    */
   return?: PairedDifference | undefined;
 
   /**
-   * McNemar's exact test of success.
+   * McNemar's exact test of success; absent for all tasks of a suite together.
    *
    * @generated from field: limber.v1.McNemarTest mcnemar = 7;
    */
@@ -508,11 +749,18 @@ export type ComparedPair = Message<"limber.v1.ComparedPair"> & {
 
   /**
    * Label of the better policy; absent if that is not known. Among all pairs of the comparison, the chance of any error is at most 5 %. It is
-   * decided by `anytime` with `stop_when_known`; otherwise by `mcnemar` for success and by the interval of progress.
+   * decided by `anytime` with `stop_when_known`; otherwise by `mcnemar` for success and by the interval of progress, or by `sign_flip`.
    *
    * @generated from field: optional string better = 9;
    */
   better?: string | undefined;
+
+  /**
+   * Sign-flip test of the weighted difference by `metric`, for all tasks of a suite together.
+   *
+   * @generated from field: limber.v1.SignFlipTest sign_flip = 10;
+   */
+  signFlip?: SignFlipTest | undefined;
 };
 
 /**
@@ -520,7 +768,28 @@ export type ComparedPair = Message<"limber.v1.ComparedPair"> & {
  * Use `create(ComparedPairSchema)` to create a new message.
  */
 export const ComparedPairSchema: GenMessage<ComparedPair> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 4);
+  messageDesc(file_limber_v1_evaluation, 9);
+
+/**
+ * Sign-flip test of a weighted difference: how likely it would be if each seed's difference had either sign by chance.
+ *
+ * @generated from message limber.v1.SignFlipTest
+ */
+export type SignFlipTest = Message<"limber.v1.SignFlipTest"> & {
+  /**
+   * Two-sided p-value.
+   *
+   * @generated from field: double p = 1;
+   */
+  p: number;
+};
+
+/**
+ * Describes the message limber.v1.SignFlipTest.
+ * Use `create(SignFlipTestSchema)` to create a new message.
+ */
+export const SignFlipTestSchema: GenMessage<SignFlipTest> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 10);
 
 /**
  * A paired difference.
@@ -548,7 +817,7 @@ export type PairedDifference = Message<"limber.v1.PairedDifference"> & {
  * Use `create(PairedDifferenceSchema)` to create a new message.
  */
 export const PairedDifferenceSchema: GenMessage<PairedDifference> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 5);
+  messageDesc(file_limber_v1_evaluation, 11);
 
 /**
  * McNemar's exact test.
@@ -583,7 +852,7 @@ export type McNemarTest = Message<"limber.v1.McNemarTest"> & {
  * Use `create(McNemarTestSchema)` to create a new message.
  */
 export const McNemarTestSchema: GenMessage<McNemarTest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 6);
+  messageDesc(file_limber_v1_evaluation, 12);
 
 /**
  * A confidence sequence: its interval contains the true difference at all times at once, so the comparison may be read and stopped at any time.
@@ -599,7 +868,8 @@ export type AnytimeDifference = Message<"limber.v1.AnytimeDifference"> & {
   interval?: Interval | undefined;
 
   /**
-   * Number of seeds after which the difference was known; absent if it is not.
+   * Number of seeds after which the difference was known; absent if it is not. For all tasks of a suite together, the number of rounds with one
+   * seed of each task.
    *
    * @generated from field: optional uint32 known_after = 2;
    */
@@ -611,7 +881,7 @@ export type AnytimeDifference = Message<"limber.v1.AnytimeDifference"> & {
  * Use `create(AnytimeDifferenceSchema)` to create a new message.
  */
 export const AnytimeDifferenceSchema: GenMessage<AnytimeDifference> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 7);
+  messageDesc(file_limber_v1_evaluation, 13);
 
 /**
  * One seed of a comparison.
@@ -639,7 +909,7 @@ export type ComparedSeed = Message<"limber.v1.ComparedSeed"> & {
  * Use `create(ComparedSeedSchema)` to create a new message.
  */
 export const ComparedSeedSchema: GenMessage<ComparedSeed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 8);
+  messageDesc(file_limber_v1_evaluation, 14);
 
 /**
  * The outcome of one policy on one seed.
@@ -688,7 +958,7 @@ export type ComparedOutcome = Message<"limber.v1.ComparedOutcome"> & {
  * Use `create(ComparedOutcomeSchema)` to create a new message.
  */
 export const ComparedOutcomeSchema: GenMessage<ComparedOutcome> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 9);
+  messageDesc(file_limber_v1_evaluation, 15);
 
 /**
  * What a comparison shows so far.
@@ -724,7 +994,7 @@ export type ComparisonVerdict = Message<"limber.v1.ComparisonVerdict"> & {
  * Use `create(ComparisonVerdictSchema)` to create a new message.
  */
 export const ComparisonVerdictSchema: GenMessage<ComparisonVerdict> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 10);
+  messageDesc(file_limber_v1_evaluation, 16);
 
 /**
  * The policy of an evaluation.
@@ -816,7 +1086,7 @@ export type EvaluatedPolicy = Message<"limber.v1.EvaluatedPolicy"> & {
  * Use `create(EvaluatedPolicySchema)` to create a new message.
  */
 export const EvaluatedPolicySchema: GenMessage<EvaluatedPolicy> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 11);
+  messageDesc(file_limber_v1_evaluation, 17);
 
 /**
  * One number of the scenario's state, as the policy reads it.
@@ -844,7 +1114,7 @@ export type StateMapping = Message<"limber.v1.StateMapping"> & {
  * Use `create(StateMappingSchema)` to create a new message.
  */
 export const StateMappingSchema: GenMessage<StateMapping> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 12);
+  messageDesc(file_limber_v1_evaluation, 18);
 
 /**
  * The scenario of an evaluation.
@@ -928,7 +1198,7 @@ export type EvaluatedScenario = Message<"limber.v1.EvaluatedScenario"> & {
  * Use `create(EvaluatedScenarioSchema)` to create a new message.
  */
 export const EvaluatedScenarioSchema: GenMessage<EvaluatedScenario> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 13);
+  messageDesc(file_limber_v1_evaluation, 19);
 
 /**
  * Films of an ended evaluation, which are rendered one after another.
@@ -963,7 +1233,7 @@ export type EvaluationFilms = Message<"limber.v1.EvaluationFilms"> & {
  * Use `create(EvaluationFilmsSchema)` to create a new message.
  */
 export const EvaluationFilmsSchema: GenMessage<EvaluationFilms> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 14);
+  messageDesc(file_limber_v1_evaluation, 20);
 
 /**
  * What happens in a film.
@@ -1012,7 +1282,7 @@ export type FilmSeries = Message<"limber.v1.FilmSeries"> & {
  * Use `create(FilmSeriesSchema)` to create a new message.
  */
 export const FilmSeriesSchema: GenMessage<FilmSeries> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 15);
+  messageDesc(file_limber_v1_evaluation, 21);
 
 /**
  * The state at one frame of a film.
@@ -1047,7 +1317,7 @@ export type FilmPoint = Message<"limber.v1.FilmPoint"> & {
  * Use `create(FilmPointSchema)` to create a new message.
  */
 export const FilmPointSchema: GenMessage<FilmPoint> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 16);
+  messageDesc(file_limber_v1_evaluation, 22);
 
 /**
  * Progress of an evaluation.
@@ -1082,7 +1352,7 @@ export type EvaluationProgress = Message<"limber.v1.EvaluationProgress"> & {
  * Use `create(EvaluationProgressSchema)` to create a new message.
  */
 export const EvaluationProgressSchema: GenMessage<EvaluationProgress> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 17);
+  messageDesc(file_limber_v1_evaluation, 23);
 
 /**
  * Episode counts of an evaluation.
@@ -1117,7 +1387,7 @@ export type EpisodeCounts = Message<"limber.v1.EpisodeCounts"> & {
  * Use `create(EpisodeCountsSchema)` to create a new message.
  */
 export const EpisodeCountsSchema: GenMessage<EpisodeCounts> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 18);
+  messageDesc(file_limber_v1_evaluation, 24);
 
 /**
  * Scores of an evaluation.
@@ -1215,7 +1485,7 @@ export type EvaluationScores = Message<"limber.v1.EvaluationScores"> & {
  * Use `create(EvaluationScoresSchema)` to create a new message.
  */
 export const EvaluationScoresSchema: GenMessage<EvaluationScores> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 19);
+  messageDesc(file_limber_v1_evaluation, 25);
 
 /**
  * A success rate with its confidence intervals.
@@ -1264,7 +1534,7 @@ export type SuccessRate = Message<"limber.v1.SuccessRate"> & {
  * Use `create(SuccessRateSchema)` to create a new message.
  */
 export const SuccessRateSchema: GenMessage<SuccessRate> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 20);
+  messageDesc(file_limber_v1_evaluation, 26);
 
 /**
  * A confidence interval.
@@ -1299,7 +1569,7 @@ export type Interval = Message<"limber.v1.Interval"> & {
  * Use `create(IntervalSchema)` to create a new message.
  */
 export const IntervalSchema: GenMessage<Interval> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 21);
+  messageDesc(file_limber_v1_evaluation, 27);
 
 /**
  * Distribution of the episode returns.
@@ -1355,7 +1625,7 @@ export type ReturnScore = Message<"limber.v1.ReturnScore"> & {
  * Use `create(ReturnScoreSchema)` to create a new message.
  */
 export const ReturnScoreSchema: GenMessage<ReturnScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 22);
+  messageDesc(file_limber_v1_evaluation, 28);
 
 /**
  * Mean and median of a figure.
@@ -1383,7 +1653,7 @@ export type Spread = Message<"limber.v1.Spread"> & {
  * Use `create(SpreadSchema)` to create a new message.
  */
 export const SpreadSchema: GenMessage<Spread> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 23);
+  messageDesc(file_limber_v1_evaluation, 29);
 
 /**
  * A mean.
@@ -1404,7 +1674,7 @@ export type MeanScore = Message<"limber.v1.MeanScore"> & {
  * Use `create(MeanScoreSchema)` to create a new message.
  */
 export const MeanScoreSchema: GenMessage<MeanScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 24);
+  messageDesc(file_limber_v1_evaluation, 30);
 
 /**
  * A median.
@@ -1425,7 +1695,7 @@ export type MedianScore = Message<"limber.v1.MedianScore"> & {
  * Use `create(MedianScoreSchema)` to create a new message.
  */
 export const MedianScoreSchema: GenMessage<MedianScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 25);
+  messageDesc(file_limber_v1_evaluation, 31);
 
 /**
  * Safety figures of an evaluation.
@@ -1453,7 +1723,7 @@ export type SafetyScore = Message<"limber.v1.SafetyScore"> & {
  * Use `create(SafetyScoreSchema)` to create a new message.
  */
 export const SafetyScoreSchema: GenMessage<SafetyScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 26);
+  messageDesc(file_limber_v1_evaluation, 32);
 
 /**
  * Smoothness of the actions.
@@ -1474,7 +1744,7 @@ export type SmoothnessScore = Message<"limber.v1.SmoothnessScore"> & {
  * Use `create(SmoothnessScoreSchema)` to create a new message.
  */
 export const SmoothnessScoreSchema: GenMessage<SmoothnessScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 27);
+  messageDesc(file_limber_v1_evaluation, 33);
 
 /**
  * Latency, in milliseconds.
@@ -1509,7 +1779,7 @@ export type LatencyScore = Message<"limber.v1.LatencyScore"> & {
  * Use `create(LatencyScoreSchema)` to create a new message.
  */
 export const LatencyScoreSchema: GenMessage<LatencyScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 28);
+  messageDesc(file_limber_v1_evaluation, 34);
 
 /**
  * Effects of policy latency in `realtime` mode.
@@ -1537,7 +1807,7 @@ export type RealtimeScore = Message<"limber.v1.RealtimeScore"> & {
  * Use `create(RealtimeScoreSchema)` to create a new message.
  */
 export const RealtimeScoreSchema: GenMessage<RealtimeScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 29);
+  messageDesc(file_limber_v1_evaluation, 35);
 
 /**
  * An ended episode.
@@ -1685,7 +1955,7 @@ export type EpisodeRecord = Message<"limber.v1.EpisodeRecord"> & {
  * Use `create(EpisodeRecordSchema)` to create a new message.
  */
 export const EpisodeRecordSchema: GenMessage<EpisodeRecord> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 30);
+  messageDesc(file_limber_v1_evaluation, 36);
 
 /**
  * What is needed to reproduce the scores.
@@ -1720,7 +1990,7 @@ export type Reproducibility = Message<"limber.v1.Reproducibility"> & {
  * Use `create(ReproducibilitySchema)` to create a new message.
  */
 export const ReproducibilitySchema: GenMessage<Reproducibility> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 31);
+  messageDesc(file_limber_v1_evaluation, 37);
 
 /**
  * Cost of an evaluation.
@@ -1769,7 +2039,7 @@ export type EvaluationUsage = Message<"limber.v1.EvaluationUsage"> & {
  * Use `create(EvaluationUsageSchema)` to create a new message.
  */
 export const EvaluationUsageSchema: GenMessage<EvaluationUsage> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 32);
+  messageDesc(file_limber_v1_evaluation, 38);
 
 /**
  * Origin of an evaluation's actions.
@@ -1790,7 +2060,7 @@ export type EvaluationRoute = Message<"limber.v1.EvaluationRoute"> & {
  * Use `create(EvaluationRouteSchema)` to create a new message.
  */
 export const EvaluationRouteSchema: GenMessage<EvaluationRoute> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 33);
+  messageDesc(file_limber_v1_evaluation, 39);
 
 /**
  * Why an evaluation failed.
@@ -1818,7 +2088,7 @@ export type EvaluationError = Message<"limber.v1.EvaluationError"> & {
  * Use `create(EvaluationErrorSchema)` to create a new message.
  */
 export const EvaluationErrorSchema: GenMessage<EvaluationError> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 34);
+  messageDesc(file_limber_v1_evaluation, 40);
 
 /**
  * What decides which of two policies is better.

@@ -517,6 +517,14 @@ export async function listItems(
     from job_item where job_id = ${jobId} and index >= ${from} order by index limit ${limit}`);
 }
 
+/** The items of several jobs without their actions, by job and in order. */
+export async function itemsOfJobs(sql: Queryable, jobIds: readonly string[]): Promise<Map<string, ItemRecord[]>> {
+  const rows = await allRecords<ItemRecord & { jobId: string }>(sql`
+    select job_id, index, custom_id, state, request, response - 'actions' as response, error, cost_micro, tries
+    from job_item where job_id = any (${[...jobIds]}::text[]) order by job_id, index`);
+  return Map.groupBy(rows, ({ jobId }) => jobId);
+}
+
 /** The states of a job's items, without their content. */
 export async function outlineOf(
   sql: Queryable,

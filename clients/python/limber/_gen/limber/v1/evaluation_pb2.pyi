@@ -127,7 +127,7 @@ class EvaluationEstimate(_message.Message):
     def __init__(self, episodes: _Optional[int] = ..., episodes_usd: _Optional[float] = ..., policy_calls: _Optional[int] = ..., policy_calls_usd: _Optional[float] = ..., total_usd: _Optional[float] = ...) -> None: ...
 
 class Comparison(_message.Message):
-    __slots__ = ("id", "object", "status", "created_at", "scenario", "seed", "episodes", "metric", "blind", "stop_when_known", "policies", "pairs", "seeds", "verdict", "estimate", "usage", "metadata")
+    __slots__ = ("id", "object", "status", "created_at", "scenario", "seed", "episodes", "metric", "blind", "stop_when_known", "policies", "pairs", "seeds", "verdict", "estimate", "usage", "metadata", "suite", "tasks")
     ID_FIELD_NUMBER: _ClassVar[int]
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
@@ -145,6 +145,8 @@ class Comparison(_message.Message):
     ESTIMATE_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
+    SUITE_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
     id: str
     object: str
     status: _job_pb2.JobStatus
@@ -162,10 +164,74 @@ class Comparison(_message.Message):
     estimate: EvaluationEstimate
     usage: EvaluationUsage
     metadata: _struct_pb2.Struct
-    def __init__(self, id: _Optional[str] = ..., object: _Optional[str] = ..., status: _Optional[_Union[_job_pb2.JobStatus, str]] = ..., created_at: _Optional[int] = ..., scenario: _Optional[_Union[EvaluatedScenario, _Mapping]] = ..., seed: _Optional[int] = ..., episodes: _Optional[int] = ..., metric: _Optional[_Union[ComparisonMetric, str]] = ..., blind: _Optional[bool] = ..., stop_when_known: _Optional[bool] = ..., policies: _Optional[_Iterable[_Union[ComparedPolicy, _Mapping]]] = ..., pairs: _Optional[_Iterable[_Union[ComparedPair, _Mapping]]] = ..., seeds: _Optional[_Iterable[_Union[ComparedSeed, _Mapping]]] = ..., verdict: _Optional[_Union[ComparisonVerdict, _Mapping]] = ..., estimate: _Optional[_Union[EvaluationEstimate, _Mapping]] = ..., usage: _Optional[_Union[EvaluationUsage, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
+    suite: ComparedSuite
+    tasks: _containers.RepeatedCompositeFieldContainer[ComparedTask]
+    def __init__(self, id: _Optional[str] = ..., object: _Optional[str] = ..., status: _Optional[_Union[_job_pb2.JobStatus, str]] = ..., created_at: _Optional[int] = ..., scenario: _Optional[_Union[EvaluatedScenario, _Mapping]] = ..., seed: _Optional[int] = ..., episodes: _Optional[int] = ..., metric: _Optional[_Union[ComparisonMetric, str]] = ..., blind: _Optional[bool] = ..., stop_when_known: _Optional[bool] = ..., policies: _Optional[_Iterable[_Union[ComparedPolicy, _Mapping]]] = ..., pairs: _Optional[_Iterable[_Union[ComparedPair, _Mapping]]] = ..., seeds: _Optional[_Iterable[_Union[ComparedSeed, _Mapping]]] = ..., verdict: _Optional[_Union[ComparisonVerdict, _Mapping]] = ..., estimate: _Optional[_Union[EvaluationEstimate, _Mapping]] = ..., usage: _Optional[_Union[EvaluationUsage, _Mapping]] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., suite: _Optional[_Union[ComparedSuite, _Mapping]] = ..., tasks: _Optional[_Iterable[_Union[ComparedTask, _Mapping]]] = ...) -> None: ...
+
+class ComparedSuite(_message.Message):
+    __slots__ = ("id", "title", "digest")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    title: str
+    digest: str
+    def __init__(self, id: _Optional[str] = ..., title: _Optional[str] = ..., digest: _Optional[str] = ...) -> None: ...
+
+class ComparedTask(_message.Message):
+    __slots__ = ("index", "scenario", "instruction", "seed", "episodes", "weight", "policies", "pairs", "seeds")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    SCENARIO_FIELD_NUMBER: _ClassVar[int]
+    INSTRUCTION_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    EPISODES_FIELD_NUMBER: _ClassVar[int]
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    POLICIES_FIELD_NUMBER: _ClassVar[int]
+    PAIRS_FIELD_NUMBER: _ClassVar[int]
+    SEEDS_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    scenario: EvaluatedScenario
+    instruction: str
+    seed: int
+    episodes: int
+    weight: float
+    policies: _containers.RepeatedCompositeFieldContainer[ComparedTaskPolicy]
+    pairs: _containers.RepeatedCompositeFieldContainer[ComparedPair]
+    seeds: _containers.RepeatedCompositeFieldContainer[ComparedSeed]
+    def __init__(self, index: _Optional[int] = ..., scenario: _Optional[_Union[EvaluatedScenario, _Mapping]] = ..., instruction: _Optional[str] = ..., seed: _Optional[int] = ..., episodes: _Optional[int] = ..., weight: _Optional[float] = ..., policies: _Optional[_Iterable[_Union[ComparedTaskPolicy, _Mapping]]] = ..., pairs: _Optional[_Iterable[_Union[ComparedPair, _Mapping]]] = ..., seeds: _Optional[_Iterable[_Union[ComparedSeed, _Mapping]]] = ...) -> None: ...
+
+class ComparedTaskPolicy(_message.Message):
+    __slots__ = ("label", "evaluation_id", "status", "scores", "error")
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    EVALUATION_ID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    SCORES_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    label: str
+    evaluation_id: str
+    status: _job_pb2.JobStatus
+    scores: EvaluationScores
+    error: EvaluationError
+    def __init__(self, label: _Optional[str] = ..., evaluation_id: _Optional[str] = ..., status: _Optional[_Union[_job_pb2.JobStatus, str]] = ..., scores: _Optional[_Union[EvaluationScores, _Mapping]] = ..., error: _Optional[_Union[EvaluationError, _Mapping]] = ...) -> None: ...
+
+class OverallScore(_message.Message):
+    __slots__ = ("success", "progress")
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    success: WeightedScore
+    progress: WeightedScore
+    def __init__(self, success: _Optional[_Union[WeightedScore, _Mapping]] = ..., progress: _Optional[_Union[WeightedScore, _Mapping]] = ...) -> None: ...
+
+class WeightedScore(_message.Message):
+    __slots__ = ("mean", "ci95")
+    MEAN_FIELD_NUMBER: _ClassVar[int]
+    CI95_FIELD_NUMBER: _ClassVar[int]
+    mean: float
+    ci95: Interval
+    def __init__(self, mean: _Optional[float] = ..., ci95: _Optional[_Union[Interval, _Mapping]] = ...) -> None: ...
 
 class ComparedPolicy(_message.Message):
-    __slots__ = ("label", "policy", "evaluation_id", "status", "rank", "scores", "error")
+    __slots__ = ("label", "policy", "evaluation_id", "status", "rank", "scores", "error", "overall")
     LABEL_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     EVALUATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -173,6 +239,7 @@ class ComparedPolicy(_message.Message):
     RANK_FIELD_NUMBER: _ClassVar[int]
     SCORES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    OVERALL_FIELD_NUMBER: _ClassVar[int]
     label: str
     policy: EvaluatedPolicy
     evaluation_id: str
@@ -180,10 +247,11 @@ class ComparedPolicy(_message.Message):
     rank: int
     scores: EvaluationScores
     error: EvaluationError
-    def __init__(self, label: _Optional[str] = ..., policy: _Optional[_Union[EvaluatedPolicy, _Mapping]] = ..., evaluation_id: _Optional[str] = ..., status: _Optional[_Union[_job_pb2.JobStatus, str]] = ..., rank: _Optional[int] = ..., scores: _Optional[_Union[EvaluationScores, _Mapping]] = ..., error: _Optional[_Union[EvaluationError, _Mapping]] = ...) -> None: ...
+    overall: OverallScore
+    def __init__(self, label: _Optional[str] = ..., policy: _Optional[_Union[EvaluatedPolicy, _Mapping]] = ..., evaluation_id: _Optional[str] = ..., status: _Optional[_Union[_job_pb2.JobStatus, str]] = ..., rank: _Optional[int] = ..., scores: _Optional[_Union[EvaluationScores, _Mapping]] = ..., error: _Optional[_Union[EvaluationError, _Mapping]] = ..., overall: _Optional[_Union[OverallScore, _Mapping]] = ...) -> None: ...
 
 class ComparedPair(_message.Message):
-    __slots__ = ("a", "b", "n", "success", "progress", "mcnemar", "anytime", "better")
+    __slots__ = ("a", "b", "n", "success", "progress", "mcnemar", "anytime", "better", "sign_flip")
     A_FIELD_NUMBER: _ClassVar[int]
     B_FIELD_NUMBER: _ClassVar[int]
     N_FIELD_NUMBER: _ClassVar[int]
@@ -193,6 +261,7 @@ class ComparedPair(_message.Message):
     MCNEMAR_FIELD_NUMBER: _ClassVar[int]
     ANYTIME_FIELD_NUMBER: _ClassVar[int]
     BETTER_FIELD_NUMBER: _ClassVar[int]
+    SIGN_FLIP_FIELD_NUMBER: _ClassVar[int]
     a: str
     b: str
     n: int
@@ -201,7 +270,14 @@ class ComparedPair(_message.Message):
     mcnemar: McNemarTest
     anytime: AnytimeDifference
     better: str
-    def __init__(self, a: _Optional[str] = ..., b: _Optional[str] = ..., n: _Optional[int] = ..., success: _Optional[_Union[PairedDifference, _Mapping]] = ..., progress: _Optional[_Union[PairedDifference, _Mapping]] = ..., mcnemar: _Optional[_Union[McNemarTest, _Mapping]] = ..., anytime: _Optional[_Union[AnytimeDifference, _Mapping]] = ..., better: _Optional[str] = ..., **kwargs) -> None: ...
+    sign_flip: SignFlipTest
+    def __init__(self, a: _Optional[str] = ..., b: _Optional[str] = ..., n: _Optional[int] = ..., success: _Optional[_Union[PairedDifference, _Mapping]] = ..., progress: _Optional[_Union[PairedDifference, _Mapping]] = ..., mcnemar: _Optional[_Union[McNemarTest, _Mapping]] = ..., anytime: _Optional[_Union[AnytimeDifference, _Mapping]] = ..., better: _Optional[str] = ..., sign_flip: _Optional[_Union[SignFlipTest, _Mapping]] = ..., **kwargs) -> None: ...
+
+class SignFlipTest(_message.Message):
+    __slots__ = ("p",)
+    P_FIELD_NUMBER: _ClassVar[int]
+    p: float
+    def __init__(self, p: _Optional[float] = ...) -> None: ...
 
 class PairedDifference(_message.Message):
     __slots__ = ("mean", "ci95")

@@ -71,7 +71,7 @@ class EvaluateRequest(_message.Message):
     def __init__(self, policy_endpoint: _Optional[str] = ..., scenario: _Optional[str] = ..., episodes: _Optional[int] = ..., seed: _Optional[int] = ..., action_space: _Optional[str] = ..., horizon: _Optional[int] = ..., replan_steps: _Optional[int] = ..., mode: _Optional[_Union[_evaluation_pb2.EvaluationMode, str]] = ..., policy_timeout_ms: _Optional[int] = ..., media: _Optional[_Union[_evaluation_pb2.EvaluationMedia, str]] = ..., pictures: _Optional[bool] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., runner: _Optional[_Union[_evaluation_pb2.EvaluationRunner, str]] = ..., wall_budget_s: _Optional[int] = ..., stop_after_faults: _Optional[int] = ..., runtime: _Optional[str] = ..., profile: _Optional[_Union[_supply_pb2.WireProfile, _Mapping]] = ..., auth: _Optional[_Union[_supply_pb2.ProviderAuth, _Mapping]] = ..., dry_run: _Optional[bool] = ..., max_calls_usd: _Optional[float] = ..., camera_map: _Optional[_Mapping[str, str]] = ..., state_map: _Optional[_Iterable[_Union[_evaluation_pb2.StateMapping, _Mapping]]] = ..., parallel_episodes: _Optional[int] = ..., media_episodes: _Optional[_Union[_evaluation_pb2.EvaluationMediaEpisodes, str]] = ...) -> None: ...
 
 class CompareEvaluationsRequest(_message.Message):
-    __slots__ = ("policies", "scenario", "episodes", "seed", "action_space", "mode", "policy_timeout_ms", "media", "pictures", "metric", "blind", "stop_when_known", "wall_budget_s", "stop_after_faults", "max_calls_usd", "metadata", "idempotency_key", "dry_run", "parallel_episodes", "media_episodes")
+    __slots__ = ("policies", "scenario", "episodes", "seed", "action_space", "mode", "policy_timeout_ms", "media", "pictures", "metric", "blind", "stop_when_known", "wall_budget_s", "stop_after_faults", "max_calls_usd", "metadata", "idempotency_key", "dry_run", "parallel_episodes", "media_episodes", "suite")
     POLICIES_FIELD_NUMBER: _ClassVar[int]
     SCENARIO_FIELD_NUMBER: _ClassVar[int]
     EPISODES_FIELD_NUMBER: _ClassVar[int]
@@ -92,6 +92,7 @@ class CompareEvaluationsRequest(_message.Message):
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
     PARALLEL_EPISODES_FIELD_NUMBER: _ClassVar[int]
     MEDIA_EPISODES_FIELD_NUMBER: _ClassVar[int]
+    SUITE_FIELD_NUMBER: _ClassVar[int]
     policies: _containers.RepeatedCompositeFieldContainer[PolicyToCompare]
     scenario: str
     episodes: int
@@ -112,7 +113,8 @@ class CompareEvaluationsRequest(_message.Message):
     dry_run: bool
     parallel_episodes: int
     media_episodes: _evaluation_pb2.EvaluationMediaEpisodes
-    def __init__(self, policies: _Optional[_Iterable[_Union[PolicyToCompare, _Mapping]]] = ..., scenario: _Optional[str] = ..., episodes: _Optional[int] = ..., seed: _Optional[int] = ..., action_space: _Optional[str] = ..., mode: _Optional[_Union[_evaluation_pb2.EvaluationMode, str]] = ..., policy_timeout_ms: _Optional[int] = ..., media: _Optional[_Union[_evaluation_pb2.EvaluationMedia, str]] = ..., pictures: _Optional[bool] = ..., metric: _Optional[_Union[_evaluation_pb2.ComparisonMetric, str]] = ..., blind: _Optional[bool] = ..., stop_when_known: _Optional[bool] = ..., wall_budget_s: _Optional[int] = ..., stop_after_faults: _Optional[int] = ..., max_calls_usd: _Optional[float] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., dry_run: _Optional[bool] = ..., parallel_episodes: _Optional[int] = ..., media_episodes: _Optional[_Union[_evaluation_pb2.EvaluationMediaEpisodes, str]] = ...) -> None: ...
+    suite: str
+    def __init__(self, policies: _Optional[_Iterable[_Union[PolicyToCompare, _Mapping]]] = ..., scenario: _Optional[str] = ..., episodes: _Optional[int] = ..., seed: _Optional[int] = ..., action_space: _Optional[str] = ..., mode: _Optional[_Union[_evaluation_pb2.EvaluationMode, str]] = ..., policy_timeout_ms: _Optional[int] = ..., media: _Optional[_Union[_evaluation_pb2.EvaluationMedia, str]] = ..., pictures: _Optional[bool] = ..., metric: _Optional[_Union[_evaluation_pb2.ComparisonMetric, str]] = ..., blind: _Optional[bool] = ..., stop_when_known: _Optional[bool] = ..., wall_budget_s: _Optional[int] = ..., stop_after_faults: _Optional[int] = ..., max_calls_usd: _Optional[float] = ..., metadata: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., idempotency_key: _Optional[str] = ..., dry_run: _Optional[bool] = ..., parallel_episodes: _Optional[int] = ..., media_episodes: _Optional[_Union[_evaluation_pb2.EvaluationMediaEpisodes, str]] = ..., suite: _Optional[str] = ...) -> None: ...
 
 class PolicyToCompare(_message.Message):
     __slots__ = ("policy_endpoint", "horizon", "replan_steps", "runtime", "profile", "auth", "camera_map", "state_map")
