@@ -18,7 +18,8 @@ import {
   weightedPairOf,
 } from "../scenarios/paired.ts";
 import { type Stratum, stratifiedInterval, stratifiedMean, stratifiedWilson } from "../scenarios/scores.ts";
-import { breathe } from "../slices.ts";
+import { type Strength, strengthsOf } from "../scenarios/strengths.ts";
+import { breathe, inSlices } from "../slices.ts";
 import type { Sql } from "../store/database/tx.ts";
 import type { ItemRecord, JobRecord } from "../store/jobs/jobs.ts";
 import * as store from "../store/jobs/jobs.ts";
@@ -171,6 +172,7 @@ export async function shownComparison(entries: readonly Entry[]): Promise<Messag
   const { inSuite } = place;
   const pairs = await pairsOf(entries);
   const best = bestOf(entries, pairs);
+  const strengths = await strengthsOfEntries(entries);
   const isHidden = place.blind && !parts.every(({ job }) => store.hasEnded(job.status));
   const usages = parts.map((part) => part.evaluation.usage);
   const total = (read: "episodes" | "costUsd" | "policyCalls" | "policyCostUsd" | "totalCostUsd"): number =>
@@ -191,7 +193,10 @@ export async function shownComparison(entries: readonly Entry[]): Promise<Messag
     metric: place.metric === "progress" ? ComparisonMetric.PROGRESS : ComparisonMetric.SUCCESS,
     blind: place.blind,
     stopWhenKnown: place.stopWhenKnown,
-    policies: entries.map((entry) => shownPolicy(entry, pairs, isHidden)),
+    policies: entries.map((entry) => ({
+      ...shownPolicy(entry, pairs, isHidden),
+      ...(strengths.has(entry.label) && { strength: strengths.get(entry.label)! }),
+    })),
     pairs: pairs.map(shownPair),
     verdict: { best, known: best.length === 1 && pairs.length > 0, text: wordsOf(entries, pairs, best) },
     estimate: estimateOf(parts.map((part) => part.request)),
@@ -260,6 +265,25 @@ function overallOf(parts: readonly Part[]) {
     },
   };
 }
+
+/** The strengths of at least three policies that were compared, by label. A task counts by its weight, whatever its number of seeds. */
+async function strengthsOfEntries(entries: readonly Entry[]) {
+  const compared = fairOf(entries).filter(({ parts }) => parts.every(({ outcomes }) => outcomes.length > 0));
+  const [first] = compared;
+  if (!first || compared.length < 3) return new Map<string, ReturnType<typeof shownStrength>>();
+  const { metric } = first.parts[0]!.place;
+  const sizes = first.parts.map((_, task) => Math.max(...compared.map(({ parts }) => parts[task]!.outcomes.length)));
+  const all = sizes.reduce((sum, size) => sum + size, 0);
+  const games = sharesOf(first.parts).map((share, task) => ({
+    weight: (share * all) / sizes[task]!,
+    results: compared.map(({ parts }) => parts[task]!.outcomes.map((outcome) => Number(outcome[metric]))),
+  }));
+  const strengths = await inSlices(strengthsOf(games));
+  return new Map(compared.map(({ label }, i) => [label, shownStrength(strengths[i]!)]));
+}
+
+/** A strength as messages have it. */
+export const shownStrength = ({ value, ci95 }: Strength) => ({ value, ci95: { method: "bootstrap", ...ci95 } });
 
 /** The tables of each task of a suite. */
 async function shownTasks(entries: readonly Entry[], isHidden: boolean) {

@@ -26,6 +26,8 @@ import {
 } from "../scenarios/published.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
 import { normalQuantile, wilson } from "../scenarios/scores.ts";
+import { type Strength, strengthsOf } from "../scenarios/strengths.ts";
+import { inSlices } from "../slices.ts";
 import { audit } from "../store/account/audit.ts";
 import { findOrg } from "../store/account/orgs.ts";
 import {
@@ -41,6 +43,7 @@ import * as store from "../store/jobs/publications.ts";
 import { findOffering } from "../store/supply/supply.ts";
 import { type Vault, VaultError } from "../vault.ts";
 import { shownScenario } from "./evaluation.ts";
+import { shownStrength } from "./evaluation-compared.ts";
 import { type EpisodeFacts, type EvaluationRequest, type EvaluationResult, isExternal } from "./evaluation-run.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import type { Controls } from "./publication-controls.ts";
@@ -65,6 +68,7 @@ const ALPHA = 0.05;
 /** The publication RPCs. */
 export function publicationService(deps: PublicationDeps): Implementation<typeof PublicationService> {
   const { sql, scenarios } = deps;
+  const boards = new Boards();
   return {
     async createPublication(asked, call) {
       const { orgId } = keyOf(call);
@@ -149,7 +153,7 @@ export function publicationService(deps: PublicationDeps): Implementation<typeof
         throw violation("action_space", `must be one of this scenario's: ${spaces.join(", ")}`, "enum", spaces);
       }
       const digest = digestOf(scenario, variant);
-      const data = ranked(await store.resultsOf(sql, digest, MOST_RANKED));
+      const data = await boards.of(await store.resultsOf(sql, digest, MOST_RANKED));
       return { object: "leaderboard", scenario: scenario.id, digest, actionSpace: variant.actionSpace, data };
     },
 
@@ -350,6 +354,40 @@ function disclosed({ publisher, evaluations, comparison }: PublishedDocument): s
   ];
 }
 
+/** The policies and seeds from which strengths are computed, and the leaderboards that are cached. */
+const MOST_STRENGTHS = 16;
+const MOST_SEEDS = 1_000;
+const MOST_BOARDS = 64;
+
+/** Leaderboards. Strengths take long to compute, so they are cached until a board's publications change. */
+class Boards {
+  readonly #strengths = new Map<string, Promise<readonly Strength[]>>();
+
+  async of(results: readonly store.RankedResult[]) {
+    const entries = ranked(results);
+    const strengths = await this.#strengthsOf(entries.slice(0, MOST_STRENGTHS).map(({ result }) => result));
+    return entries.map(({ result: _, ...entry }, i) => ({
+      ...entry,
+      ...(strengths[i] && { strength: shownStrength(strengths[i]) }),
+    }));
+  }
+
+  #strengthsOf(results: readonly store.RankedResult[]): Promise<readonly Strength[]> {
+    if (results.length < 3) return Promise.resolve([]);
+    const key = results.map(({ publicationId, label }) => `${publicationId} ${label}`).join();
+    const known = this.#strengths.get(key);
+    if (known) return known;
+    const played = results.map(({ outcomes }) => [...outcomes.slice(0, MOST_SEEDS)].map(Number));
+    const found = inSlices(strengthsOf([{ weight: 1, results: played }]));
+    this.#strengths.set(key, found);
+    for (const oldest of this.#strengths.keys()) {
+      if (this.#strengths.size <= MOST_BOARDS) break;
+      this.#strengths.delete(oldest);
+    }
+    return found;
+  }
+}
+
 /** Ranks results by McNemar's exact test on their common seeds. */
 function ranked(results: readonly store.RankedResult[]) {
   const tests = Math.max(1, (results.length * (results.length - 1)) / 2);
@@ -370,6 +408,7 @@ function ranked(results: readonly store.RankedResult[]) {
       const successes = outcomes.replaceAll("0", "").length;
       const interval = wilson(successes, episodes, normalQuantile(1 - ALPHA / attempts / 2));
       return {
+        result,
         rank: 1 + results.filter((other) => isBetter(other, result)).length,
         ...{ model, publisher, publicationId, successes, episodes, progress, attempts },
         ...(revision !== undefined && { revision }),

@@ -83,7 +83,7 @@ export async function withdrawPublication(tx: Tx, orgId: string, id: string, not
 }
 
 /** A result with its publication and the publisher's name. */
-export interface RankedResult extends Omit<PublishedResult, "label" | "digest" | "offeringId"> {
+export interface RankedResult extends Omit<PublishedResult, "digest" | "offeringId"> {
   readonly publicationId: string;
   readonly publisher: string;
 }
@@ -92,7 +92,7 @@ export interface RankedResult extends Omit<PublishedResult, "label" | "digest" |
 export const resultsOf = (sql: Queryable, digest: string, limit: number): Promise<RankedResult[]> =>
   allRecords<RankedResult>(sql`
     select * from (
-      select distinct on (org_id, model, revision) publication_id, model, revision, outcomes, progress, attempts, org.name as publisher
+      select distinct on (org_id, model, revision) publication_id, label, model, revision, outcomes, progress, attempts, org.name as publisher
       from publication_result
         join publication on publication.id = publication_id and withdrawn is null
         join org on org.id = org_id and org.status = 'active'

@@ -97,6 +97,17 @@ describe("a comparison on a suite", () => {
     expect(one.body.per_episode[0].seed).toBe(50);
   });
 
+  it("gives three policies strengths by their common seeds", async () => {
+    const policies = [await policyOf("stand"), await policyOf("seek"), await policyOf("stand")];
+    const { body, text } = await compare({ suite: await suiteOf(TASKS), policies });
+    expect(body.id, text).toMatch(/^cmp_/);
+    const { policies: shown } = await ended(body.id);
+    const values = shown.map(({ strength }: { strength: { value: number } }) => strength.value);
+    expect(values[1]).toBeGreaterThan(values[0]);
+    expect(values[0]).toBeCloseTo(values[2], 6);
+    expect(shown[1].strength.ci95.method).toBe("bootstrap");
+  });
+
   it("has no overall score if the scenario of a task disappeared while it ran, and the verdict says so", async () => {
     const suite = await suiteOf(
       [

@@ -424,6 +424,8 @@ describe("a leaderboard", () => {
       ["acme/poor", 4],
     ]);
     expect(rows[1]!.interval.low).toBeLessThan(rows[2]!.interval.low);
+    const strengths = body.data.map(({ strength }: { strength: { value: number } }) => strength.value);
+    expect(strengths[0]).toBeGreaterThan(strengths[3]);
     await app.call(`/v1/publications/${best}`, undefined, { key: caller.key, method: "DELETE" });
     const withdrawn = await app.call("/v1/audit?action=publication.withdrawn", undefined, { key: caller.key });
     expect(withdrawn.body.data[0], withdrawn.text).toMatchObject({

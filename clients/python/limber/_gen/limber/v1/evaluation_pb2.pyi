@@ -231,7 +231,7 @@ class WeightedScore(_message.Message):
     def __init__(self, mean: _Optional[float] = ..., ci95: _Optional[_Union[Interval, _Mapping]] = ...) -> None: ...
 
 class ComparedPolicy(_message.Message):
-    __slots__ = ("label", "policy", "evaluation_id", "status", "rank", "scores", "error", "overall")
+    __slots__ = ("label", "policy", "evaluation_id", "status", "rank", "scores", "error", "overall", "strength")
     LABEL_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
     EVALUATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -240,6 +240,7 @@ class ComparedPolicy(_message.Message):
     SCORES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     OVERALL_FIELD_NUMBER: _ClassVar[int]
+    STRENGTH_FIELD_NUMBER: _ClassVar[int]
     label: str
     policy: EvaluatedPolicy
     evaluation_id: str
@@ -248,7 +249,16 @@ class ComparedPolicy(_message.Message):
     scores: EvaluationScores
     error: EvaluationError
     overall: OverallScore
-    def __init__(self, label: _Optional[str] = ..., policy: _Optional[_Union[EvaluatedPolicy, _Mapping]] = ..., evaluation_id: _Optional[str] = ..., status: _Optional[_Union[_job_pb2.JobStatus, str]] = ..., rank: _Optional[int] = ..., scores: _Optional[_Union[EvaluationScores, _Mapping]] = ..., error: _Optional[_Union[EvaluationError, _Mapping]] = ..., overall: _Optional[_Union[OverallScore, _Mapping]] = ...) -> None: ...
+    strength: PolicyStrength
+    def __init__(self, label: _Optional[str] = ..., policy: _Optional[_Union[EvaluatedPolicy, _Mapping]] = ..., evaluation_id: _Optional[str] = ..., status: _Optional[_Union[_job_pb2.JobStatus, str]] = ..., rank: _Optional[int] = ..., scores: _Optional[_Union[EvaluationScores, _Mapping]] = ..., error: _Optional[_Union[EvaluationError, _Mapping]] = ..., overall: _Optional[_Union[OverallScore, _Mapping]] = ..., strength: _Optional[_Union[PolicyStrength, _Mapping]] = ...) -> None: ...
+
+class PolicyStrength(_message.Message):
+    __slots__ = ("value", "ci95")
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    CI95_FIELD_NUMBER: _ClassVar[int]
+    value: float
+    ci95: Interval
+    def __init__(self, value: _Optional[float] = ..., ci95: _Optional[_Union[Interval, _Mapping]] = ...) -> None: ...
 
 class ComparedPair(_message.Message):
     __slots__ = ("a", "b", "n", "success", "progress", "mcnemar", "anytime", "better", "sign_flip")

@@ -46,7 +46,7 @@ class SigningKey(_message.Message):
     def __init__(self, kty: _Optional[str] = ..., crv: _Optional[str] = ..., x: _Optional[str] = ..., kid: _Optional[str] = ..., alg: _Optional[str] = ..., use: _Optional[str] = ...) -> None: ...
 
 class LeaderboardEntry(_message.Message):
-    __slots__ = ("rank", "model", "revision", "publisher", "publication_id", "successes", "episodes", "success_rate", "interval", "progress", "attempts")
+    __slots__ = ("rank", "model", "revision", "publisher", "publication_id", "successes", "episodes", "success_rate", "interval", "progress", "attempts", "strength")
     RANK_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
@@ -58,6 +58,7 @@ class LeaderboardEntry(_message.Message):
     INTERVAL_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    STRENGTH_FIELD_NUMBER: _ClassVar[int]
     rank: int
     model: str
     revision: str
@@ -69,4 +70,5 @@ class LeaderboardEntry(_message.Message):
     interval: _evaluation_pb2.Interval
     progress: float
     attempts: int
-    def __init__(self, rank: _Optional[int] = ..., model: _Optional[str] = ..., revision: _Optional[str] = ..., publisher: _Optional[str] = ..., publication_id: _Optional[str] = ..., successes: _Optional[int] = ..., episodes: _Optional[int] = ..., success_rate: _Optional[float] = ..., interval: _Optional[_Union[_evaluation_pb2.Interval, _Mapping]] = ..., progress: _Optional[float] = ..., attempts: _Optional[int] = ...) -> None: ...
+    strength: _evaluation_pb2.PolicyStrength
+    def __init__(self, rank: _Optional[int] = ..., model: _Optional[str] = ..., revision: _Optional[str] = ..., publisher: _Optional[str] = ..., publication_id: _Optional[str] = ..., successes: _Optional[int] = ..., episodes: _Optional[int] = ..., success_rate: _Optional[float] = ..., interval: _Optional[_Union[_evaluation_pb2.Interval, _Mapping]] = ..., progress: _Optional[float] = ..., attempts: _Optional[int] = ..., strength: _Optional[_Union[_evaluation_pb2.PolicyStrength, _Mapping]] = ...) -> None: ...

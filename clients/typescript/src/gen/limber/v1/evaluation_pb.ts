@@ -13,7 +13,7 @@ import type { JsonObject, Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file limber/v1/evaluation.proto.
  */
 export const file_limber_v1_evaluation: GenFile = /*@__PURE__*/
-  fileDesc("ChpsaW1iZXIvdjEvZXZhbHVhdGlvbi5wcm90bxIJbGltYmVyLnYxIr8HCgpFdmFsdWF0aW9uEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIMCgRraW5kGAMgASgJEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgFIAEoDRIXCgpzdGFydGVkX2F0GAYgASgNSACIAQESGAoLZmluaXNoZWRfYXQYByABKA1IAYgBARIqCgZwb2xpY3kYCCABKAsyGi5saW1iZXIudjEuRXZhbHVhdGVkUG9saWN5Ei4KCHNjZW5hcmlvGAkgASgLMhwubGltYmVyLnYxLkV2YWx1YXRlZFNjZW5hcmlvEi8KCHByb2dyZXNzGAogASgLMh0ubGltYmVyLnYxLkV2YWx1YXRpb25Qcm9ncmVzcxIqCghlcGlzb2RlcxgLIAEoCzIYLmxpbWJlci52MS5FcGlzb2RlQ291bnRzEisKBnNjb3JlcxgMIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEi0KC3Blcl9lcGlzb2RlGA0gAygLMhgubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQSMwoPcmVwcm9kdWNpYmlsaXR5GA4gASgLMhoubGltYmVyLnYxLlJlcHJvZHVjaWJpbGl0eRIpCgV1c2FnZRgPIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0aW9uVXNhZ2USKQoFcm91dGUYECABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvblJvdXRlEikKBWVycm9yGBEgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvchIpCghtZXRhZGF0YRgSIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoGcnVubmVyGBMgASgOMhsubGltYmVyLnYxLkV2YWx1YXRpb25SdW5uZXISFAoHaGFybmVzcxgUIAEoCUgCiAEBEhoKDXdhbGxfYnVkZ2V0X3MYFSABKA1IA4gBARIvCghlc3RpbWF0ZRgWIAEoCzIdLmxpbWJlci52MS5FdmFsdWF0aW9uRXN0aW1hdGUSGgoNY29tcGFyaXNvbl9pZBgXIAEoCUgEiAEBEikKBWZpbG1zGBggASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25GaWxtc0INCgtfc3RhcnRlZF9hdEIOCgxfZmluaXNoZWRfYXRCCgoIX2hhcm5lc3NCEAoOX3dhbGxfYnVkZ2V0X3NCEAoOX2NvbXBhcmlzb25faWQifwoSRXZhbHVhdGlvbkVzdGltYXRlEhAKCGVwaXNvZGVzGAEgASgNEhQKDGVwaXNvZGVzX3VzZBgCIAEoARIUCgxwb2xpY3lfY2FsbHMYAyABKA0SGAoQcG9saWN5X2NhbGxzX3VzZBgEIAEoARIRCgl0b3RhbF91c2QYBSABKAEiiwUKCkNvbXBhcmlzb24SCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEiQKBnN0YXR1cxgDIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgEIAEoDRIuCghzY2VuYXJpbxgFIAEoCzIcLmxpbWJlci52MS5FdmFsdWF0ZWRTY2VuYXJpbxIMCgRzZWVkGAYgASgNEhAKCGVwaXNvZGVzGAcgASgNEisKBm1ldHJpYxgIIAEoDjIbLmxpbWJlci52MS5Db21wYXJpc29uTWV0cmljEg0KBWJsaW5kGAkgASgIEhcKD3N0b3Bfd2hlbl9rbm93bhgKIAEoCBIrCghwb2xpY2llcxgLIAMoCzIZLmxpbWJlci52MS5Db21wYXJlZFBvbGljeRImCgVwYWlycxgMIAMoCzIXLmxpbWJlci52MS5Db21wYXJlZFBhaXISJgoFc2VlZHMYDSADKAsyFy5saW1iZXIudjEuQ29tcGFyZWRTZWVkEi0KB3ZlcmRpY3QYDiABKAsyHC5saW1iZXIudjEuQ29tcGFyaXNvblZlcmRpY3QSLwoIZXN0aW1hdGUYDyABKAsyHS5saW1iZXIudjEuRXZhbHVhdGlvbkVzdGltYXRlEikKBXVzYWdlGBAgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25Vc2FnZRIpCghtZXRhZGF0YRgRIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJwoFc3VpdGUYEiABKAsyGC5saW1iZXIudjEuQ29tcGFyZWRTdWl0ZRImCgV0YXNrcxgTIAMoCzIXLmxpbWJlci52MS5Db21wYXJlZFRhc2siOgoNQ29tcGFyZWRTdWl0ZRIKCgJpZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIOCgZkaWdlc3QYAyABKAkiqAIKDENvbXBhcmVkVGFzaxINCgVpbmRleBgBIAEoDRIuCghzY2VuYXJpbxgCIAEoCzIcLmxpbWJlci52MS5FdmFsdWF0ZWRTY2VuYXJpbxIYCgtpbnN0cnVjdGlvbhgDIAEoCUgAiAEBEgwKBHNlZWQYBCABKA0SEAoIZXBpc29kZXMYBSABKA0SDgoGd2VpZ2h0GAYgASgBEi8KCHBvbGljaWVzGAcgAygLMh0ubGltYmVyLnYxLkNvbXBhcmVkVGFza1BvbGljeRImCgVwYWlycxgIIAMoCzIXLmxpbWJlci52MS5Db21wYXJlZFBhaXISJgoFc2VlZHMYCSADKAsyFy5saW1iZXIudjEuQ29tcGFyZWRTZWVkQg4KDF9pbnN0cnVjdGlvbiLPAQoSQ29tcGFyZWRUYXNrUG9saWN5Eg0KBWxhYmVsGAEgASgJEhoKDWV2YWx1YXRpb25faWQYAiABKAlIAIgBARIkCgZzdGF0dXMYAyABKA4yFC5saW1iZXIudjEuSm9iU3RhdHVzEisKBnNjb3JlcxgEIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEikKBWVycm9yGAUgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvckIQCg5fZXZhbHVhdGlvbl9pZCJlCgxPdmVyYWxsU2NvcmUSKQoHc3VjY2VzcxgBIAEoCzIYLmxpbWJlci52MS5XZWlnaHRlZFNjb3JlEioKCHByb2dyZXNzGAIgASgLMhgubGltYmVyLnYxLldlaWdodGVkU2NvcmUiQAoNV2VpZ2h0ZWRTY29yZRIMCgRtZWFuGAEgASgBEiEKBGNpOTUYAiABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwivQIKDkNvbXBhcmVkUG9saWN5Eg0KBWxhYmVsGAEgASgJEioKBnBvbGljeRgCIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0ZWRQb2xpY3kSGgoNZXZhbHVhdGlvbl9pZBgDIAEoCUgAiAEBEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEQoEcmFuaxgFIAEoDUgBiAEBEisKBnNjb3JlcxgGIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEikKBWVycm9yGAcgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvchIoCgdvdmVyYWxsGAggASgLMhcubGltYmVyLnYxLk92ZXJhbGxTY29yZUIQCg5fZXZhbHVhdGlvbl9pZEIHCgVfcmFuayLdAgoMQ29tcGFyZWRQYWlyEgkKAWEYASABKAkSCQoBYhgCIAEoCRIJCgFuGAMgASgNEiwKB3N1Y2Nlc3MYBCABKAsyGy5saW1iZXIudjEuUGFpcmVkRGlmZmVyZW5jZRItCghwcm9ncmVzcxgFIAEoCzIbLmxpbWJlci52MS5QYWlyZWREaWZmZXJlbmNlEisKBnJldHVybhgGIAEoCzIbLmxpbWJlci52MS5QYWlyZWREaWZmZXJlbmNlEicKB21jbmVtYXIYByABKAsyFi5saW1iZXIudjEuTWNOZW1hclRlc3QSLQoHYW55dGltZRgIIAEoCzIcLmxpbWJlci52MS5Bbnl0aW1lRGlmZmVyZW5jZRITCgZiZXR0ZXIYCSABKAlIAIgBARIqCglzaWduX2ZsaXAYCiABKAsyFy5saW1iZXIudjEuU2lnbkZsaXBUZXN0QgkKB19iZXR0ZXIiGQoMU2lnbkZsaXBUZXN0EgkKAXAYASABKAEiQwoQUGFpcmVkRGlmZmVyZW5jZRIMCgRtZWFuGAEgASgBEiEKBGNpOTUYAiABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiOAoLTWNOZW1hclRlc3QSDgoGb25seV9hGAEgASgNEg4KBm9ubHlfYhgCIAEoDRIJCgFwGAMgASgBImQKEUFueXRpbWVEaWZmZXJlbmNlEiUKCGludGVydmFsGAEgASgLMhMubGltYmVyLnYxLkludGVydmFsEhgKC2tub3duX2FmdGVyGAIgASgNSACIAQFCDgoMX2tub3duX2FmdGVyIkoKDENvbXBhcmVkU2VlZBIMCgRzZWVkGAEgASgNEiwKCG91dGNvbWVzGAIgAygLMhoubGltYmVyLnYxLkNvbXBhcmVkT3V0Y29tZSJoCg9Db21wYXJlZE91dGNvbWUSDQoFbGFiZWwYASABKAkSDwoHc3VjY2VzcxgCIAEoCBIQCghwcm9ncmVzcxgDIAEoARIOCgZyZXR1cm4YBCABKAESEwoLdGVybWluYXRpb24YBSABKAkiPgoRQ29tcGFyaXNvblZlcmRpY3QSDAoEYmVzdBgBIAMoCRINCgVrbm93bhgCIAEoCBIMCgR0ZXh0GAMgASgJIrQDCg9FdmFsdWF0ZWRQb2xpY3kSEAoIZW5kcG9pbnQYASABKAkSEAoIcHJvdG9jb2wYAiABKAkSEgoFbW9kZWwYAyABKAlIAIgBARIUCgxhY3Rpb25fc3BhY2UYBCABKAkSGAoLb2ZmZXJpbmdfaWQYBSABKAlIAYgBARIVCghwcm92aWRlchgGIAEoCUgCiAEBEhQKB2hvcml6b24YByABKA1IA4gBARIZCgxyZXBsYW5fc3RlcHMYCCABKA1IBIgBARIQCghwaWN0dXJlcxgJIAEoCBI9CgpjYW1lcmFfbWFwGAogAygLMikubGltYmVyLnYxLkV2YWx1YXRlZFBvbGljeS5DYW1lcmFNYXBFbnRyeRIqCglzdGF0ZV9tYXAYCyADKAsyFy5saW1iZXIudjEuU3RhdGVNYXBwaW5nGjAKDkNhbWVyYU1hcEVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCCAoGX21vZGVsQg4KDF9vZmZlcmluZ19pZEILCglfcHJvdmlkZXJCCgoIX2hvcml6b25CDwoNX3JlcGxhbl9zdGVwcyI4CgxTdGF0ZU1hcHBpbmcSDAoEZnJvbRgBIAEoCRIRCgRuYW1lGAIgASgJSACIAQFCBwoFX25hbWUi3QEKEUV2YWx1YXRlZFNjZW5hcmlvEgoKAmlkGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDgoGZGlnZXN0GAMgASgJEg4KBmVuZ2luZRgEIAEoCRIWCg5lbmdpbmVfdmVyc2lvbhgFIAEoCRIUCgxhY3Rpb25fc3BhY2UYBiABKAkSEgoKYWN0aW9uX2RpbRgHIAEoDRINCgVkdF9tcxgIIAEoARIRCgltYXhfc3RlcHMYCSABKA0SJwoEbW9kZRgKIAEoDjIZLmxpbWJlci52MS5FdmFsdWF0aW9uTW9kZSI/Cg9FdmFsdWF0aW9uRmlsbXMSDQoFdG90YWwYASABKA0SDQoFcmVhZHkYAiABKA0SDgoGZmFpbGVkGAMgASgNInkKCkZpbG1TZXJpZXMSDQoFd2lkdGgYASABKA0SDgoGaGVpZ2h0GAIgASgNEhAKCGZyYW1lX21zGAMgASgBEhQKDGFjdGlvbl9uYW1lcxgEIAMoCRIkCgZwb2ludHMYBSADKAsyFC5saW1iZXIudjEuRmlsbVBvaW50IjkKCUZpbG1Qb2ludBIMCgRzdGVwGAEgASgNEg4KBnJldHVybhgCIAEoARIOCgZhY3Rpb24YAyADKAEicgoSRXZhbHVhdGlvblByb2dyZXNzEhEKCWNvbXBsZXRlZBgBIAEoDRINCgV0b3RhbBgCIAEoDRIhChRydW5uaW5nX3N1Y2Nlc3NfcmF0ZRgDIAEoAUgAiAEBQhcKFV9ydW5uaW5nX3N1Y2Nlc3NfcmF0ZSJGCg1FcGlzb2RlQ291bnRzEhEKCXJlcXVlc3RlZBgBIAEoDRIRCgljb21wbGV0ZWQYAiABKA0SDwoHZXJyb3JlZBgDIAEoDSLTBQoQRXZhbHVhdGlvblNjb3JlcxIsCgxzdWNjZXNzX3JhdGUYASABKAsyFi5saW1iZXIudjEuU3VjY2Vzc1JhdGUSJgoGcmV0dXJuGAIgASgLMhYubGltYmVyLnYxLlJldHVyblNjb3JlEiwKDnByb2dyZXNzX3Njb3JlGAMgASgLMhQubGltYmVyLnYxLk1lYW5TY29yZRIoCg1lcGlzb2RlX3N0ZXBzGAQgASgLMhEubGltYmVyLnYxLlNwcmVhZBI2ChF0aW1lX3RvX3N1Y2Nlc3NfcxgFIAEoCzIWLmxpbWJlci52MS5NZWRpYW5TY29yZUgAiAEBEkMKDHRlcm1pbmF0aW9ucxgGIAMoCzItLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzLlRlcm1pbmF0aW9uc0VudHJ5EiYKBnNhZmV0eRgHIAEoCzIWLmxpbWJlci52MS5TYWZldHlTY29yZRIuCgpzbW9vdGhuZXNzGAggASgLMhoubGltYmVyLnYxLlNtb290aG5lc3NTY29yZRIyChFwb2xpY3lfbGF0ZW5jeV9tcxgJIAEoCzIXLmxpbWJlci52MS5MYXRlbmN5U2NvcmUSFAoMcG9saWN5X2NhbGxzGAogASgNEi8KCHJlYWx0aW1lGAsgASgLMhgubGltYmVyLnYxLlJlYWx0aW1lU2NvcmVIAYgBARI5CgdtZXRyaWNzGAwgAygLMigubGltYmVyLnYxLkV2YWx1YXRpb25TY29yZXMuTWV0cmljc0VudHJ5GjMKEVRlcm1pbmF0aW9uc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoDToCOAEaLgoMTWV0cmljc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoAToCOAFCFAoSX3RpbWVfdG9fc3VjY2Vzc19zQgsKCV9yZWFsdGltZSKGAQoLU3VjY2Vzc1JhdGUSDQoFdmFsdWUYASABKAESEQoJc3VjY2Vzc2VzGAIgASgNEgkKAW4YAyABKA0SIQoEY2k5NRgEIAEoCzITLmxpbWJlci52MS5JbnRlcnZhbBInCgpjaTk1X2V4YWN0GAUgASgLMhMubGltYmVyLnYxLkludGVydmFsIjUKCEludGVydmFsEg4KBm1ldGhvZBgBIAEoCRILCgNsb3cYAiABKAESDAoEaGlnaBgDIAEoASJ1CgtSZXR1cm5TY29yZRIMCgRtZWFuGAEgASgBEgsKA3N0ZBgCIAEoARIOCgZtZWRpYW4YAyABKAESCwoDbWluGAQgASgBEgsKA21heBgFIAEoARIhCgRjaTk1GAYgASgLMhMubGltYmVyLnYxLkludGVydmFsIiYKBlNwcmVhZBIMCgRtZWFuGAEgASgBEg4KBm1lZGlhbhgCIAEoASIZCglNZWFuU2NvcmUSDAoEbWVhbhgBIAEoASIdCgtNZWRpYW5TY29yZRIOCgZtZWRpYW4YASABKAEiQgoLU2FmZXR5U2NvcmUSEgoKY29sbGlzaW9ucxgBIAEoDRIfChdjbGlwcGVkX2FjdGlvbl9mcmFjdGlvbhgCIAEoASIwCg9TbW9vdGhuZXNzU2NvcmUSHQoVbWVhbl9hYnNfYWN0aW9uX2RlbHRhGAEgASgBIjUKDExhdGVuY3lTY29yZRILCgNwNTAYASABKAESCwoDcDk1GAIgASgBEgsKA21heBgDIAEoASJBCg1SZWFsdGltZVNjb3JlEhoKEnN0YWxlX2FjdGlvbl9yYXRpbxgBIAEoARIUCgxlZmZlY3RpdmVfaHoYAiABKAEimgQKDUVwaXNvZGVSZWNvcmQSDQoFaW5kZXgYASABKA0SDAoEc2VlZBgCIAEoDRIOCgZzdGF0dXMYAyABKAkSDwoHc3VjY2VzcxgEIAEoCBITCgt0ZXJtaW5hdGlvbhgFIAEoCRISCgVlcnJvchgGIAEoCUgAiAEBEg4KBnJldHVybhgHIAEoARIQCghwcm9ncmVzcxgIIAEoARINCgVzdGVwcxgJIAEoDRISCgpzaW1fdGltZV9zGAogASgBEhQKDHBvbGljeV9jYWxscxgLIAEoDRIXCg9tZWFuX2xhdGVuY3lfbXMYDCABKAESNgoHbWV0cmljcxgNIAMoCzIlLmxpbWJlci52MS5FcGlzb2RlUmVjb3JkLk1ldHJpY3NFbnRyeRIcChRpbml0aWFsX3N0YXRlX3NoYTI1NhgOIAEoCRIZChF0cmFqZWN0b3J5X3NoYTI1NhgPIAEoCRIYCgtwaWN0dXJlX3VybBgQIAEoCUgBiAEBEg8KB3dhbGxfbXMYESABKA0SFQoIZmlsbV91cmwYEiABKAlIAogBARIWCglmaWxtX3R5cGUYEyABKAlIA4gBARouCgxNZXRyaWNzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4AUIICgZfZXJyb3JCDgoMX3BpY3R1cmVfdXJsQgsKCV9maWxtX3VybEIMCgpfZmlsbV90eXBlInAKD1JlcHJvZHVjaWJpbGl0eRIRCgRoYXNoGAEgASgJSACIAQESDwoHcnVudGltZRgCIAEoCRIcCg9yZXBsYXlfdmVyaWZpZWQYAyABKAhIAYgBAUIHCgVfaGFzaEISChBfcmVwbGF5X3ZlcmlmaWVkInwKD0V2YWx1YXRpb25Vc2FnZRIQCghlcGlzb2RlcxgBIAEoDRIQCghjb3N0X3VzZBgCIAEoARIUCgxwb2xpY3lfY2FsbHMYAyABKA0SFwoPcG9saWN5X2Nvc3RfdXNkGAQgASgBEhYKDnRvdGFsX2Nvc3RfdXNkGAUgASgBIiQKD0V2YWx1YXRpb25Sb3V0ZRIRCglzaW11bGF0ZWQYASABKAgiMAoPRXZhbHVhdGlvbkVycm9yEgwKBGNvZGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCSp0ChBDb21wYXJpc29uTWV0cmljEiEKHUNPTVBBUklTT05fTUVUUklDX1VOU1BFQ0lGSUVEEAASHQoZQ09NUEFSSVNPTl9NRVRSSUNfU1VDQ0VTUxABEh4KGkNPTVBBUklTT05fTUVUUklDX1BST0dSRVNTEAIqdQoQRXZhbHVhdGlvblJ1bm5lchIhCh1FVkFMVUFUSU9OX1JVTk5FUl9VTlNQRUNJRklFRBAAEh4KGkVWQUxVQVRJT05fUlVOTkVSX0VNQkVEREVEEAESHgoaRVZBTFVBVElPTl9SVU5ORVJfRVhURVJOQUwQAippCg5FdmFsdWF0aW9uTW9kZRIfChtFVkFMVUFUSU9OX01PREVfVU5TUEVDSUZJRUQQABIYChRFVkFMVUFUSU9OX01PREVfU1lOQxABEhwKGEVWQUxVQVRJT05fTU9ERV9SRUFMVElNRRACKp8BCg9FdmFsdWF0aW9uTWVkaWESIAocRVZBTFVBVElPTl9NRURJQV9VTlNQRUNJRklFRBAAEhkKFUVWQUxVQVRJT05fTUVESUFfTk9ORRABEhgKFEVWQUxVQVRJT05fTUVESUFfR0lGEAISGgoWRVZBTFVBVElPTl9NRURJQV9TVFJJUBADEhkKFUVWQUxVQVRJT05fTUVESUFfRklMTRAEKrwBChdFdmFsdWF0aW9uTWVkaWFFcGlzb2RlcxIpCiVFVkFMVUFUSU9OX01FRElBX0VQSVNPREVTX1VOU1BFQ0lGSUVEEAASLQopRVZBTFVBVElPTl9NRURJQV9FUElTT0RFU19GSVJTVF9BTkRfV09SU1QQARIkCiBFVkFMVUFUSU9OX01FRElBX0VQSVNPREVTX0ZBSUxFRBACEiEKHUVWQUxVQVRJT05fTUVESUFfRVBJU09ERVNfQUxMEANiBnByb3RvMw", [file_google_protobuf_struct, file_limber_v1_job]);
+  fileDesc("ChpsaW1iZXIvdjEvZXZhbHVhdGlvbi5wcm90bxIJbGltYmVyLnYxIr8HCgpFdmFsdWF0aW9uEgoKAmlkGAEgASgJEg4KBm9iamVjdBgCIAEoCRIMCgRraW5kGAMgASgJEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgFIAEoDRIXCgpzdGFydGVkX2F0GAYgASgNSACIAQESGAoLZmluaXNoZWRfYXQYByABKA1IAYgBARIqCgZwb2xpY3kYCCABKAsyGi5saW1iZXIudjEuRXZhbHVhdGVkUG9saWN5Ei4KCHNjZW5hcmlvGAkgASgLMhwubGltYmVyLnYxLkV2YWx1YXRlZFNjZW5hcmlvEi8KCHByb2dyZXNzGAogASgLMh0ubGltYmVyLnYxLkV2YWx1YXRpb25Qcm9ncmVzcxIqCghlcGlzb2RlcxgLIAEoCzIYLmxpbWJlci52MS5FcGlzb2RlQ291bnRzEisKBnNjb3JlcxgMIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEi0KC3Blcl9lcGlzb2RlGA0gAygLMhgubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQSMwoPcmVwcm9kdWNpYmlsaXR5GA4gASgLMhoubGltYmVyLnYxLlJlcHJvZHVjaWJpbGl0eRIpCgV1c2FnZRgPIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0aW9uVXNhZ2USKQoFcm91dGUYECABKAsyGi5saW1iZXIudjEuRXZhbHVhdGlvblJvdXRlEikKBWVycm9yGBEgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvchIpCghtZXRhZGF0YRgSIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoGcnVubmVyGBMgASgOMhsubGltYmVyLnYxLkV2YWx1YXRpb25SdW5uZXISFAoHaGFybmVzcxgUIAEoCUgCiAEBEhoKDXdhbGxfYnVkZ2V0X3MYFSABKA1IA4gBARIvCghlc3RpbWF0ZRgWIAEoCzIdLmxpbWJlci52MS5FdmFsdWF0aW9uRXN0aW1hdGUSGgoNY29tcGFyaXNvbl9pZBgXIAEoCUgEiAEBEikKBWZpbG1zGBggASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25GaWxtc0INCgtfc3RhcnRlZF9hdEIOCgxfZmluaXNoZWRfYXRCCgoIX2hhcm5lc3NCEAoOX3dhbGxfYnVkZ2V0X3NCEAoOX2NvbXBhcmlzb25faWQifwoSRXZhbHVhdGlvbkVzdGltYXRlEhAKCGVwaXNvZGVzGAEgASgNEhQKDGVwaXNvZGVzX3VzZBgCIAEoARIUCgxwb2xpY3lfY2FsbHMYAyABKA0SGAoQcG9saWN5X2NhbGxzX3VzZBgEIAEoARIRCgl0b3RhbF91c2QYBSABKAEiiwUKCkNvbXBhcmlzb24SCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEiQKBnN0YXR1cxgDIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEgoKY3JlYXRlZF9hdBgEIAEoDRIuCghzY2VuYXJpbxgFIAEoCzIcLmxpbWJlci52MS5FdmFsdWF0ZWRTY2VuYXJpbxIMCgRzZWVkGAYgASgNEhAKCGVwaXNvZGVzGAcgASgNEisKBm1ldHJpYxgIIAEoDjIbLmxpbWJlci52MS5Db21wYXJpc29uTWV0cmljEg0KBWJsaW5kGAkgASgIEhcKD3N0b3Bfd2hlbl9rbm93bhgKIAEoCBIrCghwb2xpY2llcxgLIAMoCzIZLmxpbWJlci52MS5Db21wYXJlZFBvbGljeRImCgVwYWlycxgMIAMoCzIXLmxpbWJlci52MS5Db21wYXJlZFBhaXISJgoFc2VlZHMYDSADKAsyFy5saW1iZXIudjEuQ29tcGFyZWRTZWVkEi0KB3ZlcmRpY3QYDiABKAsyHC5saW1iZXIudjEuQ29tcGFyaXNvblZlcmRpY3QSLwoIZXN0aW1hdGUYDyABKAsyHS5saW1iZXIudjEuRXZhbHVhdGlvbkVzdGltYXRlEikKBXVzYWdlGBAgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25Vc2FnZRIpCghtZXRhZGF0YRgRIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSJwoFc3VpdGUYEiABKAsyGC5saW1iZXIudjEuQ29tcGFyZWRTdWl0ZRImCgV0YXNrcxgTIAMoCzIXLmxpbWJlci52MS5Db21wYXJlZFRhc2siOgoNQ29tcGFyZWRTdWl0ZRIKCgJpZBgBIAEoCRINCgV0aXRsZRgCIAEoCRIOCgZkaWdlc3QYAyABKAkiqAIKDENvbXBhcmVkVGFzaxINCgVpbmRleBgBIAEoDRIuCghzY2VuYXJpbxgCIAEoCzIcLmxpbWJlci52MS5FdmFsdWF0ZWRTY2VuYXJpbxIYCgtpbnN0cnVjdGlvbhgDIAEoCUgAiAEBEgwKBHNlZWQYBCABKA0SEAoIZXBpc29kZXMYBSABKA0SDgoGd2VpZ2h0GAYgASgBEi8KCHBvbGljaWVzGAcgAygLMh0ubGltYmVyLnYxLkNvbXBhcmVkVGFza1BvbGljeRImCgVwYWlycxgIIAMoCzIXLmxpbWJlci52MS5Db21wYXJlZFBhaXISJgoFc2VlZHMYCSADKAsyFy5saW1iZXIudjEuQ29tcGFyZWRTZWVkQg4KDF9pbnN0cnVjdGlvbiLPAQoSQ29tcGFyZWRUYXNrUG9saWN5Eg0KBWxhYmVsGAEgASgJEhoKDWV2YWx1YXRpb25faWQYAiABKAlIAIgBARIkCgZzdGF0dXMYAyABKA4yFC5saW1iZXIudjEuSm9iU3RhdHVzEisKBnNjb3JlcxgEIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEikKBWVycm9yGAUgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvckIQCg5fZXZhbHVhdGlvbl9pZCJlCgxPdmVyYWxsU2NvcmUSKQoHc3VjY2VzcxgBIAEoCzIYLmxpbWJlci52MS5XZWlnaHRlZFNjb3JlEioKCHByb2dyZXNzGAIgASgLMhgubGltYmVyLnYxLldlaWdodGVkU2NvcmUiQAoNV2VpZ2h0ZWRTY29yZRIMCgRtZWFuGAEgASgBEiEKBGNpOTUYAiABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwi6gIKDkNvbXBhcmVkUG9saWN5Eg0KBWxhYmVsGAEgASgJEioKBnBvbGljeRgCIAEoCzIaLmxpbWJlci52MS5FdmFsdWF0ZWRQb2xpY3kSGgoNZXZhbHVhdGlvbl9pZBgDIAEoCUgAiAEBEiQKBnN0YXR1cxgEIAEoDjIULmxpbWJlci52MS5Kb2JTdGF0dXMSEQoEcmFuaxgFIAEoDUgBiAEBEisKBnNjb3JlcxgGIAEoCzIbLmxpbWJlci52MS5FdmFsdWF0aW9uU2NvcmVzEikKBWVycm9yGAcgASgLMhoubGltYmVyLnYxLkV2YWx1YXRpb25FcnJvchIoCgdvdmVyYWxsGAggASgLMhcubGltYmVyLnYxLk92ZXJhbGxTY29yZRIrCghzdHJlbmd0aBgJIAEoCzIZLmxpbWJlci52MS5Qb2xpY3lTdHJlbmd0aEIQCg5fZXZhbHVhdGlvbl9pZEIHCgVfcmFuayJCCg5Qb2xpY3lTdHJlbmd0aBINCgV2YWx1ZRgBIAEoARIhCgRjaTk1GAIgASgLMhMubGltYmVyLnYxLkludGVydmFsIt0CCgxDb21wYXJlZFBhaXISCQoBYRgBIAEoCRIJCgFiGAIgASgJEgkKAW4YAyABKA0SLAoHc3VjY2VzcxgEIAEoCzIbLmxpbWJlci52MS5QYWlyZWREaWZmZXJlbmNlEi0KCHByb2dyZXNzGAUgASgLMhsubGltYmVyLnYxLlBhaXJlZERpZmZlcmVuY2USKwoGcmV0dXJuGAYgASgLMhsubGltYmVyLnYxLlBhaXJlZERpZmZlcmVuY2USJwoHbWNuZW1hchgHIAEoCzIWLmxpbWJlci52MS5NY05lbWFyVGVzdBItCgdhbnl0aW1lGAggASgLMhwubGltYmVyLnYxLkFueXRpbWVEaWZmZXJlbmNlEhMKBmJldHRlchgJIAEoCUgAiAEBEioKCXNpZ25fZmxpcBgKIAEoCzIXLmxpbWJlci52MS5TaWduRmxpcFRlc3RCCQoHX2JldHRlciIZCgxTaWduRmxpcFRlc3QSCQoBcBgBIAEoASJDChBQYWlyZWREaWZmZXJlbmNlEgwKBG1lYW4YASABKAESIQoEY2k5NRgCIAEoCzITLmxpbWJlci52MS5JbnRlcnZhbCI4CgtNY05lbWFyVGVzdBIOCgZvbmx5X2EYASABKA0SDgoGb25seV9iGAIgASgNEgkKAXAYAyABKAEiZAoRQW55dGltZURpZmZlcmVuY2USJQoIaW50ZXJ2YWwYASABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwSGAoLa25vd25fYWZ0ZXIYAiABKA1IAIgBAUIOCgxfa25vd25fYWZ0ZXIiSgoMQ29tcGFyZWRTZWVkEgwKBHNlZWQYASABKA0SLAoIb3V0Y29tZXMYAiADKAsyGi5saW1iZXIudjEuQ29tcGFyZWRPdXRjb21lImgKD0NvbXBhcmVkT3V0Y29tZRINCgVsYWJlbBgBIAEoCRIPCgdzdWNjZXNzGAIgASgIEhAKCHByb2dyZXNzGAMgASgBEg4KBnJldHVybhgEIAEoARITCgt0ZXJtaW5hdGlvbhgFIAEoCSI+ChFDb21wYXJpc29uVmVyZGljdBIMCgRiZXN0GAEgAygJEg0KBWtub3duGAIgASgIEgwKBHRleHQYAyABKAkitAMKD0V2YWx1YXRlZFBvbGljeRIQCghlbmRwb2ludBgBIAEoCRIQCghwcm90b2NvbBgCIAEoCRISCgVtb2RlbBgDIAEoCUgAiAEBEhQKDGFjdGlvbl9zcGFjZRgEIAEoCRIYCgtvZmZlcmluZ19pZBgFIAEoCUgBiAEBEhUKCHByb3ZpZGVyGAYgASgJSAKIAQESFAoHaG9yaXpvbhgHIAEoDUgDiAEBEhkKDHJlcGxhbl9zdGVwcxgIIAEoDUgEiAEBEhAKCHBpY3R1cmVzGAkgASgIEj0KCmNhbWVyYV9tYXAYCiADKAsyKS5saW1iZXIudjEuRXZhbHVhdGVkUG9saWN5LkNhbWVyYU1hcEVudHJ5EioKCXN0YXRlX21hcBgLIAMoCzIXLmxpbWJlci52MS5TdGF0ZU1hcHBpbmcaMAoOQ2FtZXJhTWFwRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIICgZfbW9kZWxCDgoMX29mZmVyaW5nX2lkQgsKCV9wcm92aWRlckIKCghfaG9yaXpvbkIPCg1fcmVwbGFuX3N0ZXBzIjgKDFN0YXRlTWFwcGluZxIMCgRmcm9tGAEgASgJEhEKBG5hbWUYAiABKAlIAIgBAUIHCgVfbmFtZSLdAQoRRXZhbHVhdGVkU2NlbmFyaW8SCgoCaWQYASABKAkSDwoHdmVyc2lvbhgCIAEoCRIOCgZkaWdlc3QYAyABKAkSDgoGZW5naW5lGAQgASgJEhYKDmVuZ2luZV92ZXJzaW9uGAUgASgJEhQKDGFjdGlvbl9zcGFjZRgGIAEoCRISCgphY3Rpb25fZGltGAcgASgNEg0KBWR0X21zGAggASgBEhEKCW1heF9zdGVwcxgJIAEoDRInCgRtb2RlGAogASgOMhkubGltYmVyLnYxLkV2YWx1YXRpb25Nb2RlIj8KD0V2YWx1YXRpb25GaWxtcxINCgV0b3RhbBgBIAEoDRINCgVyZWFkeRgCIAEoDRIOCgZmYWlsZWQYAyABKA0ieQoKRmlsbVNlcmllcxINCgV3aWR0aBgBIAEoDRIOCgZoZWlnaHQYAiABKA0SEAoIZnJhbWVfbXMYAyABKAESFAoMYWN0aW9uX25hbWVzGAQgAygJEiQKBnBvaW50cxgFIAMoCzIULmxpbWJlci52MS5GaWxtUG9pbnQiOQoJRmlsbVBvaW50EgwKBHN0ZXAYASABKA0SDgoGcmV0dXJuGAIgASgBEg4KBmFjdGlvbhgDIAMoASJyChJFdmFsdWF0aW9uUHJvZ3Jlc3MSEQoJY29tcGxldGVkGAEgASgNEg0KBXRvdGFsGAIgASgNEiEKFHJ1bm5pbmdfc3VjY2Vzc19yYXRlGAMgASgBSACIAQFCFwoVX3J1bm5pbmdfc3VjY2Vzc19yYXRlIkYKDUVwaXNvZGVDb3VudHMSEQoJcmVxdWVzdGVkGAEgASgNEhEKCWNvbXBsZXRlZBgCIAEoDRIPCgdlcnJvcmVkGAMgASgNItMFChBFdmFsdWF0aW9uU2NvcmVzEiwKDHN1Y2Nlc3NfcmF0ZRgBIAEoCzIWLmxpbWJlci52MS5TdWNjZXNzUmF0ZRImCgZyZXR1cm4YAiABKAsyFi5saW1iZXIudjEuUmV0dXJuU2NvcmUSLAoOcHJvZ3Jlc3Nfc2NvcmUYAyABKAsyFC5saW1iZXIudjEuTWVhblNjb3JlEigKDWVwaXNvZGVfc3RlcHMYBCABKAsyES5saW1iZXIudjEuU3ByZWFkEjYKEXRpbWVfdG9fc3VjY2Vzc19zGAUgASgLMhYubGltYmVyLnYxLk1lZGlhblNjb3JlSACIAQESQwoMdGVybWluYXRpb25zGAYgAygLMi0ubGltYmVyLnYxLkV2YWx1YXRpb25TY29yZXMuVGVybWluYXRpb25zRW50cnkSJgoGc2FmZXR5GAcgASgLMhYubGltYmVyLnYxLlNhZmV0eVNjb3JlEi4KCnNtb290aG5lc3MYCCABKAsyGi5saW1iZXIudjEuU21vb3RobmVzc1Njb3JlEjIKEXBvbGljeV9sYXRlbmN5X21zGAkgASgLMhcubGltYmVyLnYxLkxhdGVuY3lTY29yZRIUCgxwb2xpY3lfY2FsbHMYCiABKA0SLwoIcmVhbHRpbWUYCyABKAsyGC5saW1iZXIudjEuUmVhbHRpbWVTY29yZUgBiAEBEjkKB21ldHJpY3MYDCADKAsyKC5saW1iZXIudjEuRXZhbHVhdGlvblNjb3Jlcy5NZXRyaWNzRW50cnkaMwoRVGVybWluYXRpb25zRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgNOgI4ARouCgxNZXRyaWNzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgBOgI4AUIUChJfdGltZV90b19zdWNjZXNzX3NCCwoJX3JlYWx0aW1lIoYBCgtTdWNjZXNzUmF0ZRINCgV2YWx1ZRgBIAEoARIRCglzdWNjZXNzZXMYAiABKA0SCQoBbhgDIAEoDRIhCgRjaTk1GAQgASgLMhMubGltYmVyLnYxLkludGVydmFsEicKCmNpOTVfZXhhY3QYBSABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiNQoISW50ZXJ2YWwSDgoGbWV0aG9kGAEgASgJEgsKA2xvdxgCIAEoARIMCgRoaWdoGAMgASgBInUKC1JldHVyblNjb3JlEgwKBG1lYW4YASABKAESCwoDc3RkGAIgASgBEg4KBm1lZGlhbhgDIAEoARILCgNtaW4YBCABKAESCwoDbWF4GAUgASgBEiEKBGNpOTUYBiABKAsyEy5saW1iZXIudjEuSW50ZXJ2YWwiJgoGU3ByZWFkEgwKBG1lYW4YASABKAESDgoGbWVkaWFuGAIgASgBIhkKCU1lYW5TY29yZRIMCgRtZWFuGAEgASgBIh0KC01lZGlhblNjb3JlEg4KBm1lZGlhbhgBIAEoASJCCgtTYWZldHlTY29yZRISCgpjb2xsaXNpb25zGAEgASgNEh8KF2NsaXBwZWRfYWN0aW9uX2ZyYWN0aW9uGAIgASgBIjAKD1Ntb290aG5lc3NTY29yZRIdChVtZWFuX2Fic19hY3Rpb25fZGVsdGEYASABKAEiNQoMTGF0ZW5jeVNjb3JlEgsKA3A1MBgBIAEoARILCgNwOTUYAiABKAESCwoDbWF4GAMgASgBIkEKDVJlYWx0aW1lU2NvcmUSGgoSc3RhbGVfYWN0aW9uX3JhdGlvGAEgASgBEhQKDGVmZmVjdGl2ZV9oehgCIAEoASKaBAoNRXBpc29kZVJlY29yZBINCgVpbmRleBgBIAEoDRIMCgRzZWVkGAIgASgNEg4KBnN0YXR1cxgDIAEoCRIPCgdzdWNjZXNzGAQgASgIEhMKC3Rlcm1pbmF0aW9uGAUgASgJEhIKBWVycm9yGAYgASgJSACIAQESDgoGcmV0dXJuGAcgASgBEhAKCHByb2dyZXNzGAggASgBEg0KBXN0ZXBzGAkgASgNEhIKCnNpbV90aW1lX3MYCiABKAESFAoMcG9saWN5X2NhbGxzGAsgASgNEhcKD21lYW5fbGF0ZW5jeV9tcxgMIAEoARI2CgdtZXRyaWNzGA0gAygLMiUubGltYmVyLnYxLkVwaXNvZGVSZWNvcmQuTWV0cmljc0VudHJ5EhwKFGluaXRpYWxfc3RhdGVfc2hhMjU2GA4gASgJEhkKEXRyYWplY3Rvcnlfc2hhMjU2GA8gASgJEhgKC3BpY3R1cmVfdXJsGBAgASgJSAGIAQESDwoHd2FsbF9tcxgRIAEoDRIVCghmaWxtX3VybBgSIAEoCUgCiAEBEhYKCWZpbG1fdHlwZRgTIAEoCUgDiAEBGi4KDE1ldHJpY3NFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAE6AjgBQggKBl9lcnJvckIOCgxfcGljdHVyZV91cmxCCwoJX2ZpbG1fdXJsQgwKCl9maWxtX3R5cGUicAoPUmVwcm9kdWNpYmlsaXR5EhEKBGhhc2gYASABKAlIAIgBARIPCgdydW50aW1lGAIgASgJEhwKD3JlcGxheV92ZXJpZmllZBgDIAEoCEgBiAEBQgcKBV9oYXNoQhIKEF9yZXBsYXlfdmVyaWZpZWQifAoPRXZhbHVhdGlvblVzYWdlEhAKCGVwaXNvZGVzGAEgASgNEhAKCGNvc3RfdXNkGAIgASgBEhQKDHBvbGljeV9jYWxscxgDIAEoDRIXCg9wb2xpY3lfY29zdF91c2QYBCABKAESFgoOdG90YWxfY29zdF91c2QYBSABKAEiJAoPRXZhbHVhdGlvblJvdXRlEhEKCXNpbXVsYXRlZBgBIAEoCCIwCg9FdmFsdWF0aW9uRXJyb3ISDAoEY29kZRgBIAEoCRIPCgdtZXNzYWdlGAIgASgJKnQKEENvbXBhcmlzb25NZXRyaWMSIQodQ09NUEFSSVNPTl9NRVRSSUNfVU5TUEVDSUZJRUQQABIdChlDT01QQVJJU09OX01FVFJJQ19TVUNDRVNTEAESHgoaQ09NUEFSSVNPTl9NRVRSSUNfUFJPR1JFU1MQAip1ChBFdmFsdWF0aW9uUnVubmVyEiEKHUVWQUxVQVRJT05fUlVOTkVSX1VOU1BFQ0lGSUVEEAASHgoaRVZBTFVBVElPTl9SVU5ORVJfRU1CRURERUQQARIeChpFVkFMVUFUSU9OX1JVTk5FUl9FWFRFUk5BTBACKmkKDkV2YWx1YXRpb25Nb2RlEh8KG0VWQUxVQVRJT05fTU9ERV9VTlNQRUNJRklFRBAAEhgKFEVWQUxVQVRJT05fTU9ERV9TWU5DEAESHAoYRVZBTFVBVElPTl9NT0RFX1JFQUxUSU1FEAIqnwEKD0V2YWx1YXRpb25NZWRpYRIgChxFVkFMVUFUSU9OX01FRElBX1VOU1BFQ0lGSUVEEAASGQoVRVZBTFVBVElPTl9NRURJQV9OT05FEAESGAoURVZBTFVBVElPTl9NRURJQV9HSUYQAhIaChZFVkFMVUFUSU9OX01FRElBX1NUUklQEAMSGQoVRVZBTFVBVElPTl9NRURJQV9GSUxNEAQqvAEKF0V2YWx1YXRpb25NZWRpYUVwaXNvZGVzEikKJUVWQUxVQVRJT05fTUVESUFfRVBJU09ERVNfVU5TUEVDSUZJRUQQABItCilFVkFMVUFUSU9OX01FRElBX0VQSVNPREVTX0ZJUlNUX0FORF9XT1JTVBABEiQKIEVWQUxVQVRJT05fTUVESUFfRVBJU09ERVNfRkFJTEVEEAISIQodRVZBTFVBVElPTl9NRURJQV9FUElTT0RFU19BTEwQA2IGcHJvdG8z", [file_google_protobuf_struct, file_limber_v1_job]);
 
 /**
  * An evaluation of a policy over many episodes of a simulated scenario.
@@ -675,6 +675,13 @@ export type ComparedPolicy = Message<"limber.v1.ComparedPolicy"> & {
    * @generated from field: limber.v1.OverallScore overall = 8;
    */
   overall?: OverallScore | undefined;
+
+  /**
+   * Strength among the compared policies, of which there are at least three.
+   *
+   * @generated from field: limber.v1.PolicyStrength strength = 9;
+   */
+  strength?: PolicyStrength | undefined;
 };
 
 /**
@@ -683,6 +690,35 @@ export type ComparedPolicy = Message<"limber.v1.ComparedPolicy"> & {
  */
 export const ComparedPolicySchema: GenMessage<ComparedPolicy> = /*@__PURE__*/
   messageDesc(file_limber_v1_evaluation, 8);
+
+/**
+ * Strength of a policy by the model of Bradley and Terry: on each common seed the better outcome by `metric` wins, and a tie counts half for both.
+ * A policy that is stronger by 1 wins with odds of e to 1. The mean of all strengths is 0.
+ *
+ * @generated from message limber.v1.PolicyStrength
+ */
+export type PolicyStrength = Message<"limber.v1.PolicyStrength"> & {
+  /**
+   * Strength.
+   *
+   * @generated from field: double value = 1;
+   */
+  value: number;
+
+  /**
+   * 95 % interval, `bootstrap` over seeds.
+   *
+   * @generated from field: limber.v1.Interval ci95 = 2;
+   */
+  ci95?: Interval | undefined;
+};
+
+/**
+ * Describes the message limber.v1.PolicyStrength.
+ * Use `create(PolicyStrengthSchema)` to create a new message.
+ */
+export const PolicyStrengthSchema: GenMessage<PolicyStrength> = /*@__PURE__*/
+  messageDesc(file_limber_v1_evaluation, 9);
 
 /**
  * Two policies on the seeds that both have completed. Differences are the first minus the second.
@@ -767,7 +803,7 @@ export type ComparedPair = Message<"limber.v1.ComparedPair"> & {
  * Use `create(ComparedPairSchema)` to create a new message.
  */
 export const ComparedPairSchema: GenMessage<ComparedPair> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 9);
+  messageDesc(file_limber_v1_evaluation, 10);
 
 /**
  * Sign-flip test of a weighted difference: how likely it would be if each seed's difference had either sign by chance.
@@ -788,7 +824,7 @@ export type SignFlipTest = Message<"limber.v1.SignFlipTest"> & {
  * Use `create(SignFlipTestSchema)` to create a new message.
  */
 export const SignFlipTestSchema: GenMessage<SignFlipTest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 10);
+  messageDesc(file_limber_v1_evaluation, 11);
 
 /**
  * A paired difference.
@@ -816,7 +852,7 @@ export type PairedDifference = Message<"limber.v1.PairedDifference"> & {
  * Use `create(PairedDifferenceSchema)` to create a new message.
  */
 export const PairedDifferenceSchema: GenMessage<PairedDifference> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 11);
+  messageDesc(file_limber_v1_evaluation, 12);
 
 /**
  * McNemar's exact test.
@@ -851,7 +887,7 @@ export type McNemarTest = Message<"limber.v1.McNemarTest"> & {
  * Use `create(McNemarTestSchema)` to create a new message.
  */
 export const McNemarTestSchema: GenMessage<McNemarTest> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 12);
+  messageDesc(file_limber_v1_evaluation, 13);
 
 /**
  * A confidence sequence: its interval contains the true difference at all times at once, so the comparison may be read and stopped at any time.
@@ -880,7 +916,7 @@ export type AnytimeDifference = Message<"limber.v1.AnytimeDifference"> & {
  * Use `create(AnytimeDifferenceSchema)` to create a new message.
  */
 export const AnytimeDifferenceSchema: GenMessage<AnytimeDifference> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 13);
+  messageDesc(file_limber_v1_evaluation, 14);
 
 /**
  * One seed of a comparison.
@@ -908,7 +944,7 @@ export type ComparedSeed = Message<"limber.v1.ComparedSeed"> & {
  * Use `create(ComparedSeedSchema)` to create a new message.
  */
 export const ComparedSeedSchema: GenMessage<ComparedSeed> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 14);
+  messageDesc(file_limber_v1_evaluation, 15);
 
 /**
  * The outcome of one policy on one seed.
@@ -957,7 +993,7 @@ export type ComparedOutcome = Message<"limber.v1.ComparedOutcome"> & {
  * Use `create(ComparedOutcomeSchema)` to create a new message.
  */
 export const ComparedOutcomeSchema: GenMessage<ComparedOutcome> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 15);
+  messageDesc(file_limber_v1_evaluation, 16);
 
 /**
  * What a comparison shows so far.
@@ -993,7 +1029,7 @@ export type ComparisonVerdict = Message<"limber.v1.ComparisonVerdict"> & {
  * Use `create(ComparisonVerdictSchema)` to create a new message.
  */
 export const ComparisonVerdictSchema: GenMessage<ComparisonVerdict> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 16);
+  messageDesc(file_limber_v1_evaluation, 17);
 
 /**
  * The policy of an evaluation.
@@ -1085,7 +1121,7 @@ export type EvaluatedPolicy = Message<"limber.v1.EvaluatedPolicy"> & {
  * Use `create(EvaluatedPolicySchema)` to create a new message.
  */
 export const EvaluatedPolicySchema: GenMessage<EvaluatedPolicy> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 17);
+  messageDesc(file_limber_v1_evaluation, 18);
 
 /**
  * One number of the scenario's state, as the policy reads it.
@@ -1113,7 +1149,7 @@ export type StateMapping = Message<"limber.v1.StateMapping"> & {
  * Use `create(StateMappingSchema)` to create a new message.
  */
 export const StateMappingSchema: GenMessage<StateMapping> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 18);
+  messageDesc(file_limber_v1_evaluation, 19);
 
 /**
  * The scenario of an evaluation.
@@ -1197,7 +1233,7 @@ export type EvaluatedScenario = Message<"limber.v1.EvaluatedScenario"> & {
  * Use `create(EvaluatedScenarioSchema)` to create a new message.
  */
 export const EvaluatedScenarioSchema: GenMessage<EvaluatedScenario> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 19);
+  messageDesc(file_limber_v1_evaluation, 20);
 
 /**
  * Films of an ended evaluation, which are rendered one after another.
@@ -1232,7 +1268,7 @@ export type EvaluationFilms = Message<"limber.v1.EvaluationFilms"> & {
  * Use `create(EvaluationFilmsSchema)` to create a new message.
  */
 export const EvaluationFilmsSchema: GenMessage<EvaluationFilms> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 20);
+  messageDesc(file_limber_v1_evaluation, 21);
 
 /**
  * What happens in a film.
@@ -1281,7 +1317,7 @@ export type FilmSeries = Message<"limber.v1.FilmSeries"> & {
  * Use `create(FilmSeriesSchema)` to create a new message.
  */
 export const FilmSeriesSchema: GenMessage<FilmSeries> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 21);
+  messageDesc(file_limber_v1_evaluation, 22);
 
 /**
  * The state at one frame of a film.
@@ -1316,7 +1352,7 @@ export type FilmPoint = Message<"limber.v1.FilmPoint"> & {
  * Use `create(FilmPointSchema)` to create a new message.
  */
 export const FilmPointSchema: GenMessage<FilmPoint> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 22);
+  messageDesc(file_limber_v1_evaluation, 23);
 
 /**
  * Progress of an evaluation.
@@ -1351,7 +1387,7 @@ export type EvaluationProgress = Message<"limber.v1.EvaluationProgress"> & {
  * Use `create(EvaluationProgressSchema)` to create a new message.
  */
 export const EvaluationProgressSchema: GenMessage<EvaluationProgress> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 23);
+  messageDesc(file_limber_v1_evaluation, 24);
 
 /**
  * Episode counts of an evaluation.
@@ -1386,7 +1422,7 @@ export type EpisodeCounts = Message<"limber.v1.EpisodeCounts"> & {
  * Use `create(EpisodeCountsSchema)` to create a new message.
  */
 export const EpisodeCountsSchema: GenMessage<EpisodeCounts> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 24);
+  messageDesc(file_limber_v1_evaluation, 25);
 
 /**
  * Scores of an evaluation.
@@ -1484,7 +1520,7 @@ export type EvaluationScores = Message<"limber.v1.EvaluationScores"> & {
  * Use `create(EvaluationScoresSchema)` to create a new message.
  */
 export const EvaluationScoresSchema: GenMessage<EvaluationScores> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 25);
+  messageDesc(file_limber_v1_evaluation, 26);
 
 /**
  * A success rate with its confidence intervals.
@@ -1533,7 +1569,7 @@ export type SuccessRate = Message<"limber.v1.SuccessRate"> & {
  * Use `create(SuccessRateSchema)` to create a new message.
  */
 export const SuccessRateSchema: GenMessage<SuccessRate> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 26);
+  messageDesc(file_limber_v1_evaluation, 27);
 
 /**
  * A confidence interval.
@@ -1568,7 +1604,7 @@ export type Interval = Message<"limber.v1.Interval"> & {
  * Use `create(IntervalSchema)` to create a new message.
  */
 export const IntervalSchema: GenMessage<Interval> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 27);
+  messageDesc(file_limber_v1_evaluation, 28);
 
 /**
  * Distribution of the episode returns.
@@ -1624,7 +1660,7 @@ export type ReturnScore = Message<"limber.v1.ReturnScore"> & {
  * Use `create(ReturnScoreSchema)` to create a new message.
  */
 export const ReturnScoreSchema: GenMessage<ReturnScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 28);
+  messageDesc(file_limber_v1_evaluation, 29);
 
 /**
  * Mean and median of a figure.
@@ -1652,7 +1688,7 @@ export type Spread = Message<"limber.v1.Spread"> & {
  * Use `create(SpreadSchema)` to create a new message.
  */
 export const SpreadSchema: GenMessage<Spread> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 29);
+  messageDesc(file_limber_v1_evaluation, 30);
 
 /**
  * A mean.
@@ -1673,7 +1709,7 @@ export type MeanScore = Message<"limber.v1.MeanScore"> & {
  * Use `create(MeanScoreSchema)` to create a new message.
  */
 export const MeanScoreSchema: GenMessage<MeanScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 30);
+  messageDesc(file_limber_v1_evaluation, 31);
 
 /**
  * A median.
@@ -1694,7 +1730,7 @@ export type MedianScore = Message<"limber.v1.MedianScore"> & {
  * Use `create(MedianScoreSchema)` to create a new message.
  */
 export const MedianScoreSchema: GenMessage<MedianScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 31);
+  messageDesc(file_limber_v1_evaluation, 32);
 
 /**
  * Safety figures of an evaluation.
@@ -1722,7 +1758,7 @@ export type SafetyScore = Message<"limber.v1.SafetyScore"> & {
  * Use `create(SafetyScoreSchema)` to create a new message.
  */
 export const SafetyScoreSchema: GenMessage<SafetyScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 32);
+  messageDesc(file_limber_v1_evaluation, 33);
 
 /**
  * Smoothness of the actions.
@@ -1743,7 +1779,7 @@ export type SmoothnessScore = Message<"limber.v1.SmoothnessScore"> & {
  * Use `create(SmoothnessScoreSchema)` to create a new message.
  */
 export const SmoothnessScoreSchema: GenMessage<SmoothnessScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 33);
+  messageDesc(file_limber_v1_evaluation, 34);
 
 /**
  * Latency, in milliseconds.
@@ -1778,7 +1814,7 @@ export type LatencyScore = Message<"limber.v1.LatencyScore"> & {
  * Use `create(LatencyScoreSchema)` to create a new message.
  */
 export const LatencyScoreSchema: GenMessage<LatencyScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 34);
+  messageDesc(file_limber_v1_evaluation, 35);
 
 /**
  * Effects of policy latency in `realtime` mode.
@@ -1806,7 +1842,7 @@ export type RealtimeScore = Message<"limber.v1.RealtimeScore"> & {
  * Use `create(RealtimeScoreSchema)` to create a new message.
  */
 export const RealtimeScoreSchema: GenMessage<RealtimeScore> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 35);
+  messageDesc(file_limber_v1_evaluation, 36);
 
 /**
  * An ended episode.
@@ -1954,7 +1990,7 @@ export type EpisodeRecord = Message<"limber.v1.EpisodeRecord"> & {
  * Use `create(EpisodeRecordSchema)` to create a new message.
  */
 export const EpisodeRecordSchema: GenMessage<EpisodeRecord> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 36);
+  messageDesc(file_limber_v1_evaluation, 37);
 
 /**
  * What is needed to reproduce the scores.
@@ -1989,7 +2025,7 @@ export type Reproducibility = Message<"limber.v1.Reproducibility"> & {
  * Use `create(ReproducibilitySchema)` to create a new message.
  */
 export const ReproducibilitySchema: GenMessage<Reproducibility> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 37);
+  messageDesc(file_limber_v1_evaluation, 38);
 
 /**
  * Cost of an evaluation.
@@ -2038,7 +2074,7 @@ export type EvaluationUsage = Message<"limber.v1.EvaluationUsage"> & {
  * Use `create(EvaluationUsageSchema)` to create a new message.
  */
 export const EvaluationUsageSchema: GenMessage<EvaluationUsage> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 38);
+  messageDesc(file_limber_v1_evaluation, 39);
 
 /**
  * Origin of an evaluation's actions.
@@ -2059,7 +2095,7 @@ export type EvaluationRoute = Message<"limber.v1.EvaluationRoute"> & {
  * Use `create(EvaluationRouteSchema)` to create a new message.
  */
 export const EvaluationRouteSchema: GenMessage<EvaluationRoute> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 39);
+  messageDesc(file_limber_v1_evaluation, 40);
 
 /**
  * Why an evaluation failed.
@@ -2087,7 +2123,7 @@ export type EvaluationError = Message<"limber.v1.EvaluationError"> & {
  * Use `create(EvaluationErrorSchema)` to create a new message.
  */
 export const EvaluationErrorSchema: GenMessage<EvaluationError> = /*@__PURE__*/
-  messageDesc(file_limber_v1_evaluation, 40);
+  messageDesc(file_limber_v1_evaluation, 41);
 
 /**
  * What decides which of two policies is better.

@@ -4,7 +4,7 @@
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Interval } from "./evaluation_pb.ts";
+import type { Interval, PolicyStrength } from "./evaluation_pb.ts";
 import { file_limber_v1_evaluation } from "./evaluation_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file limber/v1/publication.proto.
  */
 export const file_limber_v1_publication: GenFile = /*@__PURE__*/
-  fileDesc("ChtsaW1iZXIvdjEvcHVibGljYXRpb24ucHJvdG8SCWxpbWJlci52MSL3AQoLUHVibGljYXRpb24SCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEhoKDWV2YWx1YXRpb25faWQYAyABKAlIAIgBARIaCg1jb21wYXJpc29uX2lkGAQgASgJSAGIAQESDQoFdGl0bGUYBSABKAkSFAoMcHVibGlzaGVkX2F0GAYgASgNEhkKDHdpdGhkcmF3bl9hdBgHIAEoDUgCiAEBEgwKBHBhdGgYCCABKAkSEQoJZGlzY2xvc2VzGAkgAygJQhAKDl9ldmFsdWF0aW9uX2lkQhAKDl9jb21wYXJpc29uX2lkQg8KDV93aXRoZHJhd25fYXQiWAoKU2lnbmluZ0tleRILCgNrdHkYASABKAkSCwoDY3J2GAIgASgJEgkKAXgYAyABKAkSCwoDa2lkGAQgASgJEgsKA2FsZxgFIAEoCRILCgN1c2UYBiABKAkihAIKEExlYWRlcmJvYXJkRW50cnkSDAoEcmFuaxgBIAEoDRINCgVtb2RlbBgCIAEoCRIVCghyZXZpc2lvbhgDIAEoCUgAiAEBEhEKCXB1Ymxpc2hlchgEIAEoCRIWCg5wdWJsaWNhdGlvbl9pZBgFIAEoCRIRCglzdWNjZXNzZXMYBiABKA0SEAoIZXBpc29kZXMYByABKA0SFAoMc3VjY2Vzc19yYXRlGAggASgBEiUKCGludGVydmFsGAkgASgLMhMubGltYmVyLnYxLkludGVydmFsEhAKCHByb2dyZXNzGAogASgBEhAKCGF0dGVtcHRzGAsgASgNQgsKCV9yZXZpc2lvbmIGcHJvdG8z", [file_limber_v1_evaluation]);
+  fileDesc("ChtsaW1iZXIvdjEvcHVibGljYXRpb24ucHJvdG8SCWxpbWJlci52MSL3AQoLUHVibGljYXRpb24SCgoCaWQYASABKAkSDgoGb2JqZWN0GAIgASgJEhoKDWV2YWx1YXRpb25faWQYAyABKAlIAIgBARIaCg1jb21wYXJpc29uX2lkGAQgASgJSAGIAQESDQoFdGl0bGUYBSABKAkSFAoMcHVibGlzaGVkX2F0GAYgASgNEhkKDHdpdGhkcmF3bl9hdBgHIAEoDUgCiAEBEgwKBHBhdGgYCCABKAkSEQoJZGlzY2xvc2VzGAkgAygJQhAKDl9ldmFsdWF0aW9uX2lkQhAKDl9jb21wYXJpc29uX2lkQg8KDV93aXRoZHJhd25fYXQiWAoKU2lnbmluZ0tleRILCgNrdHkYASABKAkSCwoDY3J2GAIgASgJEgkKAXgYAyABKAkSCwoDa2lkGAQgASgJEgsKA2FsZxgFIAEoCRILCgN1c2UYBiABKAkisQIKEExlYWRlcmJvYXJkRW50cnkSDAoEcmFuaxgBIAEoDRINCgVtb2RlbBgCIAEoCRIVCghyZXZpc2lvbhgDIAEoCUgAiAEBEhEKCXB1Ymxpc2hlchgEIAEoCRIWCg5wdWJsaWNhdGlvbl9pZBgFIAEoCRIRCglzdWNjZXNzZXMYBiABKA0SEAoIZXBpc29kZXMYByABKA0SFAoMc3VjY2Vzc19yYXRlGAggASgBEiUKCGludGVydmFsGAkgASgLMhMubGltYmVyLnYxLkludGVydmFsEhAKCHByb2dyZXNzGAogASgBEhAKCGF0dGVtcHRzGAsgASgNEisKCHN0cmVuZ3RoGAwgASgLMhkubGltYmVyLnYxLlBvbGljeVN0cmVuZ3RoQgsKCV9yZXZpc2lvbmIGcHJvdG8z", [file_limber_v1_evaluation]);
 
 /**
  * A published evaluation or comparison. Its document is signed and never changes.
@@ -230,6 +230,14 @@ export type LeaderboardEntry = Message<"limber.v1.LeaderboardEntry"> & {
    * @generated from field: uint32 attempts = 11;
    */
   attempts: number;
+
+  /**
+   * Strength among the first 16 policies of the leaderboard, of which there are at least three, by success on their common seeds; at most 1,000
+   * seeds count. Absent for other policies.
+   *
+   * @generated from field: limber.v1.PolicyStrength strength = 12;
+   */
+  strength?: PolicyStrength | undefined;
 };
 
 /**
