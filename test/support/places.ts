@@ -58,6 +58,7 @@ export const bodiesFor = (receiver: string): Readonly<Record<string, () => objec
   PredictStream: () => ({ model: "acme/base", observations: [{}] }),
   Ground: () => ({ model: "acme/base", instruction: "x", observations: [{}] }),
   PreviewRoutes: () => ({ model: "acme/base", action_space: "base_twist_2d", observations: [{}] }),
+  CompareEvaluations: () => ({ policies: [{ policy_endpoint: "acme/base" }, { policy_endpoint: "acme/base" }] }),
 });
 
 /** The last names of fields that name what an organisation has, and what they name. */
