@@ -191,7 +191,7 @@ describe("refusals of a comparison on a suite", () => {
     };
     const id = typeof suite === "string" ? await suites[suite]?.() : undefined;
     const each = {
-      policy_endpoint: "grpc://127.0.0.1:9",
+      policy_endpoint: "grpc://127.0.0.1:50999",
       horizon: 16,
       ...(camera_map !== undefined && { camera_map }),
     };
@@ -209,7 +209,7 @@ describe("refusals of a comparison on a suite", () => {
       ],
       poor,
     );
-    const each = { policy_endpoint: "grpc://127.0.0.1:9", horizon: 16 };
+    const each = { policy_endpoint: "grpc://127.0.0.1:50999", horizon: 16 };
     const { status, body, text } = await compare({ suite, policies: [each, each] }, poor);
     // Of each policy: 100 of 10,000 episodes.
     expect([status, body.error.code, body.error.details.max_affordable?.episodes], text).toEqual([
@@ -221,7 +221,7 @@ describe("refusals of a comparison on a suite", () => {
   });
 
   it("include publishing, because a suite's page is not defined yet", async () => {
-    const policies = Array(2).fill({ policy_endpoint: "grpc://127.0.0.1:9", horizon: 16 });
+    const policies = Array(2).fill({ policy_endpoint: "grpc://127.0.0.1:50999", horizon: 16 });
     const { body } = await compare({ suite: await suiteOf(TASKS), policies, stop_after_faults: 1 });
     const published = await app.call("/v1/publications", { comparison_id: body.id }, { key: caller.key });
     expect([published.status, published.body.error.code], published.text).toEqual([409, "not_publishable"]);

@@ -109,15 +109,4 @@ describe("a new suite", () => {
       expect([status, body.error.param], text).toEqual([422, "title"]);
     }
   });
-
-  it("is refused with 409 if a scenario is only listed in the catalog", async () => {
-    const { body: listed } = await app.call("/v1/scenarios?limit=100", undefined, { key: caller.key });
-    const benchmark = listed.data.find((each: { runs_here: boolean }) => !each.runs_here);
-    const { status, body, text } = await create([{ scenario: benchmark.id, episodes: 1 }]);
-    expect([status, body.error.code, body.error.param], text).toEqual([
-      409,
-      "scenario_not_runnable",
-      "tasks.0.scenario",
-    ]);
-  });
 });

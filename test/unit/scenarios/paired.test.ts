@@ -118,7 +118,7 @@ describe("weighted comparisons", () => {
   });
 
   it("cover the true overall rate and difference, and err in at most 5 % of equal policies", () => {
-    const { rate, progress, difference, wrong } = suiteCoverage(300, [10, 10, 20, 5, 15]);
+    const { rate, progress, difference, wrong } = suiteCoverage(150, [10, 10, 20, 5, 15]);
     for (const share of [rate, progress, difference]) expect(share).toBeGreaterThan(0.91);
     expect(wrong).toBeLessThanOrEqual(0.06);
   });
