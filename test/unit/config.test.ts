@@ -43,6 +43,7 @@ const problemsOf = (env: Record<string, string>): string[] => {
 /** What is set, beside an outside database, and how the one line begins. */
 const WRONG: readonly (readonly [env: Record<string, string>, line: string])[] = [
   [{ PORT: "http" }, "PORT must be a whole number from 0 to 65535"],
+  [{ LIMBER_FFMPEG: "/nowhere/ffmpeg" }, "LIMBER_FFMPEG must be a program on PATH, its path, or off"],
   [{ PORT: "70000" }, "PORT must be a whole number"],
   [{ PORT: "-1" }, "PORT must be a whole number"],
   [{ PORT: "80.5" }, "PORT must be a whole number"],
@@ -152,4 +153,14 @@ it.each([
   ],
 ])("LIMBER_ARCHIVE_URL %s is a place of the archive", (LIMBER_ARCHIVE_URL, place) => {
   expect(readConfig({ ...OUTSIDE, ...AWS, LIMBER_ARCHIVE_URL }).archive?.place).toMatchObject(place);
+});
+
+it("ffmpeg is the one on PATH, or the given program, and none if it is off", () => {
+  const program = join(folder, "ffmpeg");
+  writeFileSync(program, "", { mode: 0o755 });
+  const ffmpegOf = (env: Record<string, string>) => readConfig({ ...OUTSIDE, ...env }).ffmpeg;
+  expect(ffmpegOf({ PATH: folder })).toBe(program);
+  expect(ffmpegOf({ LIMBER_FFMPEG: program })).toBe(program);
+  expect(ffmpegOf({ PATH: folder, LIMBER_FFMPEG: "off" })).toBeUndefined();
+  expect(ffmpegOf({})).toBeUndefined();
 });
