@@ -2,6 +2,7 @@
 import { expect, it } from "vitest";
 import { seeded } from "../../src/scenarios/chance.ts";
 import { pairOf } from "../../src/scenarios/paired.ts";
+import { runTrial } from "../../src/scenarios/trial.ts";
 import { coverage, falseStops, suiteCoverage } from "../support/calibration.ts";
 import { played } from "../support/tournaments.ts";
 
@@ -39,4 +40,51 @@ it("recovers the order of six policies of known strength in 95 % of tournaments"
     if (!isOrdered || !inOrder) wrong += 1;
   }
   expect(wrong / 200).toBeLessThanOrEqual(0.05);
+});
+
+/** Successes of a controller of `cartpole-balance` on the seeds from 0 on, with uniform noise of this many newtons added to its force. */
+async function balanced(noiseN: number, seeds: number): Promise<boolean[]> {
+  const plan = {
+    scenario: "cartpole-balance",
+    actionSpace: "continuous_nd",
+    seed: 0,
+    rules: { mode: "sync", replanSteps: 1 },
+    pictures: false,
+    media: "none",
+    pack: undefined,
+  } as const;
+  const successes: boolean[] = [];
+  const random = seeded(Math.round(noiseN * 1_000));
+  const over = new AbortController();
+  await runTrial(
+    plan,
+    {
+      core: async () => () => {},
+      next: async () => (successes.length < seeds ? { index: successes.length } : { index: undefined, rendered: [] }),
+      act: async ({ proprio: [x, v, angle, omega] }) => {
+        const force = x! + 2 * v! + 30 * angle! + 4 * omega!;
+        return { rows: [[force + noiseN * (2 * random() - 1)]], latencyMs: 1 };
+      },
+      finished: async ({ success }) => void successes.push(success),
+    },
+    over.signal,
+  );
+  return successes;
+}
+
+it("recovers the order of a controller with six levels of noise in 95 % of tournaments of 200 episodes", async () => {
+  const played = await Promise.all([5.8, 6.8, 7.4, 8, 8.7, 9.5].map((noiseN) => balanced(noiseN, 600)));
+  console.log(`success rates ${played.map((each) => (each.filter(Boolean).length / 600).toFixed(2)).join(", ")}`);
+  const random = seeded(11);
+  const orderedOf = (episodes: number): number => {
+    let ordered = 0;
+    for (let i = 0; i < 1_000; i++) {
+      const seeds = Array.from({ length: episodes }, () => Math.floor(random() * 600));
+      const rates = played.map((each) => seeds.filter((seed) => each[seed]).length);
+      if (rates.every((rate, at) => at === 0 || rates[at - 1]! > rate)) ordered += 1;
+    }
+    return ordered / 1_000;
+  };
+  for (const episodes of [25, 50, 100, 200, 400]) console.log(`${episodes} episodes: ${orderedOf(episodes)} in order`);
+  expect(orderedOf(200)).toBeGreaterThanOrEqual(0.95);
 });
