@@ -198,25 +198,28 @@ export function weightedPairOf(tasks: readonly PairedTask[], judging: Judging): 
  * within a tenth of McNemar's p-value.
  */
 export function signFlip(differences: readonly number[]): number {
-  const sizes = differences.filter((d) => d !== 0).map(Math.abs);
-  const largest = Math.max(0, ...sizes);
-  const scaled = sizes.map((size) => size / largest);
-  const most = scaled.reduce((sum, size) => sum + size, 0);
-  const observed = Math.abs(differences.reduce((all, d) => all + d, 0)) / (largest || 1);
-  if (observed > most - 1e-9) return Math.min(1, 2 ** (1 - sizes.length));
-  const sum = observed - Math.min(...scaled);
+  const largest = differences.reduce((most, d) => Math.max(most, Math.abs(d)), 0);
+  // Differences of one task often have the same size.
+  const sizes = new Map<number, number>();
+  for (const d of differences)
+    if (d !== 0) sizes.set(Math.abs(d) / largest, (sizes.get(Math.abs(d) / largest) ?? 0) + 1);
+  const total = (read: (size: number) => number): number =>
+    [...sizes].reduce((sum, [size, count]) => sum + count * read(size), 0);
+  const observed = Math.abs(differences.reduce((sum, d) => sum + d, 0)) / (largest || 1);
+  if (observed > total((size) => size) - 1e-9) return Math.min(1, 2 ** (1 - total(() => 1)));
+  const sum = observed - Math.min(...sizes.keys());
   if (sum < 1e-9) return 1;
   // The tilt under which the observed sum is the mean.
   let [low, high] = [0, 1];
-  const tiltedMean = (tilt: number): number => scaled.reduce((all, size) => all + size * Math.tanh(size * tilt), 0);
+  const tiltedMean = (tilt: number): number => total((size) => size * Math.tanh(size * tilt));
   while (tiltedMean(high) < sum && high < 1e6) high *= 2;
   for (let i = 0; i < 60; i++) {
     const middle = (low + high) / 2;
     if (tiltedMean(middle) < sum) low = middle;
     else high = middle;
   }
-  const logs = scaled.reduce((all, size) => all + size * low + Math.log1p(Math.exp(-2 * size * low)) - Math.LN2, 0);
-  const spread = scaled.reduce((all, size) => all + (size / Math.cosh(size * low)) ** 2, 0);
+  const logs = total((size) => size * low + Math.log1p(Math.exp(-2 * size * low)) - Math.LN2);
+  const spread = total((size) => (size / Math.cosh(size * low)) ** 2);
   const r = Math.sqrt(2 * Math.max(0, low * sum - logs));
   if (r < 1e-3) return 1;
   const density = Math.exp((-r * r) / 2) / Math.sqrt(2 * Math.PI);

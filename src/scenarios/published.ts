@@ -1,11 +1,13 @@
 /** Published evaluations: their documents, digests and signatures, and the replay that verifies them. */
 import { createHash, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
+import { canonical, sha256Of } from "./canonical.ts";
 import { CONTROL_RULES, type Control, controlEpisodes, controlPolicy } from "./controls.ts";
 import { Arena, type EpisodePolicy, type EpisodeRecord } from "./episode.ts";
 import { builtIn, digestOf, variantFor } from "./index.ts";
 import { type Metric, type Outcome, pairOf } from "./paired.ts";
 import { ENGINE_FACTS, FAULTS, type Scenario, type ScenarioVariant, type Termination } from "./scenario.ts";
 import { scoresOf } from "./scores.ts";
+import { type PublishedSuite, suiteFaults, suiteResults } from "./suite-published.ts";
 
 /** A published episode: everything that a replay of its actions gives again. */
 export interface PublishedEpisode {
@@ -38,6 +40,8 @@ interface PublishedScenario {
 export interface PublishedFacts {
   /** The policy's label in a comparison. */
   readonly label?: string;
+  /** Position of the task, in a comparison on a suite. */
+  readonly task?: number;
   readonly scenario: PublishedScenario;
   readonly policy: object;
   readonly seed: number;
@@ -62,10 +66,23 @@ export interface PublishedComparison {
   readonly metric: Metric;
   readonly policies: number;
   readonly stop_when_known: boolean;
-  /** Labels of policies whose evaluations failed. */
+  /** Labels of policies whose evaluations failed; on a suite, in any task. */
   readonly failed: readonly string[];
   readonly pairs: readonly object[];
+  /** The suite, and each policy's weighted means over its tasks; absent for a scenario. */
+  readonly suite?: PublishedSuite;
+  readonly overall?: readonly object[];
 }
+
+/** How pairs are judged. */
+type Judged = Omit<PublishedComparison, "pairs" | "failed" | "overall">;
+
+/** What a comparison's evaluations show: its pairs, and on a suite each policy's weighted means. */
+export const comparisonFacts = (
+  evaluations: readonly PublishedFacts[],
+  { suite, ...judged }: Judged,
+): Pick<PublishedComparison, "pairs" | "overall"> =>
+  suite ? suiteResults(evaluations, judged, suite) : { pairs: pairsOf(evaluations, judged) };
 
 /** How a control does on an evaluation's seeds. */
 interface PublishedControl {
@@ -121,17 +138,6 @@ export interface PublicJwk {
   readonly x: string;
 }
 
-/** The canonical JSON of a value (RFC 8785): members in order of their UTF-16 code units, numbers as ECMAScript writes them. */
-export function canonical(value: unknown): string {
-  if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
-  if (typeof value !== "object" || value === null) return JSON.stringify(value);
-  const members = Object.entries(value).filter(([, each]) => each !== undefined);
-  members.sort(([a], [b]) => (a < b ? -1 : 1));
-  return `{${members.map(([name, each]) => `${JSON.stringify(name)}:${canonical(each)}`).join(",")}}`;
-}
-
-const digest = (bytes: string | Uint8Array): string => `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
-
 /** The id of a key: its SHA-256 thumbprint (RFC 7638). */
 export const thumbprintOf = ({ crv, kty, x }: PublicJwk): string =>
   createHash("sha256").update(JSON.stringify({ crv, kty, x })).digest("base64url");
@@ -145,18 +151,26 @@ export function completed(facts: PublishedFacts): PublishedEvaluation {
     scores,
     hash: hashOf(facts.scenario.digest, facts.episodes),
     digests: {
-      scenario: digest(canonical(facts.scenario)),
-      policy: digest(canonical(facts.policy)),
-      facts: digest(canonical(othersOf(facts))),
-      actions: digest(Buffer.concat(facts.episodes.map(({ actions }) => Buffer.from(actions, "base64")))),
-      episodes: digest(canonical(bare)),
-      scores: digest(canonical(scores)),
+      scenario: sha256Of(canonical(facts.scenario)),
+      policy: sha256Of(canonical(facts.policy)),
+      facts: sha256Of(canonical(othersOf(facts))),
+      actions: sha256Of(Buffer.concat(facts.episodes.map(({ actions }) => Buffer.from(actions, "base64")))),
+      episodes: sha256Of(canonical(bare)),
+      scores: sha256Of(canonical(scores)),
     },
   };
 }
 
-const othersOf = ({ label, seed, requested_episodes, finished_at, runtime, attempts }: PublishedFacts): object => ({
-  ...{ label, seed, requested_episodes, finished_at, runtime, attempts },
+const othersOf = ({
+  label,
+  task,
+  seed,
+  requested_episodes,
+  finished_at,
+  runtime,
+  attempts,
+}: PublishedFacts): object => ({
+  ...{ label, task, seed, requested_episodes, finished_at, runtime, attempts },
 });
 
 /** Adds digests to a document. Together with those of the evaluations they cover every member. */
@@ -164,9 +178,9 @@ export function completedDocument(facts: DocumentFacts): PublishedDocument {
   const { object, format, id, title, publisher, published_at, gateway, comparison, controls } = facts;
   const head = { object, format, id, title, publisher, published_at, gateway };
   const digests = {
-    head: digest(canonical(head)),
-    comparison: digest(canonical(comparison ?? null)),
-    controls: digest(canonical(controls)),
+    head: sha256Of(canonical(head)),
+    comparison: sha256Of(canonical(comparison ?? null)),
+    controls: sha256Of(canonical(controls)),
   };
   return { ...facts, digests };
 }
@@ -242,9 +256,9 @@ function scoresFrom(episodes: readonly PlayedEpisode[]): object {
 }
 
 /** Judges every pair of a comparison's policies on the seeds that both have completed. */
-export function pairsOf(
+function pairsOf(
   evaluations: readonly Pick<PublishedFacts, "label" | "episodes">[],
-  { metric, policies, stop_when_known: mayStop }: Omit<PublishedComparison, "pairs" | "failed">,
+  { metric, policies, stop_when_known: mayStop }: Judged,
 ): object[] {
   const judging = { metric, alpha: 0.05, pairs: (policies * (policies - 1)) / 2, mayStop };
   const outcomes = evaluations.map(({ episodes }): readonly Outcome[] => episodes);
@@ -318,8 +332,7 @@ export async function recomputed(
       problems.push(...result.problems.map((fault) => `${name}: ${fault}`));
       replayed += result.replayed;
     }
-    if (comparison && canonical(pairsOf(evaluations, comparison)) !== canonical(comparison.pairs))
-      problems.push("comparison.pairs differ from what the episodes give");
+    if (comparison) problems.push(...faultsOfComparison(evaluations, comparison));
     for (const [i, stated] of published.controls.entries()) {
       const result = await controlsAgain(stated, scenarios);
       problems.push(...result.problems.map((fault) => `controls.${i}: ${fault}`));
@@ -329,6 +342,18 @@ export async function recomputed(
     problems.push(`the document is malformed: ${thrown instanceof Error ? thrown.message : thrown}`);
   }
   return { problems, replayed, controls };
+}
+
+/** What of a comparison does not follow from its evaluations. */
+function faultsOfComparison(evaluations: readonly PublishedFacts[], comparison: PublishedComparison): string[] {
+  const { suite, pairs, overall } = comparison;
+  const faults = suite ? suiteFaults(evaluations, suite).map((fault) => `comparison.suite: ${fault}`) : [];
+  if (faults.length > 0) return faults;
+  const again = comparisonFacts(evaluations, comparison);
+  if (canonical(again.pairs) !== canonical(pairs)) faults.push("comparison.pairs differ from what the episodes give");
+  if (canonical(again.overall ?? null) !== canonical(overall ?? null))
+    faults.push("comparison.overall differs from what the episodes give");
+  return faults;
 }
 
 /** What of an evaluation does not follow from its content. */

@@ -1,7 +1,6 @@
 /** Suites: weighted tasks, each bound to the digest of its scenario. */
-import { createHash } from "node:crypto";
+import { canonical, sha256Of } from "./canonical.ts";
 import { builtIn, digestOf, variantFor } from "./index.ts";
-import { canonical } from "./published.ts";
 import type { Scenario } from "./scenario.ts";
 
 /** A task of a suite. */
@@ -20,18 +19,26 @@ export interface SuiteTask {
   readonly weight: number;
 }
 
-/** The digest of a suite's tasks, in their order. Its title does not count. */
-export const suiteDigestOf = (tasks: readonly SuiteTask[]): string =>
-  `sha256:${createHash("sha256")
-    .update(canonical(tasks.map(taskFacts)))
-    .digest("hex")}`;
+/** The share of each task in the overall score: all are 1 together. */
+export function sharesOf(tasks: readonly Pick<SuiteTask, "weight">[]): number[] {
+  const all = tasks.reduce((sum, { weight }) => sum + weight, 0);
+  return tasks.map(({ weight }) => weight / all);
+}
 
-/** What of a task counts. */
-const taskFacts = ({ actionSpace, instruction, ...task }: SuiteTask) => ({
+/** A task as published documents have it. */
+export type TaskFacts = ReturnType<typeof taskFacts>;
+
+export const taskFacts = ({ actionSpace, instruction, ...task }: SuiteTask) => ({
   ...{ scenario: task.scenario, version: task.version, digest: task.digest, action_space: actionSpace },
   ...(instruction !== undefined && { instruction }),
   ...{ episodes: task.episodes, seed: task.seed, weight: task.weight },
 });
+
+/** The task of published facts. */
+export const taskOfFacts = ({ action_space: actionSpace, ...task }: TaskFacts): SuiteTask => ({ ...task, actionSpace });
+
+/** The digest of a suite's tasks, in their order. Its title does not count. */
+export const suiteDigestOf = (tasks: readonly TaskFacts[]): string => sha256Of(canonical(tasks));
 
 /**
  * The name under which a task's scenario runs: its id, or `id@version` if the scenario has a later version. Undefined if the scenario was

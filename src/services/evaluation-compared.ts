@@ -17,8 +17,9 @@ import {
   seedsNeeded,
   weightedPairOf,
 } from "../scenarios/paired.ts";
-import { type Stratum, stratifiedInterval, stratifiedMean, stratifiedWilson } from "../scenarios/scores.ts";
 import { type Strength, strengthsOf } from "../scenarios/strengths.ts";
+import { sharesOf } from "../scenarios/suite.ts";
+import { overallOf } from "../scenarios/suite-published.ts";
 import { breathe, inSlices } from "../slices.ts";
 import type { Sql } from "../store/database/tx.ts";
 import type { ItemRecord, JobRecord } from "../store/jobs/jobs.ts";
@@ -119,7 +120,7 @@ async function pairsOf(entries: readonly Entry[]): Promise<LabeledPair[]> {
     return pairsIn(fair.flatMap(({ parts }) => parts));
   const pairs: LabeledPair[] = [];
   for (const [i, one] of fair.entries()) {
-    const shares = sharesOf(one.parts);
+    const shares = sharesOfParts(one.parts);
     for (const other of fair.slice(i + 1)) {
       const tasks = one.parts.map(({ outcomes }, at) => ({
         ...{ share: shares[at]!, a: outcomes, b: other.parts[at]!.outcomes },
@@ -133,11 +134,8 @@ async function pairsOf(entries: readonly Entry[]): Promise<LabeledPair[]> {
 }
 
 /** The share of each task in the overall score. */
-function sharesOf(parts: readonly Part[]): number[] {
-  const weights = parts.map(({ place }) => place.inSuite?.task.weight ?? 1);
-  const all = weights.reduce((sum, weight) => sum + weight, 0);
-  return weights.map((weight) => weight / all);
-}
+const sharesOfParts = (parts: readonly Part[]): number[] =>
+  sharesOf(parts.map(({ place }) => ({ weight: place.inSuite?.task.weight ?? 1 })));
 
 /** The labels that are known to be better than a policy. */
 const betterThan = (pairs: readonly LabeledPair[], label: string): string[] =>
@@ -234,7 +232,7 @@ function shownPolicy({ label, parts }: Entry, pairs: readonly LabeledPair[], isH
     ...(isRanked && { rank: 1 + betterThan(pairs, label).length }),
     ...(error && { error }),
     ...(first.place.inSuite
-      ? isRanked && { overall: overallOf(parts) }
+      ? isRanked && { overall: shownOverall(parts) }
       : { ...(scores && { scores }), ...(!isHidden && { evaluationId: first.job.id }) }),
   };
 }
@@ -249,20 +247,15 @@ function statusOfPolicy(parts: readonly Part[]): JobStatus {
 }
 
 /** The weighted means over all tasks. */
-function overallOf(parts: readonly Part[]) {
-  const shares = sharesOf(parts);
-  const strata = (read: (outcome: Outcome) => number): Stratum[] =>
-    parts.map(({ outcomes }, at) => ({ share: shares[at]!, values: outcomes.map(read) }));
-  const success = strata((outcome) => Number(outcome.success));
-  const progress = strata((outcome) => outcome.progress);
-  const n = parts.reduce((sum, { outcomes }) => sum + outcomes.length, 0);
-  const interval = stratifiedInterval(progress);
+function shownOverall(parts: readonly Part[]) {
+  const { success, progress } = overallOf(
+    sharesOfParts(parts),
+    parts.map(({ outcomes }) => outcomes),
+  );
+  const method = resampling(parts.reduce((sum, { outcomes }) => sum + outcomes.length, 0));
   return {
-    success: { mean: stratifiedMean(success), ci95: { method: "wilson", ...stratifiedWilson(success) } },
-    progress: {
-      mean: stratifiedMean(progress),
-      ...(Number.isFinite(interval.low) && { ci95: { method: resampling(n), ...interval } }),
-    },
+    success: { mean: success.mean, ci95: { method: "wilson", ...success.ci95 } },
+    progress: { mean: progress.mean, ...(progress.ci95 && { ci95: { method, ...progress.ci95 } }) },
   };
 }
 
@@ -274,7 +267,7 @@ async function strengthsOfEntries(entries: readonly Entry[]) {
   const { metric } = first.parts[0]!.place;
   const sizes = first.parts.map((_, task) => Math.max(...compared.map(({ parts }) => parts[task]!.outcomes.length)));
   const all = sizes.reduce((sum, size) => sum + size, 0);
-  const games = sharesOf(first.parts).map((share, task) => ({
+  const games = sharesOfParts(first.parts).map((share, task) => ({
     weight: (share * all) / sizes[task]!,
     results: compared.map(({ parts }) => parts[task]!.outcomes.map((outcome) => Number(outcome[metric]))),
   }));

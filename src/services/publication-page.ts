@@ -2,6 +2,7 @@
 import { BRAND } from "../brand.ts";
 import type { PublishedControls, PublishedDocument, PublishedEvaluation } from "../scenarios/published.ts";
 import type { Interval } from "../scenarios/scores.ts";
+import type { PublishedSuite } from "../scenarios/suite-published.ts";
 
 /** The headers of the page: it loads nothing, and is short-lived in caches because a publication can be withdrawn. */
 export const PAGE_HEADERS = [
@@ -70,6 +71,13 @@ interface ShownPair {
   readonly better?: string;
 }
 
+/** A policy's weighted means, as far as the page shows them. */
+interface ShownOverall {
+  readonly label: string;
+  readonly success: { readonly mean: number; readonly ci95?: Interval };
+  readonly progress: { readonly mean: number; readonly ci95?: Interval };
+}
+
 /** Returns the page of a publication's document, or of the notice that replaced it. */
 export function publicationPage(document: unknown): string {
   // Written by this gateway's service.
@@ -84,18 +92,22 @@ export function publicationPage(document: unknown): string {
   const [name, url] = [title === "" ? id : title, `${gateway.url}/v1/publications/${id}`];
   return page(name, [
     `<p>Published by ${escaped(publisher)} on ${dateOf(at)}.</p>`,
-    table(
-      ["Scenario", "Version", "Action space", "Mode", "Engine"],
-      [
-        [
-          scenario.id,
-          scenario.version,
-          scenario.action_space,
-          scenario.mode,
-          `${scenario.engine} ${scenario.engine_version}`,
-        ],
-      ],
-    ),
+    ...(comparison?.suite
+      ? suiteParts(comparison.suite, comparison.overall as ShownOverall[])
+      : [
+          table(
+            ["Scenario", "Version", "Action space", "Mode", "Engine"],
+            [
+              [
+                scenario.id,
+                scenario.version,
+                scenario.action_space,
+                scenario.mode,
+                `${scenario.engine} ${scenario.engine_version}`,
+              ],
+            ],
+          ),
+        ]),
     "<h2>Policies</h2>",
     table(
       ["", "Policy", "Success, 95 % interval", "Return", "Progress", "Attempts"],
@@ -112,11 +124,32 @@ export function publicationPage(document: unknown): string {
       [...evaluations.flatMap(digestRows), ...controls.flatMap(controlHashes), ...Object.entries(known.digests)],
     ),
     "<h2>Episodes</h2>",
-    seedsTable(evaluations),
+    ...[...Map.groupBy(evaluations, ({ task }) => task).values()].map(seedsTable),
   ]);
 }
 
-const labelOf = ({ label }: PublishedEvaluation): string => label ?? "";
+const labelOf = ({ label = "", task }: PublishedEvaluation): string =>
+  task === undefined ? label : `${label}, task ${task}`;
+
+/** The suite of a comparison, and the policies' weighted means. */
+const suiteParts = ({ title, digest, tasks }: PublishedSuite, overall: readonly ShownOverall[]): string[] => [
+  `<p>Suite ${escaped(title)}, <code>${escaped(digest)}</code></p>`,
+  table(
+    ["Task", "Scenario", "Version", "Action space", "Instruction", "Seeds", "Weight"],
+    tasks.map(({ scenario, version, action_space, instruction, seed, episodes, weight }, task) => [
+      ...[task, scenario, version, action_space, instruction ?? "the scenario's"],
+      ...[`${seed} to ${seed + episodes - 1}`, weight],
+    ]),
+  ),
+  "<h2>Overall</h2>",
+  table(
+    ["", "Weighted success, 95 % interval", "Weighted progress"],
+    overall.map(({ label, success, progress }) => [
+      label,
+      ...[success, progress].map(({ mean, ci95 }) => `${figure(mean)}${within(ci95)}`),
+    ]),
+  ),
+];
 
 /** Success, return and progress. */
 function scoreCells(scores: object): unknown[] {

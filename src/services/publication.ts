@@ -11,8 +11,8 @@ import { Reason, type Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { secretBytes } from "../random.ts";
 import { builtIn, digestOf, variantFor } from "../scenarios/index.ts";
-import { mcnemarExact } from "../scenarios/paired.ts";
 import {
+  comparisonFacts,
   completed,
   completedDocument,
   type PublicJwk,
@@ -20,14 +20,12 @@ import {
   type PublishedDocument,
   type PublishedEpisode,
   type PublishedEvaluation,
-  pairsOf,
   signed,
   thumbprintOf,
 } from "../scenarios/published.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
-import { normalQuantile, wilson } from "../scenarios/scores.ts";
-import { type Strength, strengthsOf } from "../scenarios/strengths.ts";
-import { inSlices } from "../slices.ts";
+import { sharesOf, taskFacts, taskOfFacts } from "../scenarios/suite.ts";
+import { overallOf, type PublishedSuite } from "../scenarios/suite-published.ts";
 import { audit } from "../store/account/audit.ts";
 import { findOrg } from "../store/account/orgs.ts";
 import {
@@ -43,8 +41,8 @@ import * as store from "../store/jobs/publications.ts";
 import { findOffering } from "../store/supply/supply.ts";
 import { type Vault, VaultError } from "../vault.ts";
 import { shownScenario } from "./evaluation.ts";
-import { shownStrength } from "./evaluation-compared.ts";
 import { type EpisodeFacts, type EvaluationRequest, type EvaluationResult, isExternal } from "./evaluation-run.ts";
+import { Leaderboards } from "./leaderboard.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import type { Controls } from "./publication-controls.ts";
 
@@ -63,12 +61,11 @@ const MOST_RECORDED = 8 * 2 ** 20;
 /** The fewest episodes that leaderboards count, and the most policies that they list. */
 const FEWEST_RANKED = 50;
 const MOST_RANKED = 100;
-const ALPHA = 0.05;
 
 /** The publication RPCs. */
 export function publicationService(deps: PublicationDeps): Implementation<typeof PublicationService> {
   const { sql, scenarios } = deps;
-  const boards = new Boards();
+  const boards = new Leaderboards();
   return {
     async createPublication(asked, call) {
       const { orgId } = keyOf(call);
@@ -76,9 +73,7 @@ export function publicationService(deps: PublicationDeps): Implementation<typeof
       const { kind, subject, jobs } = source;
       const known = await store.publicationOf(sql, orgId, subject);
       if (known && !asked.dryRun) return { publication: shown(known) };
-      const drafts = await Promise.all(
-        jobs.filter(({ status }) => status === "completed").map((job) => draftOf(deps, job)),
-      );
+      const drafts = await Promise.all(publishable(jobs).map((job) => draftOf(deps, job)));
       assertSmall(drafts);
       const evaluations = drafts.map(({ evaluation }) => evaluation);
       const controls = asked.dryRun ? [] : await deps.controls.of(orgId, evaluations);
@@ -104,7 +99,7 @@ export function publicationService(deps: PublicationDeps): Implementation<typeof
       await tx(sql, async (tx) => {
         const { key, kid } = await signingKey(tx, deps);
         const text = JSON.stringify(signed(document, key, kid));
-        const results = drafts.flatMap(({ result }) => result ?? []);
+        const results = resultsOf(drafts, document);
         const isNew = await store.addPublication(tx, orgId, { id, kind, subject, title: asked.title }, text, results);
         if (isNew)
           await audit(tx, { ...byCall(call), orgId, action: "publication.created", subject: id, details: { subject } });
@@ -145,6 +140,15 @@ export function publicationService(deps: PublicationDeps): Implementation<typeof
     },
 
     async getLeaderboard({ scenario: name, actionSpace }) {
+      if (name.startsWith("sha256:")) {
+        const results = await store.resultsOf(sql, name, MOST_RANKED);
+        const suite = results[0] && (await suiteOf(sql, results[0].publicationId));
+        if (!suite) throw refuse(Reason.NOT_FOUND, "no ranked comparison on this suite", {}, { param: "scenario" });
+        if (actionSpace !== undefined) throw violation("action_space", "must be absent for a suite", "value_error");
+        const tasks = suite.tasks.map(taskOfFacts);
+        const data = await boards.of(results, tasks);
+        return { object: "leaderboard", digest: name, tasks, data };
+      }
       const scenario = scenarios.get(name) ?? builtIn(name);
       if (!scenario) throw refuse(Reason.NOT_FOUND, "scenario not found", {}, { param: "scenario" });
       const variant = variantFor(scenario, actionSpace);
@@ -165,6 +169,13 @@ export function publicationService(deps: PublicationDeps): Implementation<typeof
       return { key: jwkOf((await tx(sql, (tx) => newSigningKey(tx, deps))).record) };
     },
   };
+}
+
+/** The suite of a public publication. */
+async function suiteOf(sql: Sql, publicationId: string): Promise<PublishedSuite | undefined> {
+  const text = await store.publicText(sql, publicationId);
+  // Written by this service.
+  return text === undefined ? undefined : (JSON.parse(text) as Partial<PublishedDocument>).comparison?.suite;
 }
 
 const notFound = (): Refusal => refuse(Reason.NOT_FOUND, "publication not found", {}, { param: "publication_id" });
@@ -195,22 +206,38 @@ async function sourceOf(sql: Sql, { evaluationId, comparisonId }: CreatePublicat
     throw refuse(Reason.NOT_FOUND, `${what} not found`, {}, { param });
   }
   const kind = evaluationId !== undefined ? ("evaluation" as const) : ("comparison" as const);
-  if (jobs.some(({ request }) => (request as EvaluationRequest).comparison?.inSuite))
-    throw unpublishable("a comparison on a suite cannot be published");
   const open = jobs.find(({ status }) => !hasEnded(status));
   if (open) throw unpublishable(`this ${kind} is still running; publish it once it has completed`);
   const isWhole = ({ status }: JobRecord): boolean =>
     status === "completed" || (kind === "comparison" && status === "failed");
   const broken = jobs.find((job) => !isWhole(job));
+  const failed = failedIn(jobs);
+  if (!broken && inSuite(jobs[0]!) && jobs.every((job) => failed.has(labelOf(job))))
+    throw unpublishable("each policy failed in a task of the suite");
   if (broken || !jobs.some(({ status }) => status === "completed"))
     throw unpublishable(`only a completed ${kind} can be published; this one is ${(broken ?? jobs[0]!).status}`);
   return { kind, subject: evaluationId ?? comparisonId!, jobs };
 }
 
-/** An evaluation to publish, and what leaderboards and routing read of it. */
+const placeOf = ({ request }: JobRecord) => (request as EvaluationRequest).comparison;
+const inSuite = (job: JobRecord) => placeOf(job)?.inSuite;
+const labelOf = (job: JobRecord): string => placeOf(job)?.label ?? "";
+
+/** The labels of policies whose evaluations failed; on a suite, in any task. */
+const failedIn = (jobs: readonly JobRecord[]): ReadonlySet<string> =>
+  new Set(jobs.filter(({ status }) => status === "failed").map(labelOf));
+
+/** The evaluations to publish: on a suite by task, and only of policies that failed in none. */
+function publishable(jobs: readonly JobRecord[]): readonly JobRecord[] {
+  const failed = failedIn(jobs);
+  const completed = jobs.filter((job) => job.status === "completed" && !(inSuite(job) && failed.has(labelOf(job))));
+  return completed.toSorted((a, b) => (inSuite(a)?.index ?? 0) - (inSuite(b)?.index ?? 0));
+}
+
+/** An evaluation to publish, and its policy if that is a model of the gateway, which leaderboards rank. */
 interface Draft {
   readonly evaluation: PublishedEvaluation;
-  readonly result: store.PublishedResult | undefined;
+  readonly policy?: PublishedModel;
 }
 
 async function draftOf({ sql }: PublicationDeps, job: JobRecord): Promise<Draft> {
@@ -224,9 +251,11 @@ async function draftOf({ sql }: PublicationDeps, job: JobRecord): Promise<Draft>
   const items = await listItems(sql, job.id, 0, job.total, { actions: true });
   const { id, version, digest, engine, engineVersion, actionSpace } = shownScenario(request);
   const policy = await policyOf(sql, request, result, job.orgId);
-  const label = request.comparison?.label;
+  const { label, inSuite } = request.comparison ?? {};
+  const attempted = inSuite ? { suite: inSuite.suite.digest } : { scenario: digest };
   const evaluation = completed({
     ...(label !== undefined && { label }),
+    ...(inSuite && { task: inSuite.index }),
     scenario: {
       ...{ id, version, digest, engine, engine_version: engineVersion },
       ...{ action_space: actionSpace, mode: request.mode },
@@ -236,16 +265,14 @@ async function draftOf({ sql }: PublicationDeps, job: JobRecord): Promise<Draft>
     requested_episodes: request.episodes,
     finished_at: job.finished ?? 0,
     runtime: result.runtime ?? "",
-    attempts: policy.kind === "model" ? await store.attemptsOf(sql, job.orgId, digest, policy.model) : 1,
+    attempts: policy.kind === "model" ? await store.attemptsOf(sql, job.orgId, attempted, policy.model) : 1,
     episodes: episodesOf(items),
   });
-  return { evaluation, result: policy.kind === "model" ? resultOf(evaluation, policy) : undefined };
+  return { evaluation, ...(policy.kind === "model" && { policy }) };
 }
 
-type PublishedPolicy = (
-  | { kind: "model"; model: string; revision?: string; offering: string; provider: string }
-  | { kind: "server"; protocol: string }
-) & {
+type PublishedModel = { kind: "model"; model: string; revision?: string; offering: string; provider: string };
+type PublishedPolicy = (PublishedModel | { kind: "server"; protocol: string }) & {
   horizon?: number;
   replan_steps?: number;
   pictures: boolean;
@@ -308,115 +335,91 @@ function assertSmall(drafts: readonly Draft[]): void {
 }
 
 function comparisonOf(jobs: readonly JobRecord[], drafts: readonly Draft[]): PublishedComparison {
-  const places = jobs.map(({ request, status }) => ({ status, ...(request as EvaluationRequest).comparison! }));
-  const { metric, policies, stopWhenKnown: stop_when_known } = places[0]!;
-  const judged = { metric, policies, stop_when_known };
-  const failed = places.filter(({ status }) => status === "failed").map(({ label }) => label);
+  const { metric, policies, stopWhenKnown: stop_when_known, inSuite } = placeOf(jobs[0]!)!;
+  const tasks = new Map(jobs.map((job) => [placeOf(job)?.inSuite?.index ?? 0, placeOf(job)?.inSuite?.task]));
+  const facts = [...tasks].toSorted(([a], [b]) => a - b).flatMap(([, task]) => (task ? taskFacts(task) : []));
+  const suite = inSuite && { title: inSuite.suite.title, digest: inSuite.suite.digest, tasks: facts };
+  const judged = { metric, policies, stop_when_known, ...(suite && { suite }) };
   const evaluations = drafts.map(({ evaluation }) => evaluation);
-  return { ...judged, failed, pairs: pairsOf(evaluations, judged) };
+  return { ...judged, failed: [...failedIn(jobs)], ...comparisonFacts(evaluations, judged) };
 }
 
-/** What leaderboards and routing read: only evaluations that begin at seed 0, because publishers must not choose seeds. */
+/** What leaderboards and routing read of a publication. */
+function resultsOf(drafts: readonly Draft[], { comparison }: PublishedDocument): store.PublishedResult[] {
+  const { suite } = comparison ?? {};
+  if (!suite) return drafts.flatMap(({ evaluation, policy }) => (policy && resultOf(evaluation, policy)) ?? []);
+  const byLabel = Map.groupBy(drafts, ({ evaluation }) => evaluation.label ?? "");
+  return [...byLabel].flatMap(([label, own]) => suiteResultOf(label, own, suite) ?? []);
+}
+
+/** Only evaluations that begin at seed 0, because publishers must not choose seeds. */
 function resultOf(
   { label = "", scenario, seed, episodes, attempts }: PublishedEvaluation,
-  { model, offering, revision }: Extract<PublishedPolicy, { kind: "model" }>,
+  { model, offering, revision }: PublishedModel,
 ): store.PublishedResult | undefined {
   if (seed !== 0 || scenario.mode !== "sync" || episodes.length < FEWEST_RANKED) return undefined;
-  const outcomes = episodes.map(({ success }) => (success ? "1" : "0")).join("");
+  const outcomes = outcomesOf(episodes);
   const progress = episodes.reduce((sum, each) => sum + each.progress, 0) / episodes.length;
   return { label, digest: scenario.digest, model, offeringId: offering, revision, outcomes, progress, attempts };
 }
 
+/** Only complete runs of a suite, by one offering. The suite sets the seeds. */
+function suiteResultOf(
+  label: string,
+  drafts: readonly Draft[],
+  { digest, tasks }: PublishedSuite,
+): store.PublishedResult | undefined {
+  const [first] = drafts;
+  const ran = drafts.map(({ evaluation }) => evaluation);
+  const episodes = ran.flatMap((each) => each.episodes);
+  const isWhole = tasks.every((task, at) => ran[at]?.episodes.length === task.episodes);
+  const isOne = drafts.every(({ policy }) => policy && policy.offering === first?.policy?.offering);
+  const isSync = ran.every(({ scenario }) => scenario.mode === "sync");
+  if (!first?.policy || !isWhole || !isOne || !isSync || episodes.length < FEWEST_RANKED) return undefined;
+  const { model, offering, revision } = first.policy;
+  const { progress } = overallOf(
+    sharesOf(tasks),
+    ran.map((each) => each.episodes),
+  );
+  const attempts = Math.max(...ran.map((each) => each.attempts));
+  const facts = { label, digest, model, offeringId: offering, revision, attempts };
+  return { ...facts, outcomes: outcomesOf(episodes), progress: progress.mean };
+}
+
+const outcomesOf = (episodes: readonly PublishedEpisode[]): string =>
+  episodes.map(({ success }) => (success ? "1" : "0")).join("");
+
 /** What becomes public, in words. */
 function disclosed({ publisher, evaluations, comparison }: PublishedDocument): string[] {
-  const policies = evaluations.map(({ label, policy }) => {
-    const { kind, model, provider, protocol, revision } = policy as {
-      kind: string;
-      model?: string;
-      provider?: string;
-      protocol?: string;
-      revision?: string;
-    };
-    const name = label === undefined ? "the policy" : `policy ${label}`;
-    if (kind === "server") return `${name}: a server that speaks ${protocol}, without its address`;
-    return `${name}: the model ${model} of the provider ${provider}${revision === undefined ? "" : `, checkpoint ${revision}`}`;
-  });
+  const suite = comparison?.suite;
+  // On a suite, each policy has an evaluation for every task.
+  const policies = evaluations
+    .filter(({ task = 0 }) => task === 0)
+    .map(({ label, policy }) => {
+      const { kind, model, provider, protocol, revision } = policy as {
+        kind: string;
+        model?: string;
+        provider?: string;
+        protocol?: string;
+        revision?: string;
+      };
+      const name = label === undefined ? "the policy" : `policy ${label}`;
+      if (kind === "server") return `${name}: a server that speaks ${protocol}, without its address`;
+      return `${name}: the model ${model} of the provider ${provider}${revision === undefined ? "" : `, checkpoint ${revision}`}`;
+    });
   const { scenario } = evaluations[0]!;
   const episodes = evaluations.reduce((sum, each) => sum + each.episodes.length, 0);
   return [
     `the organization's name: ${publisher}`,
     ...policies,
-    `the scenario ${scenario.id} ${scenario.version}, the seeds, and the scores`,
+    suite
+      ? `the suite ${JSON.stringify(suite.title)} with its ${suite.tasks.length} tasks, the seeds, and the scores`
+      : `the scenario ${scenario.id} ${scenario.version}, the seeds, and the scores`,
     `every action and result of ${episodes} episodes`,
-    "how often the policy was evaluated in this scenario",
+    `how often the policy was evaluated in this ${suite ? "suite" : "scenario"}`,
     "how controls do on the same seeds: zeros, random actions, and the scenario's reference controller",
     ...(comparison ? ["the paired differences of the policies"] : []),
   ];
-}
-
-/** The policies and seeds from which strengths are computed, and the leaderboards that are cached. */
-const MOST_STRENGTHS = 16;
-const MOST_SEEDS = 1_000;
-const MOST_BOARDS = 64;
-
-/** Leaderboards. Strengths take long to compute, so they are cached until a board's publications change. */
-class Boards {
-  readonly #strengths = new Map<string, Promise<readonly Strength[]>>();
-
-  async of(results: readonly store.RankedResult[]) {
-    const entries = ranked(results);
-    const strengths = await this.#strengthsOf(entries.slice(0, MOST_STRENGTHS).map(({ result }) => result));
-    return entries.map(({ result: _, ...entry }, i) => ({
-      ...entry,
-      ...(strengths[i] && { strength: shownStrength(strengths[i]) }),
-    }));
-  }
-
-  #strengthsOf(results: readonly store.RankedResult[]): Promise<readonly Strength[]> {
-    if (results.length < 3) return Promise.resolve([]);
-    const key = results.map(({ publicationId, label }) => `${publicationId} ${label}`).join();
-    const known = this.#strengths.get(key);
-    if (known) return known;
-    const played = results.map(({ outcomes }) => [...outcomes.slice(0, MOST_SEEDS)].map(Number));
-    const found = inSlices(strengthsOf([{ weight: 1, results: played }]));
-    this.#strengths.set(key, found);
-    for (const oldest of this.#strengths.keys()) {
-      if (this.#strengths.size <= MOST_BOARDS) break;
-      this.#strengths.delete(oldest);
-    }
-    return found;
-  }
-}
-
-/** Ranks results by McNemar's exact test on their common seeds. */
-function ranked(results: readonly store.RankedResult[]) {
-  const tests = Math.max(1, (results.length * (results.length - 1)) / 2);
-  const isBetter = (a: store.RankedResult, b: store.RankedResult): boolean => {
-    let [onlyA, onlyB] = [0, 0];
-    for (let i = 0; i < Math.min(a.outcomes.length, b.outcomes.length); i++) {
-      if (a.outcomes[i] === b.outcomes[i]) continue;
-      if (a.outcomes[i] === "1") onlyA += 1;
-      else onlyB += 1;
-    }
-    const level = ALPHA / tests / Math.max(a.attempts, b.attempts);
-    return onlyA > onlyB && mcnemarExact(onlyA, onlyB) < level;
-  };
-  return results
-    .map((result) => {
-      const { outcomes, attempts, revision, model, publisher, publicationId, progress } = result;
-      const episodes = outcomes.length;
-      const successes = outcomes.replaceAll("0", "").length;
-      const interval = wilson(successes, episodes, normalQuantile(1 - ALPHA / attempts / 2));
-      return {
-        result,
-        rank: 1 + results.filter((other) => isBetter(other, result)).length,
-        ...{ model, publisher, publicationId, successes, episodes, progress, attempts },
-        ...(revision !== undefined && { revision }),
-        successRate: successes / episodes,
-        interval: { method: "wilson", ...interval },
-      };
-    })
-    .sort((a, b) => a.rank - b.rank || b.successRate - a.successRate);
 }
 
 // The signing key.

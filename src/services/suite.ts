@@ -7,7 +7,7 @@ import { violation } from "../contracts/contract.ts";
 import { atPart, Reason, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { digestOf } from "../scenarios/index.ts";
-import { type SuiteTask, suiteDigestOf } from "../scenarios/suite.ts";
+import { type SuiteTask, suiteDigestOf, taskFacts } from "../scenarios/suite.ts";
 import { audit } from "../store/account/audit.ts";
 import { type Sql, tx } from "../store/database/tx.ts";
 import * as store from "../store/jobs/suites.ts";
@@ -29,7 +29,7 @@ export function suiteService(deps: SuiteDeps): Implementation<typeof SuiteServic
     async createSuite(asked, call) {
       const { orgId } = keyOf(call);
       const tasks = tasksOf(deps, asked);
-      const suite = { id: newId("suite"), title: asked.title, digest: suiteDigestOf(tasks), tasks };
+      const suite = { id: newId("suite"), title: asked.title, digest: suiteDigestOf(tasks.map(taskFacts)), tasks };
       await tx(sql, async (tx) => {
         await store.addSuite(tx, orgId, suite);
         const details = { digest: suite.digest };

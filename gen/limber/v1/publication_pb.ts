@@ -196,14 +196,14 @@ export type LeaderboardEntry = Message<"limber.v1.LeaderboardEntry"> & {
   successes: number;
 
   /**
-   * Number of episodes, with the seeds from 0 on.
+   * Number of episodes, with the seeds from 0 on; on a suite, with those of its tasks.
    *
    * @generated from field: uint32 episodes = 7;
    */
   episodes: number;
 
   /**
-   * Success rate, from 0 to 1.
+   * Success rate, from 0 to 1; on a suite, the weighted mean of its tasks.
    *
    * @generated from field: double success_rate = 8;
    */
@@ -218,14 +218,14 @@ export type LeaderboardEntry = Message<"limber.v1.LeaderboardEntry"> & {
   interval?: Interval | undefined;
 
   /**
-   * Mean progress, from 0 to 1.
+   * Mean progress, from 0 to 1; on a suite, the weighted mean of its tasks.
    *
    * @generated from field: double progress = 10;
    */
   progress: number;
 
   /**
-   * Number of evaluations of this policy in this scenario that the publisher had completed by then, including this one.
+   * Number of evaluations of this policy in this scenario or suite that the publisher had completed by then, including this one.
    *
    * @generated from field: uint32 attempts = 11;
    */

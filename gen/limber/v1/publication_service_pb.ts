@@ -10,13 +10,15 @@ import { file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
 import { file_limber_edge_v1_options } from "../edge/v1/options_pb.ts";
 import type { LeaderboardEntry, Publication, SigningKey } from "./publication_pb.ts";
 import { file_limber_v1_publication } from "./publication_pb.ts";
+import type { SuiteTask } from "./suite_pb.ts";
+import { file_limber_v1_suite } from "./suite_pb.ts";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file limber/v1/publication_service.proto.
  */
 export const file_limber_v1_publication_service: GenFile = /*@__PURE__*/
-  fileDesc("CiNsaW1iZXIvdjEvcHVibGljYXRpb25fc2VydmljZS5wcm90bxIJbGltYmVyLnYxIrQBChhDcmVhdGVQdWJsaWNhdGlvblJlcXVlc3QSJAoNZXZhbHVhdGlvbl9pZBgBIAEoCUIIukgFcgMYgAFIAIgBARIkCg1jb21wYXJpc29uX2lkGAIgASgJQgi6SAVyAxiAAUgBiAEBEhcKBXRpdGxlGAMgASgJQgi6SAVyAxjIARIPCgdkcnlfcnVuGAQgASgIQhAKDl9ldmFsdWF0aW9uX2lkQhAKDl9jb21wYXJpc29uX2lkIkgKGUNyZWF0ZVB1YmxpY2F0aW9uUmVzcG9uc2USKwoLcHVibGljYXRpb24YASABKAsyFi5saW1iZXIudjEuUHVibGljYXRpb24ibAoXTGlzdFB1YmxpY2F0aW9uc1JlcXVlc3QSHQoFbGltaXQYASABKA1CCbpIBioEGGQoAUgAiAEBEh0KBmN1cnNvchgCIAEoCUIIukgFcgMYgAJIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKMAQoYTGlzdFB1YmxpY2F0aW9uc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlB1YmxpY2F0aW9uEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIjkKFUdldFB1YmxpY2F0aW9uUmVxdWVzdBIgCg5wdWJsaWNhdGlvbl9pZBgBIAEoCUIIukgFcgMYgAEiQwoWR2V0UHVibGljYXRpb25SZXNwb25zZRIpCghkb2N1bWVudBgBIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiWAoaV2l0aGRyYXdQdWJsaWNhdGlvblJlcXVlc3QSIAoOcHVibGljYXRpb25faWQYASABKAlCCLpIBXIDGIABEhgKBnJlYXNvbhgCIAEoCUIIukgFcgMY9AMiSgobV2l0aGRyYXdQdWJsaWNhdGlvblJlc3BvbnNlEisKC3B1YmxpY2F0aW9uGAEgASgLMhYubGltYmVyLnYxLlB1YmxpY2F0aW9uImoKFUdldExlYWRlcmJvYXJkUmVxdWVzdBIcCghzY2VuYXJpbxgBIAEoCUIKukgHcgUQARiAAhIiCgxhY3Rpb25fc3BhY2UYAiABKAlCB7pIBHICGEBIAIgBAUIPCg1fYWN0aW9uX3NwYWNlIosBChZHZXRMZWFkZXJib2FyZFJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIQCghzY2VuYXJpbxgCIAEoCRIOCgZkaWdlc3QYAyABKAkSFAoMYWN0aW9uX3NwYWNlGAQgASgJEikKBGRhdGEYBSADKAsyGy5saW1iZXIudjEuTGVhZGVyYm9hcmRFbnRyeSIYChZMaXN0U2lnbmluZ0tleXNSZXF1ZXN0Ij4KF0xpc3RTaWduaW5nS2V5c1Jlc3BvbnNlEiMKBGtleXMYASADKAsyFS5saW1iZXIudjEuU2lnbmluZ0tleSIZChdSb3RhdGVTaWduaW5nS2V5UmVxdWVzdCI+ChhSb3RhdGVTaWduaW5nS2V5UmVzcG9uc2USIgoDa2V5GAEgASgLMhUubGltYmVyLnYxLlNpZ25pbmdLZXkyywgKElB1YmxpY2F0aW9uU2VydmljZRKzAQoRQ3JlYXRlUHVibGljYXRpb24SIy5saW1iZXIudjEuQ3JlYXRlUHVibGljYXRpb25SZXF1ZXN0GiQubGltYmVyLnYxLkNyZWF0ZVB1YmxpY2F0aW9uUmVzcG9uc2UiU6q7GCcIAhIScHVibGljYXRpb25zLndyaXRlGMkBMghldmFsdWF0ZWAEcAGC0+STAiI6ASpiC3B1YmxpY2F0aW9uIhAvdjEvcHVibGljYXRpb25zEosBChBMaXN0UHVibGljYXRpb25zEiIubGltYmVyLnYxLkxpc3RQdWJsaWNhdGlvbnNSZXF1ZXN0GiMubGltYmVyLnYxLkxpc3RQdWJsaWNhdGlvbnNSZXNwb25zZSIukAIBqrsYDwgCEglqb2JzLnJlYWRgBILT5JMCEhIQL3YxL3B1YmxpY2F0aW9ucxKXAQoOR2V0UHVibGljYXRpb24SIC5saW1iZXIudjEuR2V0UHVibGljYXRpb25SZXF1ZXN0GiEubGltYmVyLnYxLkdldFB1YmxpY2F0aW9uUmVzcG9uc2UiQJACAaq7GAYIAVB4YAGC0+STAi1iCGRvY3VtZW50EiEvdjEvcHVibGljYXRpb25zL3twdWJsaWNhdGlvbl9pZH0SuAEKE1dpdGhkcmF3UHVibGljYXRpb24SJS5saW1iZXIudjEuV2l0aGRyYXdQdWJsaWNhdGlvblJlcXVlc3QaJi5saW1iZXIudjEuV2l0aGRyYXdQdWJsaWNhdGlvblJlc3BvbnNlIlKquxgYCAISEnB1YmxpY2F0aW9ucy53cml0ZWAEgtPkkwIwYgtwdWJsaWNhdGlvbiohL3YxL3B1YmxpY2F0aW9ucy97cHVibGljYXRpb25faWR9EocBCg5HZXRMZWFkZXJib2FyZBIgLmxpbWJlci52MS5HZXRMZWFkZXJib2FyZFJlcXVlc3QaIS5saW1iZXIudjEuR2V0TGVhZGVyYm9hcmRSZXNwb25zZSIwkAIBqrsYBggBUHhgAYLT5JMCHRIbL3YxL2xlYWRlcmJvYXJkcy97c2NlbmFyaW99EoMBCg9MaXN0U2lnbmluZ0tleXMSIS5saW1iZXIudjEuTGlzdFNpZ25pbmdLZXlzUmVxdWVzdBoiLmxpbWJlci52MS5MaXN0U2lnbmluZ0tleXNSZXNwb25zZSIpkAIBqrsYBAgBYAGC0+STAhgSFi8ud2VsbC1rbm93bi9qd2tzLmpzb24SiwEKEFJvdGF0ZVNpZ25pbmdLZXkSIi5saW1iZXIudjEuUm90YXRlU2lnbmluZ0tleVJlcXVlc3QaIy5saW1iZXIudjEuUm90YXRlU2lnbmluZ0tleVJlc3BvbnNlIi6quxgECANgAYLT5JMCIGIDa2V5IhkvdjEvc2lnbmluZy1rZXlzL3JvdGF0aW9uYgZwcm90bzM", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_publication]);
+  fileDesc("CiNsaW1iZXIvdjEvcHVibGljYXRpb25fc2VydmljZS5wcm90bxIJbGltYmVyLnYxIrQBChhDcmVhdGVQdWJsaWNhdGlvblJlcXVlc3QSJAoNZXZhbHVhdGlvbl9pZBgBIAEoCUIIukgFcgMYgAFIAIgBARIkCg1jb21wYXJpc29uX2lkGAIgASgJQgi6SAVyAxiAAUgBiAEBEhcKBXRpdGxlGAMgASgJQgi6SAVyAxjIARIPCgdkcnlfcnVuGAQgASgIQhAKDl9ldmFsdWF0aW9uX2lkQhAKDl9jb21wYXJpc29uX2lkIkgKGUNyZWF0ZVB1YmxpY2F0aW9uUmVzcG9uc2USKwoLcHVibGljYXRpb24YASABKAsyFi5saW1iZXIudjEuUHVibGljYXRpb24ibAoXTGlzdFB1YmxpY2F0aW9uc1JlcXVlc3QSHQoFbGltaXQYASABKA1CCbpIBioEGGQoAUgAiAEBEh0KBmN1cnNvchgCIAEoCUIIukgFcgMYgAJIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKMAQoYTGlzdFB1YmxpY2F0aW9uc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlB1YmxpY2F0aW9uEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIjkKFUdldFB1YmxpY2F0aW9uUmVxdWVzdBIgCg5wdWJsaWNhdGlvbl9pZBgBIAEoCUIIukgFcgMYgAEiQwoWR2V0UHVibGljYXRpb25SZXNwb25zZRIpCghkb2N1bWVudBgBIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiWAoaV2l0aGRyYXdQdWJsaWNhdGlvblJlcXVlc3QSIAoOcHVibGljYXRpb25faWQYASABKAlCCLpIBXIDGIABEhgKBnJlYXNvbhgCIAEoCUIIukgFcgMY9AMiSgobV2l0aGRyYXdQdWJsaWNhdGlvblJlc3BvbnNlEisKC3B1YmxpY2F0aW9uGAEgASgLMhYubGltYmVyLnYxLlB1YmxpY2F0aW9uImoKFUdldExlYWRlcmJvYXJkUmVxdWVzdBIcCghzY2VuYXJpbxgBIAEoCUIKukgHcgUQARiAAhIiCgxhY3Rpb25fc3BhY2UYAiABKAlCB7pIBHICGEBIAIgBAUIPCg1fYWN0aW9uX3NwYWNlIrABChZHZXRMZWFkZXJib2FyZFJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIQCghzY2VuYXJpbxgCIAEoCRIOCgZkaWdlc3QYAyABKAkSFAoMYWN0aW9uX3NwYWNlGAQgASgJEikKBGRhdGEYBSADKAsyGy5saW1iZXIudjEuTGVhZGVyYm9hcmRFbnRyeRIjCgV0YXNrcxgGIAMoCzIULmxpbWJlci52MS5TdWl0ZVRhc2siGAoWTGlzdFNpZ25pbmdLZXlzUmVxdWVzdCI+ChdMaXN0U2lnbmluZ0tleXNSZXNwb25zZRIjCgRrZXlzGAEgAygLMhUubGltYmVyLnYxLlNpZ25pbmdLZXkiGQoXUm90YXRlU2lnbmluZ0tleVJlcXVlc3QiPgoYUm90YXRlU2lnbmluZ0tleVJlc3BvbnNlEiIKA2tleRgBIAEoCzIVLmxpbWJlci52MS5TaWduaW5nS2V5MssIChJQdWJsaWNhdGlvblNlcnZpY2USswEKEUNyZWF0ZVB1YmxpY2F0aW9uEiMubGltYmVyLnYxLkNyZWF0ZVB1YmxpY2F0aW9uUmVxdWVzdBokLmxpbWJlci52MS5DcmVhdGVQdWJsaWNhdGlvblJlc3BvbnNlIlOquxgnCAISEnB1YmxpY2F0aW9ucy53cml0ZRjJATIIZXZhbHVhdGVgBHABgtPkkwIiOgEqYgtwdWJsaWNhdGlvbiIQL3YxL3B1YmxpY2F0aW9ucxKLAQoQTGlzdFB1YmxpY2F0aW9ucxIiLmxpbWJlci52MS5MaXN0UHVibGljYXRpb25zUmVxdWVzdBojLmxpbWJlci52MS5MaXN0UHVibGljYXRpb25zUmVzcG9uc2UiLpACAaq7GA8IAhIJam9icy5yZWFkYASC0+STAhISEC92MS9wdWJsaWNhdGlvbnMSlwEKDkdldFB1YmxpY2F0aW9uEiAubGltYmVyLnYxLkdldFB1YmxpY2F0aW9uUmVxdWVzdBohLmxpbWJlci52MS5HZXRQdWJsaWNhdGlvblJlc3BvbnNlIkCQAgGquxgGCAFQeGABgtPkkwItYghkb2N1bWVudBIhL3YxL3B1YmxpY2F0aW9ucy97cHVibGljYXRpb25faWR9ErgBChNXaXRoZHJhd1B1YmxpY2F0aW9uEiUubGltYmVyLnYxLldpdGhkcmF3UHVibGljYXRpb25SZXF1ZXN0GiYubGltYmVyLnYxLldpdGhkcmF3UHVibGljYXRpb25SZXNwb25zZSJSqrsYGAgCEhJwdWJsaWNhdGlvbnMud3JpdGVgBILT5JMCMGILcHVibGljYXRpb24qIS92MS9wdWJsaWNhdGlvbnMve3B1YmxpY2F0aW9uX2lkfRKHAQoOR2V0TGVhZGVyYm9hcmQSIC5saW1iZXIudjEuR2V0TGVhZGVyYm9hcmRSZXF1ZXN0GiEubGltYmVyLnYxLkdldExlYWRlcmJvYXJkUmVzcG9uc2UiMJACAaq7GAYIAVB4YAGC0+STAh0SGy92MS9sZWFkZXJib2FyZHMve3NjZW5hcmlvfRKDAQoPTGlzdFNpZ25pbmdLZXlzEiEubGltYmVyLnYxLkxpc3RTaWduaW5nS2V5c1JlcXVlc3QaIi5saW1iZXIudjEuTGlzdFNpZ25pbmdLZXlzUmVzcG9uc2UiKZACAaq7GAQIAWABgtPkkwIYEhYvLndlbGwta25vd24vandrcy5qc29uEosBChBSb3RhdGVTaWduaW5nS2V5EiIubGltYmVyLnYxLlJvdGF0ZVNpZ25pbmdLZXlSZXF1ZXN0GiMubGltYmVyLnYxLlJvdGF0ZVNpZ25pbmdLZXlSZXNwb25zZSIuqrsYBAgDYAGC0+STAiBiA2tleSIZL3YxL3NpZ25pbmcta2V5cy9yb3RhdGlvbmIGcHJvdG8z", [file_buf_validate_validate, file_google_api_annotations, file_google_protobuf_struct, file_limber_edge_v1_options, file_limber_v1_publication, file_limber_v1_suite]);
 
 /**
  * Request to publish. Set exactly one of `evaluation_id` and `comparison_id`.
@@ -249,14 +251,14 @@ export const WithdrawPublicationResponseSchema: GenMessage<WithdrawPublicationRe
  */
 export type GetLeaderboardRequest = Message<"limber.v1.GetLeaderboardRequest"> & {
   /**
-   * Scenario id, such as `arm-reach`; an earlier version is requested as `arm-reach@1.0.0`.
+   * Scenario id, such as `arm-reach`; an earlier version is requested as `arm-reach@1.0.0`. Or the digest of a suite, such as `sha256:…`.
    *
    * @generated from field: string scenario = 1;
    */
   scenario: string;
 
   /**
-   * Action space; the scenario's default when absent.
+   * Action space; the scenario's default when absent. Absent for a suite.
    *
    * @generated from field: optional string action_space = 2;
    */
@@ -284,21 +286,21 @@ export type GetLeaderboardResponse = Message<"limber.v1.GetLeaderboardResponse">
   object: string;
 
   /**
-   * Scenario id.
+   * Scenario id; empty for a suite.
    *
    * @generated from field: string scenario = 2;
    */
   scenario: string;
 
   /**
-   * Digest of the scenario; results with another digest are not comparable.
+   * Digest of the scenario or suite; results with another digest are not comparable.
    *
    * @generated from field: string digest = 3;
    */
   digest: string;
 
   /**
-   * Action space.
+   * Action space; empty for a suite.
    *
    * @generated from field: string action_space = 4;
    */
@@ -310,6 +312,13 @@ export type GetLeaderboardResponse = Message<"limber.v1.GetLeaderboardResponse">
    * @generated from field: repeated limber.v1.LeaderboardEntry data = 5;
    */
   data: LeaderboardEntry[];
+
+  /**
+   * The tasks of the suite; empty for a scenario.
+   *
+   * @generated from field: repeated limber.v1.SuiteTask tasks = 6;
+   */
+  tasks: SuiteTask[];
 };
 
 /**
@@ -442,9 +451,10 @@ export const PublicationService: GenService<{
     output: typeof WithdrawPublicationResponseSchema;
   },
   /**
-   * Ranks published policies of one scenario, for its current version. Counts publications of models of the gateway with at least 50 episodes,
+   * Ranks published policies of one scenario, for its current version, or of one suite. Counts publications of models of the gateway with at least 50 episodes,
    * in mode `sync`, whose seeds begin at 0. A policy is above another only if McNemar's exact test on their common seeds shows it, corrected
-   * for the number of pairs and attempts.
+   * for the number of pairs and attempts. On a suite, complete runs of at least 50 episodes count, and the sign-flip test of the weighted difference
+   * of success decides.
    *
    * @generated from rpc limber.v1.PublicationService.GetLeaderboard
    */

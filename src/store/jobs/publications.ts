@@ -128,14 +128,25 @@ export const measuredResults = (sql: Queryable, digests: readonly string[]): Pro
       select from model_owner where owner = split_part(result.model, '/', 1) and org_id = publication.org_id)
     order by offering_id, digest, publication.org_id, length(outcomes) desc, publication.created, publication_id`);
 
+/** A scenario or a suite, by its digest. */
+export type Attempted = { readonly scenario: string } | { readonly suite: string };
+
 /**
- * How many evaluations of a model an organization has started in a scenario, successful or not. Those with zero data retention count, because
- * their model is not known.
+ * How many evaluations of a model an organization has started in a scenario, or runs of a suite, successful or not. Those with zero data retention
+ * count, because their model is not known.
  */
-export async function attemptsOf(sql: Queryable, orgId: string, digest: string, model: string): Promise<number> {
+export async function attemptsOf(sql: Queryable, orgId: string, what: Attempted, model: string): Promise<number> {
+  const place = sql`request -> 'comparison'`;
+  const [count, which] =
+    "suite" in what
+      ? [
+          sql`count(distinct (comparison, ${place} ->> 'label'))`,
+          sql`${place} #>> '{inSuite,suite,digest}' = ${what.suite}`,
+        ]
+      : [sql`count(*)`, sql`request -> 'world' ->> 'digest' = ${what.scenario}`];
   const [row] = await sql<{ count: number }[]>`
-    select count(*)::int as count from job
-    where org_id = ${orgId} and kind = 'evaluation' and started is not null and request -> 'world' ->> 'digest' = ${digest}
+    select ${count}::int as count from job
+    where org_id = ${orgId} and kind = 'evaluation' and started is not null and ${which}
       and (sealed or request -> 'offering' ->> 'id' in (select id from offering where offering.model = ${model}))`;
   return row?.count ?? 0;
 }

@@ -219,11 +219,4 @@ describe("refusals of a comparison on a suite", () => {
     ]);
     expect((await app.call("/v1/jobs", undefined, { key: poor.key })).body.data).toEqual([]);
   });
-
-  it("include publishing, because a suite's page is not defined yet", async () => {
-    const policies = Array(2).fill({ policy_endpoint: "grpc://127.0.0.1:50999", horizon: 16 });
-    const { body } = await compare({ suite: await suiteOf(TASKS), policies, stop_after_faults: 1 });
-    const published = await app.call("/v1/publications", { comparison_id: body.id }, { key: caller.key });
-    expect([published.status, published.body.error.code], published.text).toEqual([409, "not_publishable"]);
-  });
 });

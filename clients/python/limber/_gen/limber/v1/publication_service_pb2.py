@@ -15,9 +15,10 @@ _sym_db = _symbol_database.Default()
 
 from google.protobuf import struct_pb2 as google_dot_protobuf_dot_struct__pb2
 from limber._gen.limber.v1 import publication_pb2 as limber_dot_v1_dot_publication__pb2
+from limber._gen.limber.v1 import suite_pb2 as limber_dot_v1_dot_suite__pb2
 
 
-DESCRIPTOR = _POOL.AddSerializedFile(b'\n#limber/v1/publication_service.proto\x12\tlimber.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1blimber/v1/publication.proto\"\xc7\x01\n\x18\x43reatePublicationRequest\x12*\n\revaluation_id\x18\x01 \x01(\tB\x00H\x00R\x0c\x65valuationId\x88\x01\x01\x12*\n\rcomparison_id\x18\x02 \x01(\tB\x00H\x01R\x0c\x63omparisonId\x88\x01\x01\x12\x16\n\x05title\x18\x03 \x01(\tB\x00R\x05title\x12\x17\n\x07\x64ry_run\x18\x04 \x01(\x08R\x06\x64ryRunB\x10\n\x0e_evaluation_idB\x10\n\x0e_comparison_id\"U\n\x19\x43reatePublicationResponse\x12\x38\n\x0bpublication\x18\x01 \x01(\x0b\x32\x16.limber.v1.PublicationR\x0bpublication\"j\n\x17ListPublicationsRequest\x12\x1b\n\x05limit\x18\x01 \x01(\rB\x00H\x00R\x05limit\x88\x01\x01\x12\x1d\n\x06\x63ursor\x18\x02 \x01(\tB\x00H\x01R\x06\x63ursor\x88\x01\x01\x42\x08\n\x06_limitB\t\n\x07_cursor\"\xaf\x01\n\x18ListPublicationsResponse\x12\x16\n\x06object\x18\x01 \x01(\tR\x06object\x12*\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x16.limber.v1.PublicationR\x04\x64\x61ta\x12\x19\n\x08has_more\x18\x03 \x01(\x08R\x07hasMore\x12$\n\x0bnext_cursor\x18\x04 \x01(\tH\x00R\nnextCursor\x88\x01\x01\x42\x0e\n\x0c_next_cursor\"@\n\x15GetPublicationRequest\x12\'\n\x0epublication_id\x18\x01 \x01(\tB\x00R\rpublicationId\"M\n\x16GetPublicationResponse\x12\x33\n\x08\x64ocument\x18\x01 \x01(\x0b\x32\x17.google.protobuf.StructR\x08\x64ocument\"_\n\x1aWithdrawPublicationRequest\x12\'\n\x0epublication_id\x18\x01 \x01(\tB\x00R\rpublicationId\x12\x18\n\x06reason\x18\x02 \x01(\tB\x00R\x06reason\"W\n\x1bWithdrawPublicationResponse\x12\x38\n\x0bpublication\x18\x01 \x01(\x0b\x32\x16.limber.v1.PublicationR\x0bpublication\"p\n\x15GetLeaderboardRequest\x12\x1c\n\x08scenario\x18\x01 \x01(\tB\x00R\x08scenario\x12(\n\x0c\x61\x63tion_space\x18\x02 \x01(\tB\x00H\x00R\x0b\x61\x63tionSpace\x88\x01\x01\x42\x0f\n\r_action_space\"\xb8\x01\n\x16GetLeaderboardResponse\x12\x16\n\x06object\x18\x01 \x01(\tR\x06object\x12\x1a\n\x08scenario\x18\x02 \x01(\tR\x08scenario\x12\x16\n\x06\x64igest\x18\x03 \x01(\tR\x06\x64igest\x12!\n\x0c\x61\x63tion_space\x18\x04 \x01(\tR\x0b\x61\x63tionSpace\x12/\n\x04\x64\x61ta\x18\x05 \x03(\x0b\x32\x1b.limber.v1.LeaderboardEntryR\x04\x64\x61ta\"\x18\n\x16ListSigningKeysRequest\"D\n\x17ListSigningKeysResponse\x12)\n\x04keys\x18\x01 \x03(\x0b\x32\x15.limber.v1.SigningKeyR\x04keys\"\x19\n\x17RotateSigningKeyRequest\"C\n\x18RotateSigningKeyResponse\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x15.limber.v1.SigningKeyR\x03key2\xb6\x05\n\x12PublicationService\x12`\n\x11\x43reatePublication\x12#.limber.v1.CreatePublicationRequest\x1a$.limber.v1.CreatePublicationResponse\"\x00\x12`\n\x10ListPublications\x12\".limber.v1.ListPublicationsRequest\x1a#.limber.v1.ListPublicationsResponse\"\x03\x90\x02\x01\x12Z\n\x0eGetPublication\x12 .limber.v1.GetPublicationRequest\x1a!.limber.v1.GetPublicationResponse\"\x03\x90\x02\x01\x12\x66\n\x13WithdrawPublication\x12%.limber.v1.WithdrawPublicationRequest\x1a&.limber.v1.WithdrawPublicationResponse\"\x00\x12Z\n\x0eGetLeaderboard\x12 .limber.v1.GetLeaderboardRequest\x1a!.limber.v1.GetLeaderboardResponse\"\x03\x90\x02\x01\x12]\n\x0fListSigningKeys\x12!.limber.v1.ListSigningKeysRequest\x1a\".limber.v1.ListSigningKeysResponse\"\x03\x90\x02\x01\x12]\n\x10RotateSigningKey\x12\".limber.v1.RotateSigningKeyRequest\x1a#.limber.v1.RotateSigningKeyResponse\"\x00\x62\x06proto3')
+DESCRIPTOR = _POOL.AddSerializedFile(b'\n#limber/v1/publication_service.proto\x12\tlimber.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1blimber/v1/publication.proto\x1a\x15limber/v1/suite.proto\"\xc7\x01\n\x18\x43reatePublicationRequest\x12*\n\revaluation_id\x18\x01 \x01(\tB\x00H\x00R\x0c\x65valuationId\x88\x01\x01\x12*\n\rcomparison_id\x18\x02 \x01(\tB\x00H\x01R\x0c\x63omparisonId\x88\x01\x01\x12\x16\n\x05title\x18\x03 \x01(\tB\x00R\x05title\x12\x17\n\x07\x64ry_run\x18\x04 \x01(\x08R\x06\x64ryRunB\x10\n\x0e_evaluation_idB\x10\n\x0e_comparison_id\"U\n\x19\x43reatePublicationResponse\x12\x38\n\x0bpublication\x18\x01 \x01(\x0b\x32\x16.limber.v1.PublicationR\x0bpublication\"j\n\x17ListPublicationsRequest\x12\x1b\n\x05limit\x18\x01 \x01(\rB\x00H\x00R\x05limit\x88\x01\x01\x12\x1d\n\x06\x63ursor\x18\x02 \x01(\tB\x00H\x01R\x06\x63ursor\x88\x01\x01\x42\x08\n\x06_limitB\t\n\x07_cursor\"\xaf\x01\n\x18ListPublicationsResponse\x12\x16\n\x06object\x18\x01 \x01(\tR\x06object\x12*\n\x04\x64\x61ta\x18\x02 \x03(\x0b\x32\x16.limber.v1.PublicationR\x04\x64\x61ta\x12\x19\n\x08has_more\x18\x03 \x01(\x08R\x07hasMore\x12$\n\x0bnext_cursor\x18\x04 \x01(\tH\x00R\nnextCursor\x88\x01\x01\x42\x0e\n\x0c_next_cursor\"@\n\x15GetPublicationRequest\x12\'\n\x0epublication_id\x18\x01 \x01(\tB\x00R\rpublicationId\"M\n\x16GetPublicationResponse\x12\x33\n\x08\x64ocument\x18\x01 \x01(\x0b\x32\x17.google.protobuf.StructR\x08\x64ocument\"_\n\x1aWithdrawPublicationRequest\x12\'\n\x0epublication_id\x18\x01 \x01(\tB\x00R\rpublicationId\x12\x18\n\x06reason\x18\x02 \x01(\tB\x00R\x06reason\"W\n\x1bWithdrawPublicationResponse\x12\x38\n\x0bpublication\x18\x01 \x01(\x0b\x32\x16.limber.v1.PublicationR\x0bpublication\"p\n\x15GetLeaderboardRequest\x12\x1c\n\x08scenario\x18\x01 \x01(\tB\x00R\x08scenario\x12(\n\x0c\x61\x63tion_space\x18\x02 \x01(\tB\x00H\x00R\x0b\x61\x63tionSpace\x88\x01\x01\x42\x0f\n\r_action_space\"\xe4\x01\n\x16GetLeaderboardResponse\x12\x16\n\x06object\x18\x01 \x01(\tR\x06object\x12\x1a\n\x08scenario\x18\x02 \x01(\tR\x08scenario\x12\x16\n\x06\x64igest\x18\x03 \x01(\tR\x06\x64igest\x12!\n\x0c\x61\x63tion_space\x18\x04 \x01(\tR\x0b\x61\x63tionSpace\x12/\n\x04\x64\x61ta\x18\x05 \x03(\x0b\x32\x1b.limber.v1.LeaderboardEntryR\x04\x64\x61ta\x12*\n\x05tasks\x18\x06 \x03(\x0b\x32\x14.limber.v1.SuiteTaskR\x05tasks\"\x18\n\x16ListSigningKeysRequest\"D\n\x17ListSigningKeysResponse\x12)\n\x04keys\x18\x01 \x03(\x0b\x32\x15.limber.v1.SigningKeyR\x04keys\"\x19\n\x17RotateSigningKeyRequest\"C\n\x18RotateSigningKeyResponse\x12\'\n\x03key\x18\x01 \x01(\x0b\x32\x15.limber.v1.SigningKeyR\x03key2\xb6\x05\n\x12PublicationService\x12`\n\x11\x43reatePublication\x12#.limber.v1.CreatePublicationRequest\x1a$.limber.v1.CreatePublicationResponse\"\x00\x12`\n\x10ListPublications\x12\".limber.v1.ListPublicationsRequest\x1a#.limber.v1.ListPublicationsResponse\"\x03\x90\x02\x01\x12Z\n\x0eGetPublication\x12 .limber.v1.GetPublicationRequest\x1a!.limber.v1.GetPublicationResponse\"\x03\x90\x02\x01\x12\x66\n\x13WithdrawPublication\x12%.limber.v1.WithdrawPublicationRequest\x1a&.limber.v1.WithdrawPublicationResponse\"\x00\x12Z\n\x0eGetLeaderboard\x12 .limber.v1.GetLeaderboardRequest\x1a!.limber.v1.GetLeaderboardResponse\"\x03\x90\x02\x01\x12]\n\x0fListSigningKeys\x12!.limber.v1.ListSigningKeysRequest\x1a\".limber.v1.ListSigningKeysResponse\"\x03\x90\x02\x01\x12]\n\x10RotateSigningKey\x12\".limber.v1.RotateSigningKeyRequest\x1a#.limber.v1.RotateSigningKeyResponse\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,34 +33,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PUBLICATIONSERVICE'].methods_by_name['GetLeaderboard']._serialized_options = b'\220\002\001'
   _globals['_PUBLICATIONSERVICE'].methods_by_name['ListSigningKeys']._loaded_options = None
   _globals['_PUBLICATIONSERVICE'].methods_by_name['ListSigningKeys']._serialized_options = b'\220\002\001'
-  _globals['_CREATEPUBLICATIONREQUEST']._serialized_start=110
-  _globals['_CREATEPUBLICATIONREQUEST']._serialized_end=309
-  _globals['_CREATEPUBLICATIONRESPONSE']._serialized_start=311
-  _globals['_CREATEPUBLICATIONRESPONSE']._serialized_end=396
-  _globals['_LISTPUBLICATIONSREQUEST']._serialized_start=398
-  _globals['_LISTPUBLICATIONSREQUEST']._serialized_end=504
-  _globals['_LISTPUBLICATIONSRESPONSE']._serialized_start=507
-  _globals['_LISTPUBLICATIONSRESPONSE']._serialized_end=682
-  _globals['_GETPUBLICATIONREQUEST']._serialized_start=684
-  _globals['_GETPUBLICATIONREQUEST']._serialized_end=748
-  _globals['_GETPUBLICATIONRESPONSE']._serialized_start=750
-  _globals['_GETPUBLICATIONRESPONSE']._serialized_end=827
-  _globals['_WITHDRAWPUBLICATIONREQUEST']._serialized_start=829
-  _globals['_WITHDRAWPUBLICATIONREQUEST']._serialized_end=924
-  _globals['_WITHDRAWPUBLICATIONRESPONSE']._serialized_start=926
-  _globals['_WITHDRAWPUBLICATIONRESPONSE']._serialized_end=1013
-  _globals['_GETLEADERBOARDREQUEST']._serialized_start=1015
-  _globals['_GETLEADERBOARDREQUEST']._serialized_end=1127
-  _globals['_GETLEADERBOARDRESPONSE']._serialized_start=1130
-  _globals['_GETLEADERBOARDRESPONSE']._serialized_end=1314
-  _globals['_LISTSIGNINGKEYSREQUEST']._serialized_start=1316
-  _globals['_LISTSIGNINGKEYSREQUEST']._serialized_end=1340
-  _globals['_LISTSIGNINGKEYSRESPONSE']._serialized_start=1342
-  _globals['_LISTSIGNINGKEYSRESPONSE']._serialized_end=1410
-  _globals['_ROTATESIGNINGKEYREQUEST']._serialized_start=1412
-  _globals['_ROTATESIGNINGKEYREQUEST']._serialized_end=1437
-  _globals['_ROTATESIGNINGKEYRESPONSE']._serialized_start=1439
-  _globals['_ROTATESIGNINGKEYRESPONSE']._serialized_end=1506
-  _globals['_PUBLICATIONSERVICE']._serialized_start=1509
-  _globals['_PUBLICATIONSERVICE']._serialized_end=2203
+  _globals['_CREATEPUBLICATIONREQUEST']._serialized_start=133
+  _globals['_CREATEPUBLICATIONREQUEST']._serialized_end=332
+  _globals['_CREATEPUBLICATIONRESPONSE']._serialized_start=334
+  _globals['_CREATEPUBLICATIONRESPONSE']._serialized_end=419
+  _globals['_LISTPUBLICATIONSREQUEST']._serialized_start=421
+  _globals['_LISTPUBLICATIONSREQUEST']._serialized_end=527
+  _globals['_LISTPUBLICATIONSRESPONSE']._serialized_start=530
+  _globals['_LISTPUBLICATIONSRESPONSE']._serialized_end=705
+  _globals['_GETPUBLICATIONREQUEST']._serialized_start=707
+  _globals['_GETPUBLICATIONREQUEST']._serialized_end=771
+  _globals['_GETPUBLICATIONRESPONSE']._serialized_start=773
+  _globals['_GETPUBLICATIONRESPONSE']._serialized_end=850
+  _globals['_WITHDRAWPUBLICATIONREQUEST']._serialized_start=852
+  _globals['_WITHDRAWPUBLICATIONREQUEST']._serialized_end=947
+  _globals['_WITHDRAWPUBLICATIONRESPONSE']._serialized_start=949
+  _globals['_WITHDRAWPUBLICATIONRESPONSE']._serialized_end=1036
+  _globals['_GETLEADERBOARDREQUEST']._serialized_start=1038
+  _globals['_GETLEADERBOARDREQUEST']._serialized_end=1150
+  _globals['_GETLEADERBOARDRESPONSE']._serialized_start=1153
+  _globals['_GETLEADERBOARDRESPONSE']._serialized_end=1381
+  _globals['_LISTSIGNINGKEYSREQUEST']._serialized_start=1383
+  _globals['_LISTSIGNINGKEYSREQUEST']._serialized_end=1407
+  _globals['_LISTSIGNINGKEYSRESPONSE']._serialized_start=1409
+  _globals['_LISTSIGNINGKEYSRESPONSE']._serialized_end=1477
+  _globals['_ROTATESIGNINGKEYREQUEST']._serialized_start=1479
+  _globals['_ROTATESIGNINGKEYREQUEST']._serialized_end=1504
+  _globals['_ROTATESIGNINGKEYRESPONSE']._serialized_start=1506
+  _globals['_ROTATESIGNINGKEYRESPONSE']._serialized_end=1573
+  _globals['_PUBLICATIONSERVICE']._serialized_start=1576
+  _globals['_PUBLICATIONSERVICE']._serialized_end=2270
 # @@protoc_insertion_point(module_scope)

@@ -1,5 +1,6 @@
 from google.protobuf import struct_pb2 as _struct_pb2
 from limber._gen.limber.v1 import publication_pb2 as _publication_pb2
+from limber._gen.limber.v1 import suite_pb2 as _suite_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -81,18 +82,20 @@ class GetLeaderboardRequest(_message.Message):
     def __init__(self, scenario: _Optional[str] = ..., action_space: _Optional[str] = ...) -> None: ...
 
 class GetLeaderboardResponse(_message.Message):
-    __slots__ = ("object", "scenario", "digest", "action_space", "data")
+    __slots__ = ("object", "scenario", "digest", "action_space", "data", "tasks")
     OBJECT_FIELD_NUMBER: _ClassVar[int]
     SCENARIO_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     ACTION_SPACE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
     object: str
     scenario: str
     digest: str
     action_space: str
     data: _containers.RepeatedCompositeFieldContainer[_publication_pb2.LeaderboardEntry]
-    def __init__(self, object: _Optional[str] = ..., scenario: _Optional[str] = ..., digest: _Optional[str] = ..., action_space: _Optional[str] = ..., data: _Optional[_Iterable[_Union[_publication_pb2.LeaderboardEntry, _Mapping]]] = ...) -> None: ...
+    tasks: _containers.RepeatedCompositeFieldContainer[_suite_pb2.SuiteTask]
+    def __init__(self, object: _Optional[str] = ..., scenario: _Optional[str] = ..., digest: _Optional[str] = ..., action_space: _Optional[str] = ..., data: _Optional[_Iterable[_Union[_publication_pb2.LeaderboardEntry, _Mapping]]] = ..., tasks: _Optional[_Iterable[_Union[_suite_pb2.SuiteTask, _Mapping]]] = ...) -> None: ...
 
 class ListSigningKeysRequest(_message.Message):
     __slots__ = ()

@@ -7,13 +7,15 @@ import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2
 import { file_google_protobuf_struct } from "@bufbuild/protobuf/wkt";
 import type { LeaderboardEntry, Publication, SigningKey } from "./publication_pb.ts";
 import { file_limber_v1_publication } from "./publication_pb.ts";
+import type { SuiteTask } from "./suite_pb.ts";
+import { file_limber_v1_suite } from "./suite_pb.ts";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file limber/v1/publication_service.proto.
  */
 export const file_limber_v1_publication_service: GenFile = /*@__PURE__*/
-  fileDesc("CiNsaW1iZXIvdjEvcHVibGljYXRpb25fc2VydmljZS5wcm90bxIJbGltYmVyLnYxIpYBChhDcmVhdGVQdWJsaWNhdGlvblJlcXVlc3QSGgoNZXZhbHVhdGlvbl9pZBgBIAEoCUgAiAEBEhoKDWNvbXBhcmlzb25faWQYAiABKAlIAYgBARINCgV0aXRsZRgDIAEoCRIPCgdkcnlfcnVuGAQgASgIQhAKDl9ldmFsdWF0aW9uX2lkQhAKDl9jb21wYXJpc29uX2lkIkgKGUNyZWF0ZVB1YmxpY2F0aW9uUmVzcG9uc2USKwoLcHVibGljYXRpb24YASABKAsyFi5saW1iZXIudjEuUHVibGljYXRpb24iVwoXTGlzdFB1YmxpY2F0aW9uc1JlcXVlc3QSEgoFbGltaXQYASABKA1IAIgBARITCgZjdXJzb3IYAiABKAlIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKMAQoYTGlzdFB1YmxpY2F0aW9uc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlB1YmxpY2F0aW9uEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIi8KFUdldFB1YmxpY2F0aW9uUmVxdWVzdBIWCg5wdWJsaWNhdGlvbl9pZBgBIAEoCSJDChZHZXRQdWJsaWNhdGlvblJlc3BvbnNlEikKCGRvY3VtZW50GAEgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCJEChpXaXRoZHJhd1B1YmxpY2F0aW9uUmVxdWVzdBIWCg5wdWJsaWNhdGlvbl9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiSgobV2l0aGRyYXdQdWJsaWNhdGlvblJlc3BvbnNlEisKC3B1YmxpY2F0aW9uGAEgASgLMhYubGltYmVyLnYxLlB1YmxpY2F0aW9uIlUKFUdldExlYWRlcmJvYXJkUmVxdWVzdBIQCghzY2VuYXJpbxgBIAEoCRIZCgxhY3Rpb25fc3BhY2UYAiABKAlIAIgBAUIPCg1fYWN0aW9uX3NwYWNlIosBChZHZXRMZWFkZXJib2FyZFJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIQCghzY2VuYXJpbxgCIAEoCRIOCgZkaWdlc3QYAyABKAkSFAoMYWN0aW9uX3NwYWNlGAQgASgJEikKBGRhdGEYBSADKAsyGy5saW1iZXIudjEuTGVhZGVyYm9hcmRFbnRyeSIYChZMaXN0U2lnbmluZ0tleXNSZXF1ZXN0Ij4KF0xpc3RTaWduaW5nS2V5c1Jlc3BvbnNlEiMKBGtleXMYASADKAsyFS5saW1iZXIudjEuU2lnbmluZ0tleSIZChdSb3RhdGVTaWduaW5nS2V5UmVxdWVzdCI+ChhSb3RhdGVTaWduaW5nS2V5UmVzcG9uc2USIgoDa2V5GAEgASgLMhUubGltYmVyLnYxLlNpZ25pbmdLZXkysAUKElB1YmxpY2F0aW9uU2VydmljZRJeChFDcmVhdGVQdWJsaWNhdGlvbhIjLmxpbWJlci52MS5DcmVhdGVQdWJsaWNhdGlvblJlcXVlc3QaJC5saW1iZXIudjEuQ3JlYXRlUHVibGljYXRpb25SZXNwb25zZRJgChBMaXN0UHVibGljYXRpb25zEiIubGltYmVyLnYxLkxpc3RQdWJsaWNhdGlvbnNSZXF1ZXN0GiMubGltYmVyLnYxLkxpc3RQdWJsaWNhdGlvbnNSZXNwb25zZSIDkAIBEloKDkdldFB1YmxpY2F0aW9uEiAubGltYmVyLnYxLkdldFB1YmxpY2F0aW9uUmVxdWVzdBohLmxpbWJlci52MS5HZXRQdWJsaWNhdGlvblJlc3BvbnNlIgOQAgESZAoTV2l0aGRyYXdQdWJsaWNhdGlvbhIlLmxpbWJlci52MS5XaXRoZHJhd1B1YmxpY2F0aW9uUmVxdWVzdBomLmxpbWJlci52MS5XaXRoZHJhd1B1YmxpY2F0aW9uUmVzcG9uc2USWgoOR2V0TGVhZGVyYm9hcmQSIC5saW1iZXIudjEuR2V0TGVhZGVyYm9hcmRSZXF1ZXN0GiEubGltYmVyLnYxLkdldExlYWRlcmJvYXJkUmVzcG9uc2UiA5ACARJdCg9MaXN0U2lnbmluZ0tleXMSIS5saW1iZXIudjEuTGlzdFNpZ25pbmdLZXlzUmVxdWVzdBoiLmxpbWJlci52MS5MaXN0U2lnbmluZ0tleXNSZXNwb25zZSIDkAIBElsKEFJvdGF0ZVNpZ25pbmdLZXkSIi5saW1iZXIudjEuUm90YXRlU2lnbmluZ0tleVJlcXVlc3QaIy5saW1iZXIudjEuUm90YXRlU2lnbmluZ0tleVJlc3BvbnNlYgZwcm90bzM", [file_google_protobuf_struct, file_limber_v1_publication]);
+  fileDesc("CiNsaW1iZXIvdjEvcHVibGljYXRpb25fc2VydmljZS5wcm90bxIJbGltYmVyLnYxIpYBChhDcmVhdGVQdWJsaWNhdGlvblJlcXVlc3QSGgoNZXZhbHVhdGlvbl9pZBgBIAEoCUgAiAEBEhoKDWNvbXBhcmlzb25faWQYAiABKAlIAYgBARINCgV0aXRsZRgDIAEoCRIPCgdkcnlfcnVuGAQgASgIQhAKDl9ldmFsdWF0aW9uX2lkQhAKDl9jb21wYXJpc29uX2lkIkgKGUNyZWF0ZVB1YmxpY2F0aW9uUmVzcG9uc2USKwoLcHVibGljYXRpb24YASABKAsyFi5saW1iZXIudjEuUHVibGljYXRpb24iVwoXTGlzdFB1YmxpY2F0aW9uc1JlcXVlc3QSEgoFbGltaXQYASABKA1IAIgBARITCgZjdXJzb3IYAiABKAlIAYgBAUIICgZfbGltaXRCCQoHX2N1cnNvciKMAQoYTGlzdFB1YmxpY2F0aW9uc1Jlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIkCgRkYXRhGAIgAygLMhYubGltYmVyLnYxLlB1YmxpY2F0aW9uEhAKCGhhc19tb3JlGAMgASgIEhgKC25leHRfY3Vyc29yGAQgASgJSACIAQFCDgoMX25leHRfY3Vyc29yIi8KFUdldFB1YmxpY2F0aW9uUmVxdWVzdBIWCg5wdWJsaWNhdGlvbl9pZBgBIAEoCSJDChZHZXRQdWJsaWNhdGlvblJlc3BvbnNlEikKCGRvY3VtZW50GAEgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCJEChpXaXRoZHJhd1B1YmxpY2F0aW9uUmVxdWVzdBIWCg5wdWJsaWNhdGlvbl9pZBgBIAEoCRIOCgZyZWFzb24YAiABKAkiSgobV2l0aGRyYXdQdWJsaWNhdGlvblJlc3BvbnNlEisKC3B1YmxpY2F0aW9uGAEgASgLMhYubGltYmVyLnYxLlB1YmxpY2F0aW9uIlUKFUdldExlYWRlcmJvYXJkUmVxdWVzdBIQCghzY2VuYXJpbxgBIAEoCRIZCgxhY3Rpb25fc3BhY2UYAiABKAlIAIgBAUIPCg1fYWN0aW9uX3NwYWNlIrABChZHZXRMZWFkZXJib2FyZFJlc3BvbnNlEg4KBm9iamVjdBgBIAEoCRIQCghzY2VuYXJpbxgCIAEoCRIOCgZkaWdlc3QYAyABKAkSFAoMYWN0aW9uX3NwYWNlGAQgASgJEikKBGRhdGEYBSADKAsyGy5saW1iZXIudjEuTGVhZGVyYm9hcmRFbnRyeRIjCgV0YXNrcxgGIAMoCzIULmxpbWJlci52MS5TdWl0ZVRhc2siGAoWTGlzdFNpZ25pbmdLZXlzUmVxdWVzdCI+ChdMaXN0U2lnbmluZ0tleXNSZXNwb25zZRIjCgRrZXlzGAEgAygLMhUubGltYmVyLnYxLlNpZ25pbmdLZXkiGQoXUm90YXRlU2lnbmluZ0tleVJlcXVlc3QiPgoYUm90YXRlU2lnbmluZ0tleVJlc3BvbnNlEiIKA2tleRgBIAEoCzIVLmxpbWJlci52MS5TaWduaW5nS2V5MrAFChJQdWJsaWNhdGlvblNlcnZpY2USXgoRQ3JlYXRlUHVibGljYXRpb24SIy5saW1iZXIudjEuQ3JlYXRlUHVibGljYXRpb25SZXF1ZXN0GiQubGltYmVyLnYxLkNyZWF0ZVB1YmxpY2F0aW9uUmVzcG9uc2USYAoQTGlzdFB1YmxpY2F0aW9ucxIiLmxpbWJlci52MS5MaXN0UHVibGljYXRpb25zUmVxdWVzdBojLmxpbWJlci52MS5MaXN0UHVibGljYXRpb25zUmVzcG9uc2UiA5ACARJaCg5HZXRQdWJsaWNhdGlvbhIgLmxpbWJlci52MS5HZXRQdWJsaWNhdGlvblJlcXVlc3QaIS5saW1iZXIudjEuR2V0UHVibGljYXRpb25SZXNwb25zZSIDkAIBEmQKE1dpdGhkcmF3UHVibGljYXRpb24SJS5saW1iZXIudjEuV2l0aGRyYXdQdWJsaWNhdGlvblJlcXVlc3QaJi5saW1iZXIudjEuV2l0aGRyYXdQdWJsaWNhdGlvblJlc3BvbnNlEloKDkdldExlYWRlcmJvYXJkEiAubGltYmVyLnYxLkdldExlYWRlcmJvYXJkUmVxdWVzdBohLmxpbWJlci52MS5HZXRMZWFkZXJib2FyZFJlc3BvbnNlIgOQAgESXQoPTGlzdFNpZ25pbmdLZXlzEiEubGltYmVyLnYxLkxpc3RTaWduaW5nS2V5c1JlcXVlc3QaIi5saW1iZXIudjEuTGlzdFNpZ25pbmdLZXlzUmVzcG9uc2UiA5ACARJbChBSb3RhdGVTaWduaW5nS2V5EiIubGltYmVyLnYxLlJvdGF0ZVNpZ25pbmdLZXlSZXF1ZXN0GiMubGltYmVyLnYxLlJvdGF0ZVNpZ25pbmdLZXlSZXNwb25zZWIGcHJvdG8z", [file_google_protobuf_struct, file_limber_v1_publication, file_limber_v1_suite]);
 
 /**
  * Request to publish. Set exactly one of `evaluation_id` and `comparison_id`.
@@ -246,14 +248,14 @@ export const WithdrawPublicationResponseSchema: GenMessage<WithdrawPublicationRe
  */
 export type GetLeaderboardRequest = Message<"limber.v1.GetLeaderboardRequest"> & {
   /**
-   * Scenario id, such as `arm-reach`; an earlier version is requested as `arm-reach@1.0.0`.
+   * Scenario id, such as `arm-reach`; an earlier version is requested as `arm-reach@1.0.0`. Or the digest of a suite, such as `sha256:…`.
    *
    * @generated from field: string scenario = 1;
    */
   scenario: string;
 
   /**
-   * Action space; the scenario's default when absent.
+   * Action space; the scenario's default when absent. Absent for a suite.
    *
    * @generated from field: optional string action_space = 2;
    */
@@ -281,21 +283,21 @@ export type GetLeaderboardResponse = Message<"limber.v1.GetLeaderboardResponse">
   object: string;
 
   /**
-   * Scenario id.
+   * Scenario id; empty for a suite.
    *
    * @generated from field: string scenario = 2;
    */
   scenario: string;
 
   /**
-   * Digest of the scenario; results with another digest are not comparable.
+   * Digest of the scenario or suite; results with another digest are not comparable.
    *
    * @generated from field: string digest = 3;
    */
   digest: string;
 
   /**
-   * Action space.
+   * Action space; empty for a suite.
    *
    * @generated from field: string action_space = 4;
    */
@@ -307,6 +309,13 @@ export type GetLeaderboardResponse = Message<"limber.v1.GetLeaderboardResponse">
    * @generated from field: repeated limber.v1.LeaderboardEntry data = 5;
    */
   data: LeaderboardEntry[];
+
+  /**
+   * The tasks of the suite; empty for a scenario.
+   *
+   * @generated from field: repeated limber.v1.SuiteTask tasks = 6;
+   */
+  tasks: SuiteTask[];
 };
 
 /**
@@ -439,9 +448,10 @@ export const PublicationService: GenService<{
     output: typeof WithdrawPublicationResponseSchema;
   },
   /**
-   * Ranks published policies of one scenario, for its current version. Counts publications of models of the gateway with at least 50 episodes,
+   * Ranks published policies of one scenario, for its current version, or of one suite. Counts publications of models of the gateway with at least 50 episodes,
    * in mode `sync`, whose seeds begin at 0. A policy is above another only if McNemar's exact test on their common seeds shows it, corrected
-   * for the number of pairs and attempts.
+   * for the number of pairs and attempts. On a suite, complete runs of at least 50 episodes count, and the sign-flip test of the weighted difference
+   * of success decides.
    *
    * @generated from rpc limber.v1.PublicationService.GetLeaderboard
    */
