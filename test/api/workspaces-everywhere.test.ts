@@ -157,7 +157,7 @@ const OF_EVALUATIONS = new Set(["EvaluationService", "RunnerService"]);
 const idsFor = ({ parent }: DescMethod, { ids, evaluation }: Part): Belongings =>
   OF_EVALUATIONS.has(parent.name) ? { ...ids, job_id: evaluation } : ids;
 /** Names of what is the organisation's, and of itself. */
-const SHARED = new Set(["org_id", "client_id", "name", "provider", "offering_id", "payment_id", "group"]);
+const SHARED = new Set(["org_id", "client_id", "name", "provider", "offering_id", "payment_id", "group", "suite_id"]);
 /** A filter of spans by a key that is not there lets nothing through, and is given back as it came. */
 const ECHOED = new Set(["CreateBroadcast", "UpdateBroadcast"]);
 const strangers = (): [Part, Part][] => [

@@ -84,7 +84,7 @@ export async function belongings(app: App, { org, key }: Caller, mark: string): 
     arming_id,
     run_id,
     file: "members.jsonl",
-    index: "0",
+    index: "31415",
     robot_id: (await made(`/v1/robots/arm-${mark}`, { action_space: "base_twist_2d" }, "PUT")).id,
     stop_id: (await stopRobots(app, { robot_id: `robot-${mark}`, reason: "test" }, { key })).body.id,
   };
@@ -122,5 +122,5 @@ export const NOBODYS: Belongings = {
   provider: "provider-nobodys",
   owner: "owner-nobodys",
   file: "nothing.jsonl",
-  index: "9",
+  index: "27182",
 };

@@ -5,8 +5,11 @@ import { expect, it } from "vitest";
 
 const SOURCES = join(import.meta.dirname, "../../src");
 
-/** Private fields of Node's objects, by the files that use them; each has a test here that fails when Node changes it. */
-const LISTED = {};
+/**
+ * Private fields of Node's objects, by the files that use them. `_read` is documented for implementers of streams; `port-abuse.test.ts` fails if Node
+ * resumes connections in another way.
+ */
+const LISTED = { _read: ["edge/server/owned.ts"] };
 
 it("the code uses only the listed Node internals", () => {
   const used = new Map<string, string[]>();
