@@ -34,7 +34,7 @@ export class TimedBudget {
 
   #fill(): void {
     const time = steadyNow();
-    this.#left = Math.min(this.#burst, this.#left + ((time - this.#at) * this.#perSecond) / 1000);
+    this.#left = Math.min(this.#burst, this.#left + (Math.max(0, time - this.#at) * this.#perSecond) / 1000);
     this.#at = time;
   }
 }
