@@ -2,8 +2,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { newId } from "../../src/ids.ts";
 import { tx } from "../../src/store/database/tx.ts";
-import { advance, createJob, pruneJobs, takeJob } from "../../src/store/jobs/jobs.ts";
+import { advance, createJob, pruneJobs, takeJob, turn } from "../../src/store/jobs/jobs.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
 
 let database: FreshDatabase;
 beforeAll(async () => {
@@ -12,7 +13,7 @@ beforeAll(async () => {
 beforeEach(() => database.sql`delete from job`);
 afterAll(() => database.close());
 
-const asked = (orgId: string): Promise<string> =>
+const asked = (orgId: string, items = 0): Promise<string> =>
   tx(database.sql, (tx) =>
     createJob(tx, {
       kind: "batch",
@@ -20,7 +21,7 @@ const asked = (orgId: string): Promise<string> =>
       keyId: newId("key"),
       workspaceId: undefined,
       request: {},
-      items: [],
+      items: Array.from({ length: items }, () => ({ customId: undefined, request: {} })),
       lifeS: 3600,
     }),
   );
@@ -57,6 +58,26 @@ describe("the next job", () => {
     expect(await taken(["evaluation"])).toBeUndefined();
     expect((await taken())?.id).toBe(urgent);
   });
+});
+
+it("turns of one holder that take at the same moment get different items, each once", async () => {
+  await asked("org_a", 8);
+  const job = (await taken())!;
+  // Holds the job's row until all turns wait for it, each with a snapshot of its own in which every item is queued.
+  const { sql } = database;
+  const turns = await tx(sql, async (tx) => {
+    await tx`select from job where id = ${job.id} for update`;
+    const begun = [1, 1, 2].map((take) => turn(sql, job, { take }));
+    await eventually(async () => {
+      const waiting = await sql`
+        select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+      expect(waiting).toHaveLength(begun.length);
+    });
+    return { begun };
+  });
+  const items = (await Promise.all(turns.begun)).flat();
+  expect(items.map(({ index }) => index).toSorted()).toEqual([0, 1, 2, 3]);
+  expect(items.every(({ tries }) => tries === 1)).toBe(true);
 });
 
 it("finished jobs are kept for a number of days, and unfinished ones forever", async () => {

@@ -562,7 +562,8 @@ export interface Turn {
 
 /**
  * Records the results of items of a held job and takes further items, in one statement that also renews the lease. Returns the taken items
- * in order. Throws `Fenced`, and writes nothing, if this worker does not hold the job.
+ * in order. Throws `Fenced`, and writes nothing, if this worker does not hold the job. Items are locked before they are taken: a turn that
+ * waited for another one still sees that one's items as queued.
  */
 export async function turn(
   sql: Queryable,
@@ -582,12 +583,13 @@ export async function turn(
     poisoned as (
       update job_item as item set state = 'failed', rank = 9, error = ${sql.json(poison as never)}
       from held where item.job_id = held.id and state = 'running' and epoch < ${epoch} and tries >= ${MOST_TRIES}),
+    next as (
+      select job_id, index from job_item where job_id = (select id from held)
+        and (state = 'queued' or (state = 'running' and epoch < ${epoch} and tries < ${MOST_TRIES}))
+      order by index limit ${take} for update skip locked),
     taken as (
       update job_item as item set state = 'running', rank = 3, epoch = ${epoch}, tries = tries + 1
-      from held where item.job_id = held.id and item.index in (
-        select index from job_item where job_id = ${id}
-          and (state = 'queued' or (state = 'running' and epoch < ${epoch} and tries < ${MOST_TRIES}))
-        order by index limit ${take})
+      from next where item.job_id = next.job_id and item.index = next.index
       returning item.*)
     select taken.* from held left join taken on true order by index`);
   if (rows.length === 0) throw new Fenced(`job ${id} is no longer held in epoch ${epoch}`);
