@@ -13,11 +13,14 @@ export const CONTROL_RULES = { mode: "sync", replanSteps: 4 } as const satisfies
 
 /** The most episodes of a control, and the most control steps of all its episodes at their longest. */
 const MOST_EPISODES = 50;
-const MOST_STEPS = 12_000;
+export const MOST_CONTROL_STEPS = 12_000;
 
-/** How many of an evaluation's episodes each control repeats. */
-export const controlEpisodes = (episodes: number, { maxSteps }: ScenarioVariant): number =>
-  Math.min(episodes, MOST_EPISODES, Math.max(1, Math.floor(MOST_STEPS / maxSteps)));
+/** How many of an evaluation's episodes each control repeats, with at most `steps` control steps unless one episode takes more. */
+export const controlEpisodes = (
+  episodes: number,
+  { maxSteps }: ScenarioVariant,
+  steps: number = MOST_CONTROL_STEPS,
+): number => Math.min(episodes, MOST_EPISODES, Math.max(1, Math.floor(Math.min(steps, MOST_CONTROL_STEPS) / maxSteps)));
 
 /** The reference model for a built-in scenario's variant; undefined if there is none that reads its proprioception. */
 export function referenceOf(

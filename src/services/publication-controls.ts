@@ -1,26 +1,42 @@
 /** Runs the controls of published evaluations, each once per scenario and seeds. */
 import type { Signal } from "../cancellation.ts";
-import { CONTROL_RULES, type Control, controlEpisodes, referenceOf } from "../scenarios/controls.ts";
+import {
+  CONTROL_RULES,
+  type Control,
+  controlEpisodes,
+  MOST_CONTROL_STEPS,
+  referenceOf,
+} from "../scenarios/controls.ts";
 import type { EpisodeRecord } from "../scenarios/episode.ts";
 import { ScenarioError } from "../scenarios/failure.ts";
 import { controlOf, type PublishedControls, type PublishedEvaluation, playable } from "../scenarios/published.ts";
 import type { Scenario, ScenarioVariant } from "../scenarios/scenario.ts";
 import { runTrial } from "../scenarios/trial.ts";
+import { MOST_RECORDED } from "./publication-drafts.ts";
 
 /** Results in memory; one can have megabytes of the reference's actions. */
 const MOST_KEPT = 8;
+/** The most steps of each control in a publication, if all of its episodes last as long as they can. */
+const MOST_STEPS = 16 * MOST_CONTROL_STEPS;
 
 /** Places in this process; organizations take turns. */
 interface Turns {
   enter(orgId: string, signal: Signal): Promise<() => void>;
 }
 
+/** Controls to run: one entry per scenario and first seed. */
+export type ControlRun = Omit<PublishedControls, "arms"> & {
+  readonly played: { readonly scenario: Scenario; readonly variant: ScenarioVariant };
+};
+
 /** The controls' results in this process. They are equal in every process, so that nothing is stored. */
 export class Controls {
   readonly #scenarios: ReadonlyMap<string, Scenario>;
   readonly #cores: Turns;
   readonly #threads: Turns;
-  readonly #results = new Map<string, Promise<PublishedControls>>();
+  /** The latest results, oldest first. */
+  readonly #results = new Map<string, PublishedControls>();
+  readonly #running = new Map<string, Promise<PublishedControls>>();
 
   constructor(scenarios: ReadonlyMap<string, Scenario>, { cores, threads }: { cores: Turns; threads: Turns }) {
     this.#scenarios = scenarios;
@@ -28,38 +44,65 @@ export class Controls {
     this.#threads = threads;
   }
 
-  /** The controls of evaluations, one entry per scenario and first seed; or why one can't be run, in a sentence. */
-  async of(orgId: string, evaluations: readonly PublishedEvaluation[]): Promise<PublishedControls[] | string> {
-    const wanted = new Map<string, () => Promise<PublishedControls>>();
+  /** The controls that evaluations need, or a sentence that says why they can't be run. More runs share the steps of 16. */
+  runsOf(evaluations: readonly PublishedEvaluation[]): ControlRun[] | string {
+    const longest = new Map<string, PublishedEvaluation>();
     for (const evaluation of evaluations.toSorted((a, b) => b.episodes.length - a.episodes.length)) {
-      const { scenario: stated, seed } = evaluation;
-      const known = playable(stated, this.#scenarios);
-      if ("fault" in known) return known.fault;
-      const episodes = controlEpisodes(evaluation.episodes.length, known.variant);
-      const key = `${stated.digest} ${seed}`;
-      if (episodes === 0 || wanted.has(key)) continue;
-      const { mode: _, ...scenario } = stated;
-      wanted.set(key, () =>
-        this.#result(`${key} ${episodes}`, () => this.#run(orgId, known, { scenario, seed, episodes })),
-      );
+      const key = `${evaluation.scenario.digest} ${evaluation.seed}`;
+      if (evaluation.episodes.length > 0 && !longest.has(key)) longest.set(key, evaluation);
     }
+    const share = Math.floor(MOST_STEPS / Math.max(1, longest.size));
+    const runs: ControlRun[] = [];
+    for (const { scenario: stated, seed, episodes: ran } of longest.values()) {
+      const played = playable(stated, this.#scenarios);
+      if ("fault" in played) return played.fault;
+      const { mode: _, ...scenario } = stated;
+      runs.push({ scenario, seed, episodes: controlEpisodes(ran.length, played.variant, share), played });
+    }
+    const steps = runs.reduce((sum, { episodes, played }) => sum + episodes * played.variant.maxSteps, 0);
+    if (steps <= MOST_STEPS) return runs;
+    return `the controls would take up to ${steps} control steps in ${runs.length} scenarios and seeds, more than ${MOST_STEPS}; compare on fewer tasks`;
+  }
+
+  /**
+   * Runs controls one after another, or returns a sentence that says why they can't be published: one of them fails, or the reference's
+   * actions take more than `room` characters of base64.
+   */
+  async of(orgId: string, runs: readonly ControlRun[], room: number): Promise<PublishedControls[] | string> {
+    const results: PublishedControls[] = [];
+    let recorded = 0;
     try {
-      return await Promise.all([...wanted.values()].map((result) => result()));
+      for (const run of runs) {
+        const result = await this.#resultOf(orgId, run);
+        for (const { actions = [] } of result.arms) for (const { length } of actions) recorded += length;
+        if (recorded > room)
+          return `the recorded actions and those of the reference controller take more than ${MOST_RECORDED} bytes; run fewer episodes or tasks`;
+        results.push(result);
+      }
+      return results;
     } catch (thrown) {
       if (thrown instanceof ScenarioError) return `the controls cannot be run: ${thrown.message}`;
       throw thrown;
     }
   }
 
-  #result(key: string, run: () => Promise<PublishedControls>): Promise<PublishedControls> {
+  /** A cached result, or that of a run; equal runs at the same time are one. */
+  #resultOf(orgId: string, { played, ...asked }: ControlRun): Promise<PublishedControls> {
+    const key = `${asked.scenario.digest} ${asked.seed} ${asked.episodes}`;
     const known = this.#results.get(key);
-    if (known) return known;
-    const result = run();
-    this.#results.set(key, result);
-    result.catch(() => this.#results.delete(key));
-    const [oldest] = this.#results.keys();
-    if (this.#results.size > MOST_KEPT && oldest !== undefined) this.#results.delete(oldest);
-    return result;
+    if (known) return Promise.resolve(known);
+    const current = this.#running.get(key);
+    if (current) return current;
+    const running = this.#run(orgId, played, asked)
+      .then((result) => {
+        this.#results.set(key, result);
+        const [oldest] = this.#results.keys();
+        if (this.#results.size > MOST_KEPT && oldest !== undefined) this.#results.delete(oldest);
+        return result;
+      })
+      .finally(() => this.#running.delete(key));
+    this.#running.set(key, running);
+    return running;
   }
 
   async #run(

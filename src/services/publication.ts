@@ -13,7 +13,6 @@ import { secretBytes } from "../random.ts";
 import { builtIn, digestOf, variantFor } from "../scenarios/index.ts";
 import {
   comparisonFacts,
-  completed,
   completedDocument,
   type PublicJwk,
   type PublishedComparison,
@@ -36,15 +35,14 @@ import {
   signingKeyContext,
 } from "../store/account/signing-keys.ts";
 import { type Sql, type Tx, tx } from "../store/database/tx.ts";
-import { findJob, hasEnded, type ItemRecord, type JobRecord, jobsOfComparison, listItems } from "../store/jobs/jobs.ts";
+import { findJob, hasEnded, type JobRecord, jobsOfComparison } from "../store/jobs/jobs.ts";
 import * as store from "../store/jobs/publications.ts";
-import { findOffering } from "../store/supply/supply.ts";
 import { type Vault, VaultError } from "../vault.ts";
-import { shownScenario } from "./evaluation.ts";
-import { type EpisodeFacts, type EvaluationRequest, type EvaluationResult, isExternal } from "./evaluation-run.ts";
+import type { EvaluationRequest } from "./evaluation-run.ts";
 import { Leaderboards } from "./leaderboard.ts";
 import { DEFAULT_PAGE, readPage } from "./pages.ts";
 import type { Controls } from "./publication-controls.ts";
+import { type Draft, draftsOf, MOST_RECORDED, type PublishedModel, unpublishable } from "./publication-drafts.ts";
 
 /** Dependencies of publications. */
 interface PublicationDeps {
@@ -56,8 +54,6 @@ interface PublicationDeps {
   home: string;
 }
 
-/** Recorded actions of a publication, in characters of base64. */
-const MOST_RECORDED = 8 * 2 ** 20;
 /** The fewest episodes that leaderboards count, and the most policies that they list. */
 const FEWEST_RANKED = 50;
 const MOST_RANKED = 100;
@@ -73,10 +69,11 @@ export function publicationService(deps: PublicationDeps): Implementation<typeof
       const { kind, subject, jobs } = source;
       const known = await store.publicationOf(sql, orgId, subject);
       if (known && !asked.dryRun) return { publication: shown(known) };
-      const drafts = await Promise.all(publishable(jobs).map((job) => draftOf(deps, job)));
-      assertSmall(drafts);
+      const { drafts, recorded } = await draftsOf(sql, publishable(jobs));
       const evaluations = drafts.map(({ evaluation }) => evaluation);
-      const controls = asked.dryRun ? [] : await deps.controls.of(orgId, evaluations);
+      const runs = deps.controls.runsOf(evaluations);
+      if (typeof runs === "string") throw unpublishable(runs);
+      const controls = asked.dryRun ? [] : await deps.controls.of(orgId, runs, MOST_RECORDED - recorded);
       if (typeof controls === "string") throw unpublishable(controls);
       const id = asked.dryRun ? "" : newId("pub");
       const document = completedDocument({
@@ -179,7 +176,6 @@ async function suiteOf(sql: Sql, publicationId: string): Promise<PublishedSuite 
 }
 
 const notFound = (): Refusal => refuse(Reason.NOT_FOUND, "publication not found", {}, { param: "publication_id" });
-const unpublishable = (text: string): Refusal => refuse(Reason.NOT_PUBLISHABLE, text);
 
 const shown = ({ id, kind, subject, title, created, withdrawn }: store.PublicationRecord) =>
   ({
@@ -232,106 +228,6 @@ function publishable(jobs: readonly JobRecord[]): readonly JobRecord[] {
   const failed = failedIn(jobs);
   const completed = jobs.filter((job) => job.status === "completed" && !(inSuite(job) && failed.has(labelOf(job))));
   return completed.toSorted((a, b) => (inSuite(a)?.index ?? 0) - (inSuite(b)?.index ?? 0));
-}
-
-/** An evaluation to publish, and its policy if that is a model of the gateway, which leaderboards rank. */
-interface Draft {
-  readonly evaluation: PublishedEvaluation;
-  readonly policy?: PublishedModel;
-}
-
-async function draftOf({ sql }: PublicationDeps, job: JobRecord): Promise<Draft> {
-  const request = job.request as EvaluationRequest;
-  const result = (job.result ?? {}) as EvaluationResult;
-  if (job.sealed)
-    throw unpublishable("actions are not kept with zero data retention, so this evaluation cannot be replayed");
-  if (isExternal(request))
-    throw unpublishable("an external runner ran this evaluation, so its episodes cannot be replayed");
-  if (result.simulated) throw unpublishable("this evaluation used placeholder actions");
-  const items = await listItems(sql, job.id, 0, job.total, { actions: true });
-  const { id, version, digest, engine, engineVersion, actionSpace } = shownScenario(request);
-  const policy = await policyOf(sql, request, result, job.orgId);
-  const { label, inSuite } = request.comparison ?? {};
-  const attempted = inSuite ? { suite: inSuite.suite.digest } : { scenario: digest };
-  const evaluation = completed({
-    ...(label !== undefined && { label }),
-    ...(inSuite && { task: inSuite.index }),
-    scenario: {
-      ...{ id, version, digest, engine, engine_version: engineVersion },
-      ...{ action_space: actionSpace, mode: request.mode },
-    },
-    policy,
-    seed: request.seed,
-    requested_episodes: request.episodes,
-    finished_at: job.finished ?? 0,
-    runtime: result.runtime ?? "",
-    attempts: policy.kind === "model" ? await store.attemptsOf(sql, job.orgId, attempted, policy.model) : 1,
-    episodes: episodesOf(items),
-  });
-  return { evaluation, ...(policy.kind === "model" && { policy }) };
-}
-
-type PublishedModel = { kind: "model"; model: string; revision?: string; offering: string; provider: string };
-type PublishedPolicy = (PublishedModel | { kind: "server"; protocol: string }) & {
-  horizon?: number;
-  replan_steps?: number;
-  pictures: boolean;
-  camera_map?: EvaluationRequest["cameraMap"];
-  state_map?: EvaluationRequest["stateMap"];
-};
-
-/** The policy without its address, metadata and credentials. Refuses if it names another organization's private offering. */
-async function policyOf(
-  sql: Sql,
-  { protocol, offering, horizon, replanSteps, pictures, cameraMap, stateMap }: EvaluationRequest,
-  { model }: EvaluationResult,
-  orgId: string,
-): Promise<PublishedPolicy> {
-  const how = {
-    ...(horizon !== undefined && { horizon }),
-    ...(replanSteps !== undefined && { replan_steps: replanSteps }),
-    pictures,
-    ...(cameraMap && { camera_map: cameraMap }),
-    ...(stateMap && { state_map: stateMap }),
-  };
-  if (!offering) return { kind: "server", protocol, ...how };
-  const record = await findOffering(sql, offering.id);
-  const isVisible = record && (record.orgId === orgId || ["live", "degraded"].includes(record.status));
-  if (!isVisible || model === undefined)
-    throw unpublishable("the model's offering is no longer public, so its name cannot be published");
-  const { id, provider, revision } = offering;
-  return { kind: "model", model, ...(revision !== undefined && { revision }), offering: id, provider, ...how };
-}
-
-function episodesOf(items: readonly ItemRecord[]): PublishedEpisode[] {
-  const begun = items.filter(({ state }) => state === "completed" || state === "failed");
-  return begun.map(({ response }) => {
-    const facts = response as EpisodeFacts | undefined;
-    if (facts?.actions === undefined) {
-      const text = "the actions of this evaluation were not recorded; run it again with fewer episodes or with `media`";
-      throw unpublishable(text);
-    }
-    return {
-      seed: facts.seed,
-      success: facts.success,
-      termination: facts.termination,
-      return: facts.return,
-      progress: facts.progress,
-      steps: facts.steps,
-      sim_time_s: facts.simTimeS,
-      metrics: facts.metrics,
-      initial_state_sha256: facts.initialStateSha256,
-      trajectory_sha256: facts.trajectorySha256,
-      actions: facts.actions,
-    };
-  });
-}
-
-function assertSmall(drafts: readonly Draft[]): void {
-  const lengths = drafts.flatMap(({ evaluation }) => evaluation.episodes.map(({ actions }) => actions.length));
-  const total = lengths.reduce((sum, length) => sum + length, 0);
-  if (total > MOST_RECORDED)
-    throw unpublishable(`the recorded actions take ${total} bytes, more than ${MOST_RECORDED}; run fewer episodes`);
 }
 
 function comparisonOf(jobs: readonly JobRecord[], drafts: readonly Draft[]): PublishedComparison {

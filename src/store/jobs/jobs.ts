@@ -517,6 +517,14 @@ export async function listItems(
     from job_item where job_id = ${jobId} and index >= ${from} order by index limit ${limit}`);
 }
 
+/** The size of a job's recorded actions, in characters of base64. */
+export async function recordedOf(sql: Queryable, jobId: string): Promise<number> {
+  const [row] = await sql<{ size: number }[]>`
+    select coalesce(sum(length(response ->> 'actions')), 0)::float8 as size from job_item
+    where job_id = ${jobId} and state in ('completed', 'failed')`;
+  return row?.size ?? 0;
+}
+
 /** The items of several jobs without their actions, by job and in order. */
 export async function itemsOfJobs(sql: Queryable, jobIds: readonly string[]): Promise<Map<string, ItemRecord[]>> {
   const rows = await allRecords<ItemRecord & { jobId: string }>(sql`
