@@ -95,9 +95,7 @@ export const classOf = (priority: Priority): Priority =>
 /** The load of one replica. */
 export class LoadShedder {
   readonly #limit: GradientLimit;
-  /** Control loops take precedence over every other class, across organizations. */
-  readonly #loops = new FairQueue<AdmissionEntry>();
-  readonly #others = new FairQueue<AdmissionEntry>();
+  readonly #queue = new FairQueue<AdmissionEntry>();
   #inFlight = 0;
   /** Calls admitted in this turn whose bodies have not arrived: all of them can arrive at once. */
   #unread = 0;
@@ -137,7 +135,7 @@ export class LoadShedder {
 
   /** Whether more calls arrive than are served, so that low-priority work should wait. */
   get isBusy(): boolean {
-    return this.#isShedding || this.#size > 0;
+    return this.#isShedding || this.#queue.size > 0;
   }
 
   /** Admits a call if there is capacity; undefined if it has to wait. */
@@ -146,7 +144,7 @@ export class LoadShedder {
       this.#admitted[priority]!++;
       return UNCOUNTED;
     }
-    return this.#size === 0 && this.#hasRoom ? this.#start(priority, 0) : undefined;
+    return this.#queue.size === 0 && this.#hasRoom ? this.#start(priority, 0) : undefined;
   }
 
   /** Admits a call, after waiting if needed; rejects with `overloaded` if that takes too long. */
@@ -159,11 +157,10 @@ export class LoadShedder {
    * takes, and counts the refusal; undefined if it would be admitted.
    */
   refuses(priority: Priority, orgOf: () => string): string | undefined {
-    if (!this.#isShedding || priority === Priority.CRITICAL || this.#size < this.#room) return undefined;
+    if (!this.#isShedding || priority === Priority.CRITICAL || this.#queue.size < this.#room) return undefined;
     this.#openTurn();
-    if (priority === Priority.LOOP && this.#others.size > 0) return undefined;
     const org = orgOf();
-    if (this.#queueOf(priority).giver(org, priority) !== undefined) return undefined;
+    if (this.#queue.giver(org, priority) !== undefined) return undefined;
     this.#count(priority, "queue_full");
     return org;
   }
@@ -237,10 +234,6 @@ export class LoadShedder {
     };
   }
 
-  get #size(): number {
-    return this.#loops.size + this.#others.size;
-  }
-
   get #hasRoom(): boolean {
     const { value } = this.#limit;
     return this.#inFlight + this.#unread < value && this.#begun < value;
@@ -251,10 +244,6 @@ export class LoadShedder {
     if (!this.#isShedding) return MOST_QUEUED;
     const served = (Math.max(this.#starts, this.#startsBefore) * QUEUE_MS) / WINDOW_MS;
     return Math.max(LEAST_QUEUE, Math.min(OVERLOAD_QUEUE, Math.ceil(served)));
-  }
-
-  #queueOf(priority: Priority): FairQueue<AdmissionEntry> {
-    return priority === Priority.LOOP ? this.#loops : this.#others;
   }
 
   #start(priority: Priority, waitedMs: number): AdmittedWork {
@@ -272,7 +261,7 @@ export class LoadShedder {
     },
     left: () => {
       this.#inFlight--;
-      if (this.#size > 0 && this.#hasRoom) this.#admitWaiting();
+      if (this.#queue.size > 0 && this.#hasRoom) this.#admitWaiting();
     },
     unread: () => {
       this.#unread++;
@@ -293,16 +282,14 @@ export class LoadShedder {
     this.#decide(at);
     this.#keepLooking();
     if (deadline !== undefined && deadline - at < this.#ownMs) return this.#turnedAway(org, priority, "deadline");
-    const queue = this.#queueOf(priority);
-    if (this.#size >= this.#room) {
-      const giver = queue.giver(org, priority);
-      const evicted =
-        giver !== undefined ? queue.evict(giver) : priority === Priority.LOOP ? this.#others.evict() : undefined;
+    if (this.#queue.size >= this.#room) {
+      const giver = this.#queue.giver(org, priority);
+      const evicted = giver === undefined ? undefined : this.#queue.evict(giver);
       if (evicted === undefined) return this.#turnedAway(org, priority, "queue_full");
       this.#dismiss(evicted, "evicted");
     }
     return new Promise((resolve, reject) => {
-      queue.push({ org, priority, since: at, deadline, start: resolve, refuse: reject });
+      this.#queue.push({ org, priority, since: at, deadline, start: resolve, refuse: reject });
       this.#queued[priority]!++;
     });
   }
@@ -330,9 +317,8 @@ export class LoadShedder {
   /** Admits waiting calls while there is room. */
   #admitWaiting(): void {
     const at = steadyNow();
-    while (this.#size > 0 && this.#hasRoom) {
-      const newestFirst = this.#isNewestFirst(at);
-      const entry = this.#loops.next(newestFirst) ?? this.#others.next(newestFirst);
+    while (this.#queue.size > 0 && this.#hasRoom) {
+      const entry = this.#queue.next(this.#isNewestFirst(at));
       if (entry === undefined) break;
       if (entry.deadline !== undefined && entry.deadline - at < this.#ownMs) {
         this.#dismiss(entry, "deadline");
@@ -341,19 +327,21 @@ export class LoadShedder {
       this.#queued[entry.priority]!--;
       entry.start(this.#start(entry.priority, at - entry.since));
     }
-    if (this.#size === 0) this.#standingSince = undefined;
+    if (this.#queue.size === 0) this.#standingSince = undefined;
   }
 
   #isNewestFirst(at: number): boolean {
     if (this.#isShedding) return true;
-    return this.#size > LIFO_QUEUE && at - (this.#standingSince ?? at) >= LIFO_STANDING_MS;
+    return this.#queue.size > LIFO_QUEUE && at - (this.#standingSince ?? at) >= LIFO_STANDING_MS;
   }
 
   /** Whether the gateway sheds load: it requires a long queue that has stood for a while. */
   #decide(at: number): void {
     if (!this.#isShedding) {
-      if (this.#size >= OVERLOAD_QUEUE && at - (this.#standingSince ?? at) >= STANDING_MS) this.#isShedding = true;
-    } else if (this.#size === 0 && this.#held.size === 0 && at - this.#refusedAt >= CALM_MS) this.#isShedding = false;
+      if (this.#queue.size >= OVERLOAD_QUEUE && at - (this.#standingSince ?? at) >= STANDING_MS)
+        this.#isShedding = true;
+    } else if (this.#queue.size === 0 && this.#held.size === 0 && at - this.#refusedAt >= CALM_MS)
+      this.#isShedding = false;
   }
 
   /** Starts with the first call in an event loop turn, and ends with that turn. */
@@ -372,7 +360,7 @@ export class LoadShedder {
     this.#begun = 0;
     this.#endWindow(at);
     // Calls admitted now are work of the next turn.
-    if (this.#size > 0) this.#admitWaiting();
+    if (this.#queue.size > 0) this.#admitWaiting();
   };
 
   #endWindow(at: number): void {
@@ -382,7 +370,7 @@ export class LoadShedder {
     this.#turnsMs = 0;
     this.#turns = 0;
     this.#peak = this.#inFlight;
-    this.#hasWaited = this.#size > 0;
+    this.#hasWaited = this.#queue.size > 0;
     this.#startsBefore = this.#starts;
     this.#starts = 0;
   }
@@ -410,10 +398,10 @@ export class LoadShedder {
     }
     this.#endWindow(at);
     this.#decide(at);
-    if (this.#size > 0) this.#admitWaiting();
+    if (this.#queue.size > 0) this.#admitWaiting();
     this.#expire(at, lateMs);
     this.#payOut();
-    this.#isLooking = this.#size > 0 || this.#held.size > 0 || this.#isShedding;
+    this.#isLooking = this.#queue.size > 0 || this.#held.size > 0 || this.#isShedding;
     if (this.#isLooking) this.#lookLater();
   };
 
@@ -424,11 +412,10 @@ export class LoadShedder {
   #expire(at: number, stalledMs: number): void {
     const isLate = ({ deadline }: AdmissionEntry): boolean => deadline !== undefined && deadline - at < this.#ownMs;
     const isOld = ({ since }: AdmissionEntry): boolean => this.#isShedding && at - since - stalledMs > MOST_WAIT_MS;
-    for (const queue of [this.#loops, this.#others])
-      for (const entry of queue.takeOut((each) => isLate(each) || isOld(each)))
-        this.#dismiss(entry, isLate(entry) ? "deadline" : "queue_timeout");
-    for (let over = this.#size - this.#room; over > 0; over--) {
-      const evicted = this.#others.evict() ?? this.#loops.evict();
+    for (const entry of this.#queue.takeOut((each) => isLate(each) || isOld(each)))
+      this.#dismiss(entry, isLate(entry) ? "deadline" : "queue_timeout");
+    for (let over = this.#queue.size - this.#room; over > 0; over--) {
+      const evicted = this.#queue.evict();
       if (evicted !== undefined) this.#dismiss(evicted, "evicted");
     }
   }
@@ -437,7 +424,7 @@ export class LoadShedder {
   #payOut(): void {
     const cpu = cpuMs();
     // If no call is queued, refusing takes nothing from other calls.
-    const leastMs = this.#size === 0 ? LOOK_MS * REFUSAL_SHARE : LEAST_REFUSING_MS;
+    const leastMs = this.#queue.size === 0 ? LOOK_MS * REFUSAL_SHARE : LEAST_REFUSING_MS;
     this.#refusingMs = Math.max(leastMs, (cpu - this.#cpuMs) * REFUSAL_SHARE);
     this.#cpuMs = cpu;
     while (this.#refusingMs > 0) {

@@ -1,5 +1,5 @@
 /** The queue of calls: fair between organizations, and by priority class within one. */
-import type { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
+import { Priority } from "../../../gen/limber/edge/v1/options_pb.ts";
 
 /** A queued call. */
 export interface QueuedCall {
@@ -40,6 +40,10 @@ class AdmissionQueue<T extends QueuedCall> {
   get lowest(): Priority | undefined {
     const found = this.#classes.findIndex((list) => list !== undefined && list.length > 0);
     return found < 0 ? undefined : (found as Priority); // sound: lists stand at the numbers of their classes
+  }
+
+  has(priority: Priority): boolean {
+    return (this.#classes[priority]?.length ?? 0) > 0;
   }
 
   /** Removes the oldest call of the least important class. */
@@ -100,20 +104,17 @@ export class FairQueue<T extends QueuedCall> {
 
   /**
    * The organization that loses a place in a full queue to a new call of `org`: the one with the most places if it has more than `org`, or `org`
-   * itself if it has a less important call; undefined if there is none.
+   * itself if it has a less important call. An organization's first control loop also takes the place of a less important call of another one.
+   * Undefined if there is none.
    */
   giver(org: string, priority: Priority): string | undefined {
     const own = this.#lines.get(org);
-    let most = (own?.size ?? 0) + 1;
-    let giver: string | undefined;
-    for (const [name, { size }] of this.#lines)
-      if (name !== org && size > most) {
-        most = size;
-        giver = name;
-      }
-    if (giver !== undefined) return giver;
-    const lowest = own?.lowest;
-    return lowest !== undefined && lowest < priority ? org : undefined;
+    const places = (own?.size ?? 0) + 1;
+    const largest = this.#largest((name) => name !== org);
+    if (largest !== undefined && this.#lines.get(largest)!.size > places) return largest;
+    if (own !== undefined && isBelow(own, priority)) return org;
+    if (priority !== Priority.LOOP || own?.has(priority)) return undefined;
+    return this.#largest((name, line) => name !== org && isBelow(line, priority));
   }
 
   /** Removes the oldest call of the least important class of an organization, or of the one with the most calls. */
@@ -137,14 +138,18 @@ export class FairQueue<T extends QueuedCall> {
     return out;
   }
 
-  #largest(): string | undefined {
+  #largest(mayBe: (org: string, line: AdmissionQueue<T>) => boolean = () => true): string | undefined {
     let most = 0;
     let largest: string | undefined;
-    for (const [org, { size }] of this.#lines)
-      if (size > most) {
-        most = size;
+    for (const [org, line] of this.#lines)
+      if (line.size > most && mayBe(org, line)) {
+        most = line.size;
         largest = org;
       }
     return largest;
   }
 }
+
+/** Whether a queue has a call of a less important class. */
+const isBelow = <T extends QueuedCall>({ lowest }: AdmissionQueue<T>, priority: Priority): boolean =>
+  lowest !== undefined && lowest < priority;

@@ -299,3 +299,32 @@ it("admission serves waiting organizations in turn, and takes slots from the lar
   expect(order).toEqual(["a2", "b2", "a3", "b1", "a4"]);
   expect([queue.size, queue.next(false), queue.evict()]).toEqual([0, undefined, undefined]);
 });
+
+it("admission serves an organization that requests less than its share while another one opens control loops", async () => {
+  const { flood, enter, names, serve, refused, load } = shedder();
+  await flood("flood", LOOP);
+  await clock.advance(20);
+  for (let i = 0; i < 20; i++) {
+    for (let j = 0; j < 10; j++)
+      if (!load.refuses(LOOP, () => "flood")) enter(`flood again ${i}.${j}`, { org: "flood", priority: LOOP });
+    enter(`modest${i}`, { org: "modest" });
+    await serve(2);
+    await clock.advance(20);
+    expect(names()).toContain(`modest${i}`);
+    await serve(2);
+  }
+  expect(refused.filter((name) => name.startsWith("modest"))).toEqual([]);
+});
+
+it("admission gives an organization's first control loop a place in a full queue, and its second one none", () => {
+  const queue = new FairQueue<QueuedCall>();
+  const add = (org: string, priority: Priority): void => queue.push({ org, priority, since: 0, deadline: undefined });
+  add("a", LOOP);
+  add("b", ACT);
+  expect(queue.giver("c", ACT)).toBeUndefined();
+  expect(queue.giver("c", LOOP)).toBe("b");
+  add("c", LOOP);
+  expect(queue.giver("c", LOOP)).toBeUndefined();
+  queue.evict("b");
+  expect(queue.giver("d", LOOP)).toBeUndefined();
+});
