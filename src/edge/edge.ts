@@ -143,7 +143,7 @@ export function buildServer(options: ServerOptions): EdgeServer {
     async listen(host, port) {
       const shares = canShare(host);
       if (shares && port !== 0) await assertFree(host, port);
-      await fastify.listen({ host, port, ...(shares && { reusePort: true }) });
+      await fastify.listen({ host, port, ...(shares && { reusePort: true, backlog: BACKLOG }) });
       const address = fastify.server.address();
       if (address === null || typeof address === "string") throw new Error("the server listens on no port");
       if (shares) more.push(...(await listenMore(fastify.server, host, address.port)));
@@ -183,9 +183,14 @@ export function buildServer(options: ServerOptions): EdgeServer {
 
 /**
  * The kernel gives each listener one new connection per event loop turn: with a single listener, a health check would wait behind hundreds of
- * new connections. So several listen on one port, and Linux distributes connections among them.
+ * new connections. So 32 listen on one port, and Linux distributes connections among them.
  */
-const MORE_LISTENERS = 7;
+const MORE_LISTENERS = 31;
+/**
+ * Connections that wait in the kernel for each listener. Longer queues are full of callers who gave up. A connection that finds its queue full dials
+ * again after a second.
+ */
+const BACKLOG = 64;
 
 /** Whether several can listen on one port. `localhost` may be two addresses; a worker's port belongs to its primary. */
 const canShare = (host: string): boolean => process.platform === "linux" && isIP(host) !== 0 && !cluster.isWorker;
@@ -211,7 +216,7 @@ function listenMore(server: EventEmitter, host: string, port: number): Promise<S
         listener.once("error", reject);
         // An error while accepting a connection belongs to no call.
         listener.on("listening", () => listener.on("error", () => undefined));
-        listener.listen({ host, port, reusePort: true, exclusive: true }, () => resolve(listener));
+        listener.listen({ host, port, reusePort: true, exclusive: true, backlog: BACKLOG }, () => resolve(listener));
       }),
   );
   return Promise.all(listening);
