@@ -13,35 +13,35 @@ const heard = (): void => undefined;
 /** Handles the errors of a socket until it closes. */
 export const absorbErrors = (socket: Duplex): void => void socket.on("error", heard);
 
-/** A connection that owes more responses is not read, until it owes half as many. Node.js itself limits only the bytes of queued responses. */
-const MOST_OWED = 64;
+/** A connection with more pending responses is not read, until half as many are pending. Node.js itself limits only the bytes of queued responses. */
+const MOST_PENDING = 64;
 
-/** What an HTTP/1 connection has caused. */
+/** The work that an HTTP/1 connection has caused. */
 class ConnectionLoad {
   readonly tiny = new TinyPieces();
   isFull = false;
   readonly #socket: Socket;
-  #owed = 0;
+  #pending = 0;
 
   constructor(socket: Socket) {
     this.#socket = socket;
   }
 
   /** Counts a response until it is closed. */
-  owe(response: ServerResponse): void {
-    response.once("close", this.#paid);
-    if (++this.#owed <= MOST_OWED) return;
+  begin(response: ServerResponse): void {
+    response.once("close", this.#ended);
+    if (++this.#pending <= MOST_PENDING) return;
     this.isFull = true;
     // Not now: Node.js resumes the connection after each message of what it is parsing.
-    process.nextTick(this.#rest);
+    process.nextTick(this.#pause);
   }
 
-  readonly #rest = (): void => {
+  readonly #pause = (): void => {
     if (this.isFull) this.#socket.pause();
   };
 
-  readonly #paid = (): void => {
-    if (--this.#owed > MOST_OWED / 2 || !this.isFull) return;
+  readonly #ended = (): void => {
+    if (--this.#pending > MOST_PENDING / 2 || !this.isFull) return;
     this.isFull = false;
     this.#socket.resume();
   };
@@ -86,7 +86,7 @@ export class OwnedResponse extends ServerResponse<OwnedRequest> {
     super(...args);
     this.on("error", heard);
     const [{ socket }] = args;
-    loadOf(socket).owe(this);
+    loadOf(socket).begin(this);
   }
 }
 
