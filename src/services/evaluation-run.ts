@@ -237,6 +237,9 @@ export class PolicyUnusable extends Error {
 /** The policy's server is at capacity: another robot uses it, or it serves as many as it can. */
 export class PolicyBusy extends PolicyFailure {}
 
+/** The policy was not called: every offering that could serve it has an open breaker after failures, or is at its limit. */
+class PolicyResting extends PolicyFailure {}
+
 /** The evaluation's context for the policy, and the scenario's instruction for language-conditioned models. */
 interface About {
   readonly jobId: string;
@@ -263,14 +266,17 @@ const numberOf = ({ epoch }: About, episode: number): number => (epoch - 1) * MO
 /** The session of a lane: that of the first is the evaluation's own. */
 const sessionOf = ({ jobId, lane }: About): string => (lane === 0 ? jobId : `${jobId}.${lane}`);
 
-/** Longer than a single-robot server keeps an idle session. */
-const BUSY_MS = 45_000;
+/** How long a policy is retried after its last response. Longer than a single-robot server keeps an idle session, or a breaker stays open. */
+const RETRY_MS = 45_000;
 const AGAIN_MS = 1_000;
 
 type Act = EvaluatedPolicy["act"];
 
-/** Retries a busy server before the policy's first response, because its current session may be ending. Other lanes than the first don't wait. */
-function waiting(act: Act, { lane }: About): Act {
+/**
+ * Retries a busy server before the policy's first response, because its current session may be ending. Other lanes than the first don't wait.
+ * Also waits while the policy can't be called, except in real time: a call that was never made is no fault of the policy.
+ */
+function waiting({ mode }: Pick<EvaluationRequest, "mode">, { lane }: About, act: Act): Act {
   let until: number | undefined;
   let isKnown = lane > 0;
   return async (shown, signal) => {
@@ -278,11 +284,13 @@ function waiting(act: Act, { lane }: About): Act {
       try {
         const chunk = await act(shown, signal);
         isKnown = true;
+        until = undefined;
         return chunk;
       } catch (thrown) {
-        isKnown ||= !(thrown instanceof PolicyBusy);
-        until ??= steadyNow() + BUSY_MS;
-        if (isKnown || steadyNow() >= until) throw thrown;
+        const isResting = thrown instanceof PolicyResting;
+        isKnown ||= !isResting && !(thrown instanceof PolicyBusy);
+        until ??= steadyNow() + RETRY_MS;
+        if ((isResting ? mode === "realtime" : isKnown) || steadyNow() >= until) throw thrown;
       }
       await sleep(AGAIN_MS, signal);
     }
@@ -346,7 +354,7 @@ export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, abo
     get simulated() {
       return known.simulated;
     },
-    act: waiting(async (shown, signal) => {
+    act: waiting(request, about, async (shown, signal) => {
       const { proprio, proprioNames, pictures, timeMs, episode } = mapped(request, shown);
       const startedAt = steadyNow();
       const asked = {
@@ -372,7 +380,7 @@ export function gatewayPolicy(call: CallGateway, request: EvaluationRequest, abo
       known.micro += answered.costMicro;
       known.simulated ||= route.simulated;
       return { rows: action.steps, latencyMs: steadyNow() - startedAt - answered.waitedMs };
-    }, about),
+    }),
   };
 }
 
@@ -406,6 +414,8 @@ const BY_REASON: Readonly<Record<string, PolicyFailure["termination"]>> = {
 };
 
 function failureOf({ error: { code, message }, route }: RefusalJson): Error {
+  if (code === "capacity_exhausted" && !route?.attempts?.length)
+    return new PolicyResting("policy_disconnected", message);
   const last = route?.attempts?.at(-1)?.reason ?? "";
   if (last === "upstream_busy") return new PolicyBusy("policy_disconnected", message);
   const termination = POLICY_FAULTS[code] && (BY_REASON[last] ?? POLICY_FAULTS[code]);
@@ -445,7 +455,7 @@ export function serverPolicy(
     simulated: false,
     owedMicro: 0,
     spentMicro: () => 0,
-    act: waiting(async (shown, signal) => {
+    act: waiting(request, about, async (shown, signal) => {
       const { proprio, proprioNames, pictures, timeMs, episode } = mapped(request, shown);
       const startedAt = steadyNow();
       const frames = pictures.map(({ camera, png }) => ({ camera, url: dataUrl(png), format: ImageFormat.PNG }));
@@ -500,7 +510,7 @@ export function serverPolicy(
         late();
         signal.removeEventListener("abort", leave);
       }
-    }, about),
+    }),
   };
 }
 
