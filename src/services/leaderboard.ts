@@ -8,14 +8,16 @@ import type { RankedResult } from "../store/jobs/publications.ts";
 import { shownStrength } from "./evaluation-compared.ts";
 
 const ALPHA = 0.05;
-/** The policies and seeds from which strengths are computed, and the leaderboards that are cached. */
+/** The policies and seeds from which strengths are computed, and the leaderboards and suites that are cached. */
 const MOST_STRENGTHS = 16;
 const MOST_SEEDS = 1_000;
 const MOST_BOARDS = 64;
+const MOST_SUITES = 64;
 
 /** Leaderboards. They take long to compute and anyone may call them, so each is cached until its publications change. */
 export class Leaderboards {
   readonly #boards = new Map<string, Promise<Entry[]>>();
+  readonly #tasks = new Map<string, readonly SuiteTask[]>();
 
   /** The entries for these results, best first; `tasks` are those of a suite. */
   of(results: readonly RankedResult[], tasks?: readonly SuiteTask[]): Promise<Entry[]> {
@@ -23,13 +25,28 @@ export class Leaderboards {
     const known = this.#boards.get(key);
     if (known) return known;
     const board = inSlices(boardOf(results, tasks));
-    this.#boards.set(key, board);
-    for (const oldest of this.#boards.keys()) {
-      if (this.#boards.size <= MOST_BOARDS) break;
-      this.#boards.delete(oldest);
-    }
+    keep(this.#boards, MOST_BOARDS, key, board);
     return board;
   }
+
+  /** The tasks of the suite with this digest, which `read` returns from a document of megabytes. A digest has the same tasks for ever. */
+  async tasksOf(
+    digest: string,
+    read: () => Promise<readonly SuiteTask[] | undefined>,
+  ): Promise<readonly SuiteTask[] | undefined> {
+    const known = this.#tasks.get(digest);
+    if (known) return known;
+    const tasks = await read();
+    if (tasks) keep(this.#tasks, MOST_SUITES, digest, tasks);
+    return tasks;
+  }
+}
+
+/** Caches a value, and drops the oldest beyond `most`. */
+function keep<T>(cache: Map<string, T>, most: number, key: string, value: T): void {
+  cache.set(key, value);
+  const [oldest] = cache.keys();
+  if (cache.size > most && oldest !== undefined) cache.delete(oldest);
 }
 
 type Entry = ReturnType<typeof entryOf> & { readonly strength?: ReturnType<typeof shownStrength> };
@@ -79,7 +96,7 @@ function isBetter(one: readonly Stratum[], other: readonly Stratum[], level: num
 }
 
 function entryOf(result: RankedResult, strata: readonly Stratum[], rank: number) {
-  const { outcomes, attempts, revision, model, publisher, publicationId, progress } = result;
+  const { outcomes, attempts, revision, model, publisher, publicationId, progress, rate } = result;
   const episodes = outcomes.length;
   const successes = outcomes.replaceAll("0", "").length;
   const z = normalQuantile(1 - ALPHA / attempts / 2);
@@ -87,7 +104,7 @@ function entryOf(result: RankedResult, strata: readonly Stratum[], rank: number)
   return {
     ...{ rank, model, publisher, publicationId, successes, episodes, progress, attempts },
     ...(revision !== undefined && { revision }),
-    successRate: strata.length === 1 ? successes / episodes : stratifiedMean(strata),
+    successRate: rate,
     interval: { method: "wilson", ...interval },
   };
 }

@@ -23,7 +23,7 @@ import {
   thumbprintOf,
 } from "../scenarios/published.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
-import { sharesOf, taskFacts, taskOfFacts } from "../scenarios/suite.ts";
+import { type SuiteTask, sharesOf, taskFacts, taskOfFacts } from "../scenarios/suite.ts";
 import { overallOf, type PublishedSuite } from "../scenarios/suite-published.ts";
 import { audit } from "../store/account/audit.ts";
 import { findOrg } from "../store/account/orgs.ts";
@@ -139,12 +139,11 @@ export function publicationService(deps: PublicationDeps): Implementation<typeof
     async getLeaderboard({ scenario: name, actionSpace }) {
       if (name.startsWith("sha256:")) {
         const results = await store.resultsOf(sql, name, MOST_RANKED);
-        const suite = results[0] && (await suiteOf(sql, results[0].publicationId));
-        if (!suite) throw refuse(Reason.NOT_FOUND, "no ranked comparison on this suite", {}, { param: "scenario" });
+        const tasks = results[0] && (await boards.tasksOf(name, () => publishedTasks(sql, results[0]!.publicationId)));
+        if (!tasks) throw refuse(Reason.NOT_FOUND, "no ranked comparison on this suite", {}, { param: "scenario" });
         if (actionSpace !== undefined) throw violation("action_space", "must be absent for a suite", "value_error");
-        const tasks = suite.tasks.map(taskOfFacts);
         const data = await boards.of(results, tasks);
-        return { object: "leaderboard", digest: name, tasks, data };
+        return { object: "leaderboard", digest: name, tasks: [...tasks], data };
       }
       const scenario = scenarios.get(name) ?? builtIn(name);
       if (!scenario) throw refuse(Reason.NOT_FOUND, "scenario not found", {}, { param: "scenario" });
@@ -168,11 +167,12 @@ export function publicationService(deps: PublicationDeps): Implementation<typeof
   };
 }
 
-/** The suite of a public publication. */
-async function suiteOf(sql: Sql, publicationId: string): Promise<PublishedSuite | undefined> {
+/** The tasks of the suite of a public publication. */
+async function publishedTasks(sql: Sql, publicationId: string): Promise<SuiteTask[] | undefined> {
   const text = await store.publicText(sql, publicationId);
-  // Written by this service.
-  return text === undefined ? undefined : (JSON.parse(text) as Partial<PublishedDocument>).comparison?.suite;
+  if (text === undefined) return undefined;
+  const { comparison } = JSON.parse(text) as Partial<PublishedDocument>; // written by this service
+  return comparison?.suite?.tasks.map(taskOfFacts);
 }
 
 const notFound = (): Refusal => refuse(Reason.NOT_FOUND, "publication not found", {}, { param: "publication_id" });
@@ -256,7 +256,8 @@ function resultOf(
   if (seed !== 0 || scenario.mode !== "sync" || episodes.length < FEWEST_RANKED) return undefined;
   const outcomes = outcomesOf(episodes);
   const progress = episodes.reduce((sum, each) => sum + each.progress, 0) / episodes.length;
-  return { label, digest: scenario.digest, model, offeringId: offering, revision, outcomes, progress, attempts };
+  const facts = { label, digest: scenario.digest, model, offeringId: offering, revision, attempts };
+  return { ...facts, outcomes, rate: rateOf(outcomes), progress };
 }
 
 /** Only complete runs of a suite, by one offering. The suite sets the seeds. */
@@ -273,17 +274,19 @@ function suiteResultOf(
   const isSync = ran.every(({ scenario }) => scenario.mode === "sync");
   if (!first?.policy || !isWhole || !isOne || !isSync || episodes.length < FEWEST_RANKED) return undefined;
   const { model, offering, revision } = first.policy;
-  const { progress } = overallOf(
+  const { success, progress } = overallOf(
     sharesOf(tasks),
     ran.map((each) => each.episodes),
   );
   const attempts = Math.max(...ran.map((each) => each.attempts));
   const facts = { label, digest, model, offeringId: offering, revision, attempts };
-  return { ...facts, outcomes: outcomesOf(episodes), progress: progress.mean };
+  return { ...facts, outcomes: outcomesOf(episodes), rate: success.mean, progress: progress.mean };
 }
 
 const outcomesOf = (episodes: readonly PublishedEpisode[]): string =>
   episodes.map(({ success }) => (success ? "1" : "0")).join("");
+
+const rateOf = (outcomes: string): number => outcomes.replaceAll("0", "").length / outcomes.length;
 
 /** What becomes public, in words. */
 function disclosed({ publisher, evaluations, comparison }: PublishedDocument): string[] {

@@ -21,6 +21,8 @@ export interface PublishedResult {
   readonly offeringId: string;
   readonly revision: string | undefined;
   readonly outcomes: string;
+  /** The success rate, from 0 to 1; on a suite, the weighted mean of its tasks. */
+  readonly rate: number;
   readonly progress: number;
   readonly attempts: number;
 }
@@ -37,10 +39,10 @@ export async function addPublication(
     insert into publication (id, org_id, subject, kind, title, document)
     values (${id}, ${orgId}, ${subject}, ${kind}, ${title}, ${document}) on conflict do nothing`;
   if (count === 0) return false;
-  for (const { label, digest, model, offeringId, revision, outcomes, progress, attempts } of results)
+  for (const { label, digest, model, offeringId, revision, outcomes, rate, progress, attempts } of results)
     await tx`
-      insert into publication_result (publication_id, label, digest, model, offering_id, revision, outcomes, progress, attempts)
-      values (${id}, ${label}, ${digest}, ${model}, ${offeringId}, ${revision ?? null}, ${outcomes}, ${progress}, ${attempts})`;
+      insert into publication_result (publication_id, label, digest, model, offering_id, revision, outcomes, rate, progress, attempts)
+      values (${id}, ${label}, ${digest}, ${model}, ${offeringId}, ${revision ?? null}, ${outcomes}, ${rate}, ${progress}, ${attempts})`;
   return true;
 }
 
@@ -88,18 +90,18 @@ export interface RankedResult extends Omit<PublishedResult, "digest" | "offering
   readonly publisher: string;
 }
 
-/** For each publisher, model and revision, the public result of the most episodes with a scenario's digest; the earliest of equal ones. */
+/** For each publisher, model and revision, the public result of the most episodes with the digest of a scenario or suite; the earliest of equal ones. Highest rates first. */
 export const resultsOf = (sql: Queryable, digest: string, limit: number): Promise<RankedResult[]> =>
   allRecords<RankedResult>(sql`
     select * from (
-      select distinct on (org_id, model, revision) publication_id, label, model, revision, outcomes, progress, attempts, org.name as publisher
+      select distinct on (org_id, model, revision) publication_id, label, model, revision, outcomes, rate, progress, attempts, org.name as publisher
       from publication_result
         join publication on publication.id = publication_id and withdrawn is null
         join org on org.id = org_id and org.status = 'active'
       where digest = ${digest}
       order by org_id, model, revision, length(outcomes) desc, publication.created, publication_id
     ) as best
-    order by length(replace(outcomes, '0', ''))::float8 / length(outcomes) desc, publication_id limit ${limit}`);
+    order by rate desc, publication_id limit ${limit}`);
 
 /** A published result of an offering, as routing reads it. */
 export interface MeasuredResult {

@@ -23,14 +23,16 @@ create table publication_result (
   publication_id text not null references publication on delete cascade,
   -- The policy's label in a comparison; empty for an evaluation.
   label text not null,
-  -- The scenario's.
+  -- The scenario's, or the suite's.
   digest text not null,
   model text not null,
   -- The offering that was called. It may have been removed since.
   offering_id text not null,
   revision text,
-  -- One letter for each seed from 0 on: `1` if the episode succeeded, else `0`.
+  -- One letter for each seed from 0 on, on a suite for each seed of its tasks: `1` if the episode succeeded, else `0`.
   outcomes text not null,
+  -- The success rate; on a suite, the weighted mean of its tasks.
+  rate double precision not null,
   progress double precision not null,
   attempts integer not null,
   primary key (publication_id, label)

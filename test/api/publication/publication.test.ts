@@ -348,6 +348,7 @@ async function stored(
     digest,
     revision: undefined,
     outcomes,
+    rate: successes / 60,
     progress: 0.5,
     attempts: 1,
     offeringId: "",

@@ -132,6 +132,7 @@ describe("a leaderboard of a suite", () => {
       const result = {
         ...{ label: "A", digest, model, offeringId: "", revision: undefined, progress: 0.5, attempts: 1 },
         outcomes: outcomes.flat().join(""),
+        rate: ((3 * heavy) / 20 + light / 40) / 4,
       };
       const publication = { id, kind: "comparison" as const, subject: id, title: "" };
       await tx(app.sql, (tx) => addPublication(tx, caller.org, publication, text, [result]));
