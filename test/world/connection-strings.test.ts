@@ -103,11 +103,61 @@ describe("a database address", () => {
       "db",
       false,
     ],
+    ["an assignment in an environment file", "export DATABASE_URL='postgresql://u:p@db/app';", "db", false],
+    ["Markdown's", "`postgresql://u:p@db/app`", "db", false],
+    [
+      "Azure's for psql",
+      'psql "host=srv.postgres.database.azure.com port=5432 dbname=postgres user=u password=p sslmode=require"',
+      "srv.postgres.database.azure.com",
+      ENCRYPTED,
+    ],
+    ["libpq's keywords with quotes", "host = db user='u' password='p' application_name='it\\'s'", "db", false],
+    [
+      "pgx's",
+      "postgres://u:p@db/d?pool_max_conns=9&pool_max_conn_lifetime=1h&default_query_exec_mode=simple_protocol",
+      "db",
+      false,
+    ],
+    ["sqlx's", "postgres://u:p@db/d?statement-cache-capacity=0&sslrootcert=&requirepeer=", "db", false],
+    ["node-postgres's pool", "postgres://u:p@db/d?max=10&idleTimeoutMillis=3000&keepAlive=true", "db", false],
+    ["Npgsql's mode", "postgres://u:p@db.example.com/d?sslmode=Verify_Full", "db.example.com", CHECKED],
+    ["parse-server's", "postgres://u:p@db.example.com/d?ssl=true&rejectUnauthorized=true", "db.example.com", CHECKED],
+    [
+      "JDBC's with several servers",
+      "jdbc:postgresql://a:5432,b:5432/d?targetServerType=primary&reWriteBatchedInserts=true&password=p",
+      "a",
+      false,
+    ],
+    [
+      "JDBC's with its own factory",
+      "jdbc:postgresql://a/d?password=p&sslfactory=org.postgresql.ssl.NonValidatingFactory",
+      "a",
+      ENCRYPTED,
+    ],
+    ["Doctrine's", "postgresql://u:p@db/d?serverVersion=16&charset=utf8", "db", false],
   ])("is parsed as %s: its target and its encryption", (_, text, host, tls) => {
     const address = databaseAddress(text);
     expect([address.servers[0], address.password]).toMatchObject([{ host }, "p"]);
     expect(address.tls()).toEqual(tls);
     expect(address.connectTimeoutS).toBeGreaterThan(0);
+  });
+
+  it("can name Cloud SQL's socket, whose path has colons", () => {
+    const path = "/cloudsql/project:region:instance/.s.PGSQL.5432";
+    for (const text of [
+      "postgres://u:p@/d?host=/cloudsql/project:region:instance",
+      "postgresql://u:p@localhost/d?host=/cloudsql/project:region:instance",
+      "postgresql://u:p@%2Fcloudsql%2Fproject%3Aregion%3Ainstance/d",
+    ])
+      expect([text, databaseAddress(text).servers]).toEqual([text, [{ path }]]);
+  });
+
+  it("prefers the port of a parameter, as libpq does", () => {
+    expect(databaseAddress("postgres://u:p@db:5432/d?port=6543").servers).toEqual([{ host: "db", port: 6543 }]);
+    expect(databaseAddress("postgres://u:p@[2001:db8::1]:6543,db/d").servers).toEqual([
+      { host: "2001:db8::1", port: 6543 },
+      { host: "db", port: 5432 },
+    ]);
   });
 
   it("reports parameters without effect to the operator", () => {
@@ -155,6 +205,11 @@ describe("a database address", () => {
     ["target_session_attrs=standby", "a gateway writes"],
     ["connection_limi=5", "got connection_limi"],
     ["sslmodee=require", "got sslmodee"],
+    ["sslmode=disable&sslmode=verify-full", "sets sslmode once"],
+    ["sslmode=", "sslmode is one of"],
+    ["sslinline=true", "paths of files"],
+    ["targetServerType=secondary", "a gateway writes"],
+    ["sslfactory=com.example.Own", "sslrootcert instead of sslfactory"],
   ])("with %s is refused with instructions", (query, words) => {
     const read = () => databaseAddress(`postgres://u:s3cret@a/d?${query}`);
     expect(read).toThrow(words);
@@ -168,6 +223,17 @@ describe("a database address", () => {
       "[YOUR-PASSWORD]",
     ],
     ["a password that is not percent-encoded", "postgres://u:s3cret#x@a/d", "%23 %2F %3F"],
+    ["a password with a slash", "postgres://u:12/s3cret@a/d", "%23 %2F %3F"],
+    ["a password with a question mark", "postgres://u:12?s3cret@a/d", "%23 %2F %3F"],
+    ["a password with a question mark and an equals sign", "postgres://u:x?s3cret=1@a/d", "%23 %2F %3F"],
+    ["a password with a percent sign", "postgres://u:s3cret%@a/d", "%25"],
+    ["Neon's with a hidden password", "postgresql://u:****************@a/d", "placeholder"],
+    ["a template", "postgresql://u:\u0024{DB_PASSWORD}@a/d", "placeholder"],
+    ["a documentation page", "postgresql://u:<password>@a/d", "placeholder"],
+    [".NET", "Host=a;Username=u;Password=s3cret;Database=d", "begins with postgres://"],
+    [".NET in lower case", "host=a;username=u;password=s3cret", "begins with postgres://"],
+    ["an IPv6 address without brackets", "postgresql://u:s3cret@2001:db8::1/d", "[IPv6 address]:port"],
+    ["nothing", "", "begins with postgres://"],
     ["Prisma Accelerate's", "prisma+postgres://accelerate.prisma-data.net/?api_key=s3cret", "begins with postgres://"],
     ["another database's", "mysql://u:s3cret@a/d", "begins with postgres://"],
   ])("of %s is refused with an explanation", (_, text, words) => {

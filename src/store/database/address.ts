@@ -52,7 +52,7 @@ const FILES = ["sslcert", "sslkey", "sslrootcert"] as const;
 const ALSO = ["host", "port", "user", "password", "dbname", "sslmode", "target_session_attrs", "connect_timeout"];
 
 /**
- * Parameters for other clients (Prisma, JDBC, node-postgres, Supabase, libpq). The gateway has its own pool, timeouts and prepared statements,
+ * Parameters for other clients (Prisma, JDBC, pgx, sqlx, node-postgres, Rails, Django, Supabase, libpq). The gateway has its own pool, timeouts and prepared statements,
  * so they are safe to ignore.
  */
 const TUNING: ReadonlySet<string> = new Set(
@@ -60,9 +60,16 @@ const TUNING: ReadonlySet<string> = new Set(
   prepared_statement_cache_size single_use_connections socket_timeout uselibpqcompat supa workaround preparethreshold binarytransfer
   tcpkeepalive sockettimeout logintimeout keepalives keepalives_idle keepalives_interval keepalives_count tcp_user_timeout sslcompression
   sslsni sslnegotiation fallback_application_name load_balance_hosts krbsrvname gsslib min_protocol_version max_protocol_version
-  statement_timeout lock_timeout idle_in_transaction_session_timeout timezone prepare prepared_statements pool_recycle applicationname`.split(
-    /\s+/,
-  ),
+  statement_timeout lock_timeout idle_in_transaction_session_timeout timezone prepare prepared_statements pool_recycle applicationname
+  pool_max_conns pool_min_conns pool_min_idle_conns pool_max_conn_lifetime pool_max_conn_lifetime_jitter pool_max_conn_idle_time
+  pool_health_check_period default_query_exec_mode statement_cache_capacity statement-cache-capacity statement_cache_mode
+  description_cache_capacity max min idletimeoutmillis connectiontimeoutmillis query_timeout keepalive keepaliveinitialdelaymillis
+  idle_timeout max_lifetime fetch_types max_connections min_connections acquire_timeout connecttimeout rewritebatchedinserts stringtype
+  loadbalancehosts preparedstatementcachequeries preparedstatementcachesizemib defaultrowfetchsize cancelsignaltimeout hostrecheckseconds
+  autosave cleanupsavepoints assumeminserverversion logunclosedconnections tcpnodelay receivebuffersize sendbuffersize adaptivefetch
+  serverversion pool pooled reconnect reaping_frequency checkout_timeout advisory_locks conn_max_age conn_health_checks binary_parameters
+  disable_prepared_binary_result command_timeout max_cached_statement_lifetime max_cacheable_statement_size gssdelegation load_balance
+  topology_keys`.split(/\s+/),
 );
 
 /** Parameters with some values that are safe to ignore; the text says what to do about any other value. */
@@ -72,6 +79,14 @@ const CHECKED: Readonly<Record<string, readonly [harmless: RegExp, instead: stri
   search_path: [/^public$/, "with options=-c%20search_path%3D and its names instead of search_path"],
   client_encoding: [/^(utf-?8|unicode|auto)$/i, "with client_encoding=UTF8, the only supported encoding"],
   encoding: [/^(utf-?8|unicode)$/i, "with encoding=UTF8, the only supported encoding"],
+  charset: [/^(utf-?8|unicode)$/i, "with charset=UTF8, the only supported encoding"],
+  schema_search_path: [/^public$/, "with options=-c%20search_path%3D and its names instead of schema_search_path"],
+  targetservertype: [/^(any|primary|master)$/i, "whose targetServerType is primary or any: a gateway writes"],
+  sslfactory: [
+    /^org\.postgresql\.ssl\.(NonValidatingFactory|DefaultJavaSSLFactory)$/,
+    "with sslmode and sslrootcert instead of sslfactory",
+  ],
+  rejectunauthorized: [/^(true|false)$/i, "with sslmode instead of rejectUnauthorized"],
   gssencmode: [/^(disable|prefer)$/, "without gssencmode=require: use sslmode=verify-full"],
   channel_binding: [/^(disable|prefer|require)$/, "whose channel_binding is disable, prefer or require"],
   sslaccept: [/^(strict|accept_invalid_certs)$/, "whose sslaccept is strict or accept_invalid_certs"],
@@ -90,6 +105,7 @@ const REFUSED: Readonly<Record<string, string>> = {
   sslcrl: "without sslcrl: the gateway reads no revocation lists; renew the root certificate in sslrootcert",
   sslcrldir: "without sslcrldir: the gateway reads no revocation lists; renew the root certificate in sslrootcert",
   sslidentity: "with sslcert and sslkey instead of sslidentity: extract both from the PKCS #12 file",
+  sslinline: "with the paths of files in sslcert, sslkey and sslrootcert instead of sslinline",
   hostaddr: "with the address in host instead of hostaddr",
   service: "with the service's parameters instead of service",
   passfile: "with the password in the address instead of passfile",
@@ -101,15 +117,12 @@ export function databaseAddress(text: string): DatabaseAddress {
   const plain = plainOf(text);
   if (/^prisma(\+postgres)?:/i.test(plain))
     throw new Error("an address that begins with postgres://: Prisma Accelerate uses another protocol");
-  if (!/^postgres(ql)?:\/\//.test(plain)) throw new Error("an address that begins with postgres:// or postgresql://");
-  const [, authority, path = "", query = ""] =
-    /^postgres(?:ql)?:\/\/([^/?#]*)(\/[^?#]*)?(?:\?([^#]*))?$/.exec(plain) ?? [];
-  if (authority === undefined) throw new Error("an address whose password has # / and ? percent-encoded: %23 %2F %3F");
-  const asked = parametersOf(query);
+  const { authority, path, pairs } = partsOf(plain);
+  const asked = parametersOf(pairs);
   const at = authority.lastIndexOf("@");
   const [user = "", ...password] = at < 0 ? [] : authority.slice(0, at).split(":");
-  if (/^\[your[-_ ]?password\]$/i.test(password.join(":")))
-    throw new Error("an address with the password instead of [YOUR-PASSWORD]");
+  if (PLACEHOLDER.test(password.join(":")))
+    throw new Error("an address with the password instead of a placeholder such as [YOUR-PASSWORD]");
   const attributes = asked.get("target_session_attrs") ?? "any";
   if (!TAKES_WRITES.has(attributes))
     throw new Error(
@@ -117,7 +130,10 @@ export function databaseAddress(text: string): DatabaseAddress {
     );
   const connectTimeoutS = Number(asked.get("connect_timeout") ?? CONNECT_TIMEOUT_S);
   if (Number.isNaN(connectTimeoutS)) throw new Error("an address whose connect_timeout is a number of seconds");
-  const servers = serversOf(asked.get("host") ?? authority.slice(at + 1), asked.get("port"));
+  const host = asked.get("host");
+  const servers = (host === null ? authority.slice(at + 1) : host)
+    .split(",")
+    .map((each, i) => serverOf(each, host === null ? decoded : plainText, portAt(asked.get("port"), i)));
   const database = asked.get("dbname") ?? decoded(path.slice(1));
   return {
     servers,
@@ -133,27 +149,77 @@ export function databaseAddress(text: string): DatabaseAddress {
   };
 }
 
-/** Strips what surrounds an address in documents and files: a command, quotes, a driver name in the scheme. */
+/** Passwords that hosts print in place of the real one. */
+const PLACEHOLDER = /^(\[your[-_ ]?password\]|your[-_ ]?password|<[^<>]*>|\$\{[^{}]*\}|\*{3,})$/i;
+const SCHEME = "an address that begins with postgres:// or postgresql://";
+const UNENCODED = "an address whose password has # / and ? percent-encoded: %23 %2F %3F";
+
+/** The parts of an address as written: users, servers, database and parameters. libpq's other form has only parameters. */
+interface Parts {
+  readonly authority: string;
+  readonly path: string;
+  readonly pairs: readonly (readonly [string, string])[];
+}
+
+function partsOf(plain: string): Parts {
+  if (!/^postgres(ql)?:\/\//.test(plain)) return { authority: "", path: "", pairs: keywordsOf(plain) };
+  const [, authority, path = "", query = ""] =
+    /^postgres(?:ql)?:\/\/([^/?#]*)(\/[^?#]*)?(?:\?([^#]*))?$/.exec(plain) ?? [];
+  if (authority === undefined) throw new Error(UNENCODED);
+  const pairs = [...new URLSearchParams(query)];
+  // The account ended at a character that belongs to its password.
+  const isCut =
+    path.includes("@") || pairs[0]?.[0].includes("@") || (query.includes("@") && /^[^[]*:.*\D/.test(authority));
+  if (!authority.includes("@") && isCut) throw new Error(UNENCODED);
+  return { authority, path, pairs };
+}
+
+const KEYWORD = /\s*([A-Za-z_]+)\s*=\s*(?:'((?:[^'\\]|\\.)*)'|((?:[^\s'\\]|\\.)*))(?=\s|$)/sy;
+
+/** Parses libpq's form of keywords and values: `host=db port=5432 user=u password='p w'`. The first is a keyword of libpq. */
+function keywordsOf(plain: string): [string, string][] {
+  const pairs: [string, string][] = [];
+  KEYWORD.lastIndex = 0;
+  while (KEYWORD.lastIndex < plain.length) {
+    const [, name, quoted, bare = ""] = KEYWORD.exec(plain) ?? [];
+    // .NET separates its pairs by semicolons.
+    if (name === undefined || !isKnown(pairs[0]?.[0] ?? name) || bare.includes(";")) throw new Error(SCHEME);
+    pairs.push([name, (quoted ?? bare).replaceAll(/\\(.)/gs, "$1")]);
+  }
+  if (pairs.length === 0) throw new Error(SCHEME);
+  return pairs;
+}
+
+/** Strips what surrounds an address in documents and files: an assignment, a command, quotes, a driver name in the scheme. */
 const plainOf = (text: string): string =>
   text
     .trim()
-    .replace(/^psql\s+/, "")
-    .replace(/^(["'])(.*)\1$/s, "$2")
+    .replace(/^(?:export\s+)?\w+\s*=\s*(?=["'`]?(?:jdbc:)?postgres)/i, "")
+    .replace(/^psql\s+(?:-d\s+|--dbname[=\s])?/, "")
+    .replace(/;$/, "")
+    .replace(/^(["'`])(.*)\1$/s, "$2")
+    .replace(/^<(.*)>$/s, "$1")
     .replace(/^jdbc:/i, "")
     .replace(/^(postgres(?:ql)?)(\+\w+)?:/i, (_, scheme: string) => `${scheme.toLowerCase()}:`);
 
-/** The parameters of an address; each name must be known. Names of other clients are in lower case. */
-function parametersOf(query: string): URLSearchParams {
+/** The parameters of an address; each name must be known, and have one value. Names of other clients are in lower case. */
+function parametersOf(pairs: Parts["pairs"]): URLSearchParams {
   const asked = new URLSearchParams();
-  for (const [given, value] of new URLSearchParams(query)) {
+  for (const [given, value] of pairs) {
     const name = isKnown(given) ? given : given.toLowerCase();
+    if (value === "" && (REFUSED[name] !== undefined || FILES.some((file) => file === name))) continue;
     const refused = REFUSED[name];
     if (refused !== undefined) throw new Error(`an address ${refused}`);
     const [harmless, instead] = CHECKED[name] ?? [];
     if (harmless !== undefined && !harmless.test(value)) throw new Error(`an address ${instead}`);
-    if (harmless === undefined && !isKnown(name) && !TUNING.has(name))
-      throw new Error(`an address whose parameters are ${[...PARAMETERS, ...FILES, ...ALSO].join(", ")}, got ${given}`);
-    asked.append(name, value);
+    if (harmless === undefined && !isKnown(name) && !TUNING.has(name)) {
+      const known = [...PARAMETERS, ...FILES, ...ALSO].join(", ");
+      throw new Error(
+        `an address whose parameters are ${known}, got ${/^[\w-]{1,64}$/.test(given) ? given : "another name"}`,
+      );
+    }
+    if ((asked.get(name) ?? value) !== value) throw new Error(`an address that sets ${name} once`);
+    asked.set(name, value);
   }
   return asked;
 }
@@ -161,17 +227,26 @@ function parametersOf(query: string): URLSearchParams {
 const isKnown = (name: string): boolean =>
   PARAMETERS.has(name) || FILES.some((file) => file === name) || ALSO.includes(name);
 
-/** Parses `a`, `a:1,b:2`, `[::1]:5432`, `/run/postgresql`; `ports` is one for all, or one each. */
-function serversOf(hosts: string, ports: string | null): DatabaseServer[] {
+const plainText = (text: string): string => text;
+
+/** The port of a server in `port`, which has one for all, or one each. */
+function portAt(ports: string | null, i: number): string | undefined {
   const given = (ports ?? "").split(",");
-  return hosts.split(",").map((each, i) => {
-    const [, bracketed, plain = "", ownPort] = /^(?:\[([^\]]+)\]|([^:]*))(?::(\d+))?$/.exec(decoded(each)) ?? [];
-    const port = Number(ownPort ?? given[i] ?? given[0] ?? "") || DEFAULT_PORT;
-    const host = bracketed ?? plain;
-    if (port > 65_535 || (host === "" && each !== ""))
-      throw new Error("an address whose servers are host or host:port");
-    return host.startsWith("/") ? { path: join(host, `.s.PGSQL.${port}`) } : { host: host || "localhost", port };
-  });
+  return given[i] || given[0] || undefined;
+}
+
+/** Parses `a`, `a:1`, `[::1]:5432`, `/run/postgresql`. A socket's path may contain colons. The parameter `port` has precedence, as in libpq. */
+function serverOf(text: string, decode: (text: string) => string, given: string | undefined): DatabaseServer {
+  const isSocket = /^(\/|%2f)/i.test(text);
+  const form = isSocket
+    ? /^(?<plain>.*?)(?::(?<own>\d+))?$/
+    : /^(?:\[(?<inner>[^\]]+)\]|(?<plain>[^:]*))(?::(?<own>\d+))?$/;
+  const { inner, plain = "", own } = form.exec(isSocket ? text : decode(text))?.groups ?? {};
+  const host = inner ?? (isSocket ? decode(plain) : plain);
+  const port = Number(given ?? own ?? "") || DEFAULT_PORT;
+  if (port > 65_535 || (host === "" && text !== ""))
+    throw new Error("an address whose servers are host, host:port or [IPv6 address]:port");
+  return host.startsWith("/") ? { path: join(host, `.s.PGSQL.${port}`) } : { host: host || "localhost", port };
 }
 
 function placeOf(server: DatabaseServer): string {
@@ -183,20 +258,28 @@ function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {
-    throw new Error("an address in which two hexadecimal digits follow each %");
+    throw new Error("an address in which two hexadecimal digits follow each %; % itself is %25");
   }
 }
 
 /** The strongest TLS mode that any parameter requests; undefined if none does. */
 function modeOf(asked: URLSearchParams): SslMode | undefined {
-  const said = asked.get("sslmode") ?? undefined;
+  const said = asked.get("sslmode")?.toLowerCase().replace("_", "-");
   // From node-postgres: encrypted without verification.
   const named = said === "no-verify" ? "require" : SSL_MODES.find((each) => each === said);
   if (said !== undefined && named === undefined)
     throw new Error(`an address whose sslmode is one of ${SSL_MODES.join(", ")}`);
   const ssl = asked.get("ssl")?.toLowerCase();
-  const isOn = asked.get("requiressl") === "1" || (ssl !== undefined && /^(true|1|require|no-verify)$/.test(ssl));
-  const isChecked = asked.get("channel_binding") === "require" || asked.get("sslaccept") === "strict";
+  const factory = asked.get("sslfactory") ?? "";
+  const isOn =
+    asked.get("requiressl") === "1" ||
+    factory.endsWith("NonValidatingFactory") ||
+    (ssl !== undefined && /^(true|1|require|no-verify)$/.test(ssl));
+  const isChecked =
+    asked.get("channel_binding") === "require" ||
+    asked.get("sslaccept") === "strict" ||
+    asked.get("rejectunauthorized")?.toLowerCase() === "true" ||
+    factory.endsWith("DefaultJavaSSLFactory");
   if (named === "disable" && (isOn || isChecked))
     throw new Error("an address that does not both require encryption and set sslmode=disable");
   // The driver does not support channel binding, which prevents a man in the middle. Full certificate verification prevents the same.
