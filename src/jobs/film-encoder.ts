@@ -1,5 +1,5 @@
 /** Encodes films: as MP4 by ffmpeg where it is installed, otherwise as animated WebP. */
-import { spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtemp, readFile, rm, stat } from "node:fs/promises";
 import { constants, setPriority, tmpdir } from "node:os";
 import { join } from "node:path";
@@ -74,35 +74,46 @@ const argumentsFor = ({ width, height, frameMs }: Film): string[] => [
   ...["-movflags", "+faststart", "-fs", String(MOST_FILM_BYTES), "-f", "mp4", FILE],
 ];
 
+/** Resolves or rejects when the process has ended, so its folder can be deleted. */
 function run(ffmpeg: string, film: Film, { folder, signal, mostMs }: RunOptions): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason);
     // Without the gateway's environment, which holds secrets.
-    const child = spawn(ffmpeg, argumentsFor(film), { cwd: folder, env: {}, stdio: ["pipe", "ignore", "ignore"] });
-    const end = (why: unknown): void => {
+    const child: ChildProcess = spawn(ffmpeg, argumentsFor(film), {
+      cwd: folder,
+      env: {},
+      stdio: ["pipe", "ignore", "ignore"],
+    });
+    /** Why it was killed. */
+    let killed: { readonly reason: unknown } | undefined;
+    const kill = (reason: unknown): void => {
+      killed ??= { reason };
       child.kill("SIGKILL");
-      reject(why);
     };
-    const leave = (): void => end(signal.reason);
-    const late = ioClock.after(mostMs, () => end(new FilmFailure(`ffmpeg took longer than ${mostMs} ms`)));
-    signal.addEventListener("abort", leave, { once: true });
-    const over = (): void => {
-      late();
-      signal.removeEventListener("abort", leave);
-      child.stdin.destroy();
+    const abort = (): void => kill(signal.reason);
+    const cancelTimeout = ioClock.after(mostMs, () => kill(new FilmFailure(`ffmpeg took longer than ${mostMs} ms`)));
+    signal.addEventListener("abort", abort, { once: true });
+    const release = (): void => {
+      cancelTimeout();
+      signal.removeEventListener("abort", abort);
+      child.stdin?.destroy();
     };
-    child.once("error", (cause) => {
-      over();
+    child.on("error", (cause) => {
+      // A process that was started ends by its exit, even if it could not be killed at once.
+      if (child.pid !== undefined) return;
+      release();
       reject(new FilmFailure("ffmpeg cannot be started", { cause }));
     });
     child.once("exit", (code) => {
-      over();
-      if (code === 0) resolve();
+      release();
+      if (killed !== undefined) reject(killed.reason);
+      else if (code === 0) resolve();
       else reject(new FilmFailure(`ffmpeg ended with ${code ?? "a signal"}`));
     });
-    // It may exit before it has read everything; its exit code decides.
-    child.stdin.on("error", () => {});
-    child.stdin.end(film.rgb);
+    // It can exit before it has read everything; its exit code decides.
+    child.stdin?.on("error", () => {});
+    // Without a free file descriptor there is no pipe, and the process was not started.
+    child.stdin?.end(film.rgb);
     yieldTo(child.pid);
   });
 }

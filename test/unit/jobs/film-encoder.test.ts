@@ -1,15 +1,25 @@
-import { spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { type ChildProcess, spawnSync } from "node:child_process";
+import { channel } from "node:diagnostics_channel";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import sharp from "sharp";
-import { afterAll, describe, expect, it } from "vitest";
-import { BRAND } from "../../../src/brand.ts";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { asMp4, asWebp, FilmFailure, MOST_FILM_BYTES } from "../../../src/jobs/film-encoder.ts";
 import type { Film } from "../../../src/scenarios/picture.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "limber-test-film-"));
-afterAll(() => rmSync(folder, { recursive: true }));
+/** The folder for temporary files, which only these tests use. */
+const temporary = join(folder, "tmp");
+mkdirSync(temporary);
+beforeAll(() => {
+  vi.stubEnv("TMPDIR", temporary);
+});
+afterAll(() => {
+  vi.unstubAllEnvs();
+  rmSync(folder, { recursive: true });
+});
 
 /** A bar that moves over a gray background. */
 function film(frames: number): Film {
@@ -32,7 +42,6 @@ function program(script: string): string {
 }
 
 const never = new AbortController().signal;
-const leftovers = (): string[] => readdirSync(tmpdir()).filter((name) => name.startsWith(`${BRAND}-film-`));
 
 describe("an animated WebP", () => {
   it("has the film's size, frames and delays", async () => {
@@ -64,7 +73,6 @@ describe("an ffmpeg", () => {
     ],
     ["hangs", "exec sleep 60", "ffmpeg took longer than 300 ms"],
   ])("that %s fails the film, and leaves no file behind", async (_, script, message) => {
-    const before = leftovers();
     const result = asMp4(film(3), program(`export PATH=/usr/bin:/bin; ${script}`), never, {
       mostMs: script.includes("sleep") ? 300 : 20_000,
     });
@@ -74,26 +82,64 @@ describe("an ffmpeg", () => {
     );
     expect(failure).toBeInstanceOf(FilmFailure);
     expect((failure as FilmFailure).message).toBe(message);
-    expect(leftovers()).toEqual(before);
+    expect(readdirSync(temporary)).toEqual([]);
   });
 
   it("that cannot be started fails the film", async () => {
     await expect(asMp4(film(3), join(folder, "none"), never)).rejects.toThrow("ffmpeg cannot be started");
   });
 
-  it("is killed when its job is lost", async () => {
+  it("that gets no file descriptors fails the film", () => {
+    const script = `
+      import { openSync } from "node:fs";
+      import { asMp4 } from "./src/jobs/film-encoder.ts";
+      const film = { width: 2, height: 2, frames: 1, frameMs: 100, rgb: new Uint8Array(12) };
+      try { for (;;) openSync("/dev/null"); } catch {}
+      await asMp4(film, "/bin/true", new AbortController().signal).catch(({ name, message }) => console.log(name, message));`;
+    const run = 'ulimit -n 256; exec "$0" --input-type=module -e "$1"';
+    const { stdout, stderr } = spawnSync("sh", ["-c", run, process.execPath, script], { encoding: "utf8" });
+    expect(stdout, stderr).toBe("FilmFailure ffmpeg cannot be started\n");
+  });
+
+  it("is killed when its job is lost, and the film fails only after it has ended", async () => {
     const lost = new AbortController();
+    const created = channel("child_process");
+    let isStarted = false;
+    let kill: () => void = () => {};
+    const hold = (message: unknown): void => {
+      const { process: child } = message as { process: ChildProcess };
+      const now = child.kill.bind(child);
+      isStarted = true;
+      child.kill = (sent) => {
+        kill = () => now(sent);
+        return true;
+      };
+    };
+    created.subscribe(hold);
     const result = asMp4(film(3), program("export PATH=/usr/bin:/bin; exec sleep 60"), lost.signal);
+    await vi.waitUntil(() => isStarted);
+    created.unsubscribe(hold);
+    const ended = vi.fn();
+    const failed = result.catch(ended);
     lost.abort(new Error("lost"));
-    await expect(result).rejects.toThrow("lost");
+    // A film that failed would have deleted its folder by then.
+    for (let i = 0; i < 50; i++) await readdir(temporary);
+    expect(ended).not.toHaveBeenCalled();
+    expect(readdirSync(temporary)).toHaveLength(1);
+    kill();
+    await failed;
+    expect(ended).toHaveBeenCalledWith(new Error("lost"));
+    expect(readdirSync(temporary)).toEqual([]);
   });
 
   it("gets only fixed arguments, the film's size and rate, and no environment", async () => {
+    vi.stubEnv("LIMBER_MASTER_KEY", "a secret of the gateway");
     const path = program(`/usr/bin/env > '${folder}/env'; echo "$@" > '${folder}/args'; exit 1`);
     await expect(asMp4(film(3), path, never)).rejects.toThrow(FilmFailure);
     const said = ["args", "env"].map((name) => readFileSync(join(folder, name), "utf8"));
     expect(said[0]).toContain("-video_size 64x48 -framerate 1000000/100000 -i pipe:0");
-    expect(said[1]).not.toContain("HOME=");
+    expect(said[1]).toContain("PWD=");
+    expect(said[1]).not.toContain("a secret of the gateway");
   });
 });
 
