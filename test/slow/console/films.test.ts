@@ -23,8 +23,14 @@ afterAll(async () => {
   await console?.close();
 });
 
-/** An evaluation that has ended with these outcomes and a film of each episode. No worker runs here. */
-async function evaluated(outcomes: readonly boolean[]): Promise<string> {
+/**
+ * An evaluation that has ended with these outcomes and a film of each episode, which is an animated WebP unless another file is passed. No worker
+ * runs here.
+ */
+async function evaluated(
+  outcomes: readonly boolean[],
+  file?: { readonly bytes: Buffer; readonly type: string },
+): Promise<string> {
   const { app, caller } = console;
   const asked = {
     ...{ policy_endpoint: "reference/ik-reach", scenario: "arm-reach", action_space: "joint_pos_7", seed: 5 },
@@ -49,7 +55,7 @@ async function evaluated(outcomes: readonly boolean[]): Promise<string> {
       update job_item set state = 'completed', rank = 9, response = ${app.sql.json(facts)} where job_id = ${id} and index = ${index}`;
     const [width, height, frames] = [48, 36, 5];
     const rgb = new Uint8Array(3 * width * height * frames).map((_, i) => (i * (index + 2)) % 251);
-    const { bytes, type } = await asWebp({ width, height, frames, frameMs: 100, rgb });
+    const { bytes, type } = file ?? (await asWebp({ width, height, frames, frameMs: 100, rgb }));
     const points = Array.from({ length: frames }, (_, i) => ({ step: i, return: -i / 4, action: [i, -i] }));
     const series = { width, height, frameMs: 100, actionNames: ["shoulder", "elbow"], points };
     await app.sql`insert into film (job_id, index) values (${id}, ${index})`;
@@ -110,6 +116,32 @@ describe.skipIf(!canBrowse)("films in the console", () => {
     await page.context().close();
   });
 
+  it("show a video and an animated image of one seed each by its own type, and start both together", async () => {
+    await evaluated([true], { bytes: Buffer.from("no browser plays this"), type: "video/mp4" });
+    const { page, faults } = await console.open(`/console/evaluations?with=${other}&seed=5`);
+    await page.locator("video[aria-label='A reference/ik-reach, seed 5: success']").waitFor();
+    await page.getByRole("slider", { name: "time of all videos, in seconds" }).waitFor();
+    // The first attempt fails, and its error disappears at the next one.
+    const failing = `**/v1/evaluate/${other}/films/0`;
+    await page.route(failing, (route) => route.fulfill({ status: 404 }));
+    const start = page.getByRole("button", { name: "Play together" });
+    await start.press("Enter");
+    const error = page.getByText("a film could not be loaded; try again");
+    await error.waitFor();
+    expect(await page.getByRole("button", { name: "Pause" }).count()).toBe(0);
+    await page.unroute(failing);
+    await start.press("Enter");
+    await page.getByRole("img", { name: "B reference/ik-reach, seed 5: success" }).waitFor();
+    expect(await error.count()).toBe(0);
+    expect(await axe(page)).toEqual([]);
+    // A film is loaded again at each start, because it may have been rendered since.
+    const again = page.waitForRequest((request) => request.url().endsWith(`/v1/evaluate/${other}/films/0`));
+    await page.getByRole("button", { name: "Play again from the start" }).press("Enter");
+    await again;
+    expect(faults.filter((fault) => !fault.includes("404"))).toEqual([]);
+    await page.context().close();
+  });
+
   it("are hidden with the policies of a blind comparison until all have ended", async () => {
     const { app, caller } = console;
     const { body, text } = await app.call(
@@ -123,7 +155,6 @@ describe.skipIf(!canBrowse)("films in the console", () => {
     expect(body.id, text).toBeDefined();
     const { page, faults } = await console.open(`/console/evaluations?comparison=${body.id}`);
     await page.getByText("The policies and their films are hidden until all evaluations have ended.").waitFor();
-    expect(await page.getByRole("heading", { name: /^Films side by side/ }).count()).toBe(0);
     expect(faults).toEqual([]);
     await page.context().close();
   });

@@ -1,4 +1,5 @@
 /** Films of episodes: those of one evaluation, and those of several policies in one episode side by side. */
+import { Code, ConnectError } from "@connectrpc/connect";
 import { useQuery } from "@connectrpc/connect-query";
 import { useCallback, useEffect, useRef, useState } from "react";
 import type { EpisodeRecord, Evaluation } from "#messages/limber/v1/evaluation_pb.ts";
@@ -9,7 +10,8 @@ import { Choice, Part, Refused, Status } from "../../parts/basics.tsx";
 import { Strip } from "../../parts/strip.tsx";
 import { isFilming } from "./runs.ts";
 
-const VIDEO = "video/mp4";
+/** Whether the film of an episode is a video; otherwise it is an animated image. */
+const isVideo = (episode: EpisodeRecord | undefined): boolean => episode?.filmType === "video/mp4";
 
 /** The episode's recording: a film of its own, or a picture inside the record. */
 const addressOf = ({ filmUrl, pictureUrl }: EpisodeRecord): string | undefined =>
@@ -70,7 +72,7 @@ const Outcome = ({ episode: { success, termination }, name }: { episode: Episode
 /** One film, with the browser's own controls if it is a video. */
 function Screen({ episode, name }: { episode: EpisodeRecord; name: string }) {
   const about = `${name}: ${spaced(episode.termination)}`;
-  if (episode.filmType !== VIDEO)
+  if (!isVideo(episode))
     return <img src={addressOf(episode)} alt={about} loading="lazy" className="w-full rounded bg-panel" />;
   return (
     <video
@@ -188,10 +190,10 @@ export function SideBySide({
 /** The films of one seed under one set of controls. */
 function Stage({ contestants, scene }: { contestants: readonly Contestant[]; scene: Scene }) {
   const filmed = scene.episodes.filter((episode) => episode?.filmUrl !== undefined);
-  const isVideo = filmed.every((episode) => episode?.filmType === VIDEO);
-  const lengthS = Math.max(...filmed.map((episode) => episode?.simTimeS ?? 0));
+  const videos = filmed.filter(isVideo);
+  const lengthS = Math.max(0, ...videos.map((episode) => episode?.simTimeS ?? 0));
   const reel = useReel(lengthS);
-  const pictures = usePictures(scene, isVideo);
+  const pictures = usePictures(scene);
   return (
     <div>
       <div className="grid grid-cols-[repeat(auto-fit,minmax(min(100%,240px),480px))] gap-3">
@@ -207,7 +209,7 @@ function Stage({ contestants, scene }: { contestants: readonly Contestant[]; sce
                 <p className="grid aspect-4/3 place-items-center rounded bg-panel text-muted">
                   {episode === undefined ? "This policy has not played this seed." : "This episode is not filmed."}
                 </p>
-              ) : isVideo ? (
+              ) : isVideo(episode) ? (
                 <video
                   ref={reel.add}
                   src={episode.filmUrl}
@@ -231,21 +233,21 @@ function Stage({ contestants, scene }: { contestants: readonly Contestant[]; sce
                 <Course
                   jobId={evaluation.id}
                   index={episode.index}
-                  at={isVideo ? Math.min(1, reel.timeS / (episode.simTimeS || 1)) : undefined}
+                  at={isVideo(episode) ? Math.min(1, reel.timeS / (episode.simTimeS || 1)) : undefined}
                 />
               )}
             </figure>
           );
         })}
       </div>
-      {isVideo ? (
+      {videos.length > 0 && (
         <div className="mt-2 flex items-center gap-2">
           <button type="button" className="button" onClick={() => reel.play(!reel.playing)}>
             {reel.playing ? "Pause" : "Play"}
           </button>
           <input
             type="range"
-            aria-label="time of all films, in seconds"
+            aria-label="time of all videos, in seconds"
             className="min-w-0 flex-1 accent-accent"
             min={0}
             max={lengthS}
@@ -257,14 +259,15 @@ function Stage({ contestants, scene }: { contestants: readonly Contestant[]; sce
             {plain(reel.timeS, 1)} of {plain(lengthS, 1)} s
           </span>
         </div>
-      ) : (
+      )}
+      {videos.length < filmed.length && (
         <div className="mt-2 flex flex-wrap items-center gap-2">
-          <button type="button" className="button" onClick={pictures.start}>
+          <button type="button" className="button" onClick={() => pictures.start(reel.restart)}>
             {pictures.urls.length === 0 ? "Play together" : "Play again from the start"}
           </button>
           <p className="text-muted">
-            These films are animated images: they start together, but cannot be paused. With ffmpeg, the gateway makes
-            videos.
+            {videos.length > 0 ? "Some of these films" : "These films"} are animated images, which start together
+            {videos.length > 0 && " with the videos"}, but cannot be paused. With ffmpeg, the gateway makes videos.
           </p>
           <Refused error={pictures.error} />
         </div>
@@ -279,13 +282,14 @@ const DRIFT_S = 0.15;
 /** One clock for several videos. A shorter one stays at its end. */
 function useReel(lengthS: number) {
   const videos = useRef(new Set<HTMLVideoElement>());
-  const [playing, setPlaying] = useState(false);
+  /** The current run; undefined if paused. */
+  const [run, setRun] = useState<symbol>();
   const [timeS, setTimeS] = useState(0);
   const latest = useRef(0);
   latest.current = timeS;
   useEffect(() => {
     const all = videos.current;
-    if (!playing) {
+    if (run === undefined) {
       for (const video of all) video.pause();
       return;
     }
@@ -296,13 +300,13 @@ function useReel(lengthS: number) {
       for (const video of all) align(video, now);
       setTimeS(now);
       if (now < lengthS) frame = requestAnimationFrame(tick);
-      else setPlaying(false);
+      else setRun(undefined);
     };
     let frame = requestAnimationFrame(tick);
     return () => cancelAnimationFrame(frame);
-  }, [playing, lengthS]);
+  }, [run, lengthS]);
   const show = (at: number): void => {
-    setPlaying(false);
+    setRun(undefined);
     setTimeS(at);
     latest.current = at;
     for (const video of videos.current) video.currentTime = Math.min(at, video.duration || 0);
@@ -314,9 +318,13 @@ function useReel(lengthS: number) {
   }, []);
   const play = (wanted: boolean): void => {
     if (wanted && timeS >= lengthS) show(0);
-    setPlaying(wanted);
+    setRun(wanted ? Symbol("run") : undefined);
   };
-  return { playing, timeS, play, show, add };
+  const restart = (): void => {
+    show(0);
+    setRun(Symbol("run"));
+  };
+  return { playing: run !== undefined, timeS, play, restart, show, add };
 }
 
 function align(video: HTMLVideoElement, now: number): void {
@@ -325,33 +333,28 @@ function align(video: HTMLVideoElement, now: number): void {
 }
 
 /** Animated images that begin at the same time: each start makes new addresses, because an image plays from when it is first shown. */
-function usePictures({ episodes }: Scene, isVideo: boolean) {
+function usePictures({ episodes }: Scene) {
   const [urls, setUrls] = useState<readonly (string | undefined)[]>([]);
   const [error, setError] = useState<Error>();
-  const films = useRef<readonly (Blob | undefined)[]>(undefined);
   useEffect(
     () => () => {
       for (const url of urls) if (url !== undefined) URL.revokeObjectURL(url);
     },
     [urls],
   );
-  const start = async (): Promise<void> => {
-    const loaded = films.current ?? (await Promise.all(episodes.map((episode) => blobOf(episode?.filmUrl))));
-    films.current = loaded;
+  /** Loads the images and shows them; `shown` is called then. */
+  const start = async (shown: () => void): Promise<void> => {
+    setError(undefined);
+    const loaded = await Promise.all(episodes.map((each) => (isVideo(each) ? undefined : blobOf(each?.filmUrl))));
     setUrls(loaded.map((blob) => blob && URL.createObjectURL(blob)));
+    shown();
   };
-  return {
-    urls,
-    error,
-    start: () => {
-      if (!isVideo) void start().catch(setError);
-    },
-  };
+  return { urls, error, start: (shown: () => void) => void start(shown).catch(setError) };
 }
 
 async function blobOf(url: string | undefined): Promise<Blob | undefined> {
   if (url === undefined) return undefined;
   const response = await fetch(url);
-  if (!response.ok) throw new Error("a film could not be loaded; try again");
+  if (!response.ok) throw new ConnectError("a film could not be loaded; try again", Code.Unavailable);
   return response.blob();
 }
