@@ -26,7 +26,7 @@ interface FilmDeps {
   warn(text: string, cause: unknown): void;
 }
 
-const LOST = "rendering was begun too often and ended its worker each time";
+const LOST = "rendering was attempted too often and ended its worker each time";
 const NOT_IN_TIME = "the films were not rendered in time";
 
 /** The worker of film jobs. A film that cannot be rendered is marked as failed; the evaluation keeps its scores. */
@@ -60,14 +60,11 @@ class Studio {
   readonly #deps: FilmDeps;
   readonly #job: HeldJob;
   readonly #signal: AbortSignal;
-  /** Undefined once it has failed: the next films are WebP at once. */
-  #ffmpeg: string | undefined;
 
   constructor(deps: FilmDeps, job: HeldJob, signal: AbortSignal) {
     this.#deps = deps;
     this.#job = job;
     this.#signal = signal;
-    this.#ffmpeg = deps.ffmpeg;
   }
 
   /** Renders and stores the film of an episode. Returns why it cannot be; undefined if it could. */
@@ -104,7 +101,8 @@ class Studio {
     const found = await findJob(sql, this.#job, "evaluation", evaluation);
     const [item] = await listItems(sql, evaluation, index, 1, { actions: true });
     const facts = item?.response as EpisodeFacts | undefined;
-    if (!found || facts?.actions === undefined) throw new FilmFailure("the episode is not recorded");
+    if (!found) throw new FilmFailure("the evaluation was deleted");
+    if (facts?.actions === undefined) throw new FilmFailure("the episode is not recorded");
     const request = found.request as EvaluationRequest;
     const { scenario, variant } = this.#worldOf(request);
     const episode = episodeOf(index, facts);
@@ -135,14 +133,15 @@ class Studio {
     return { scenario, variant };
   }
 
+  /** Encodes a film as MP4; if there is no ffmpeg, or if it fails, this film as WebP. */
   async #encode(film: NonNullable<TrialEnd["film"]>): Promise<EncodedFilm> {
-    if (this.#ffmpeg === undefined) return asWebp(film);
+    const { ffmpeg, warn } = this.#deps;
+    if (ffmpeg === undefined) return asWebp(film);
     try {
-      return await asMp4(film, this.#ffmpeg, this.#signal);
+      return await asMp4(film, ffmpeg, this.#signal);
     } catch (thrown) {
       if (!(thrown instanceof FilmFailure)) throw thrown;
-      this.#deps.warn("ffmpeg could not encode a film, which is WebP instead", thrown);
-      this.#ffmpeg = undefined;
+      warn("ffmpeg could not encode a film; it is encoded as WebP", thrown);
       return asWebp(film);
     }
   }

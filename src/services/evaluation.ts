@@ -727,9 +727,10 @@ const progressOf = (films: readonly FilmRecord[]) => ({
   failed: films.filter(({ error }) => error !== undefined).length,
 });
 
-/** Adds the path of its film to an episode. */
+/** Adds the path of its film to an episode, or why it could not be rendered. */
 function withFilm(episode: EpisodeRecord, jobId: string, films: readonly FilmRecord[]): EpisodeRecord {
-  const type = films.find(({ index }) => index === episode.index)?.type;
+  const { type, error } = films.find(({ index }) => index === episode.index) ?? {};
+  if (error !== undefined) return { ...episode, filmError: error };
   if (type === undefined) return episode;
   return { ...episode, filmUrl: `/v1/evaluate/${jobId}/films/${episode.index}`, filmType: type };
 }

@@ -1,5 +1,5 @@
 /** Films of evaluations, as files of their own. The gateway's ffmpeg crashes, so every film falls back to WebP. */
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createClient } from "@connectrpc/connect";
@@ -7,8 +7,9 @@ import { createGrpcTransport } from "@connectrpc/connect-node";
 import sharp from "sharp";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { EvaluationService } from "../../../gen/limber/v1/evaluation_service_pb.ts";
-import { failFilms, keepFilm, listFilms } from "../../../src/store/jobs/films.ts";
-import { pruneJobs } from "../../../src/store/jobs/jobs.ts";
+import { type Tx, tx } from "../../../src/store/database/tx.ts";
+import { failFilms, keepFilm, listFilms, planFilms } from "../../../src/store/jobs/films.ts";
+import { MOST_TRIES, pruneJobs } from "../../../src/store/jobs/jobs.ts";
 import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { endedEvaluation } from "../../support/evaluations.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -17,7 +18,9 @@ import { openModel, ownGateway } from "../../support/world.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "limber-test-films-"));
 const ffmpeg = join(folder, "ffmpeg");
-writeFileSync(ffmpeg, "#!/bin/sh\nexit 3\n", { mode: 0o755 });
+const runs = join(folder, "runs");
+writeFileSync(runs, "");
+writeFileSync(ffmpeg, `#!/bin/sh\necho run >> '${runs}'\nexit 3\n`, { mode: 0o755 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
 let app: App;
@@ -48,6 +51,33 @@ const filmed = (of: string) =>
     { timeout: 60_000, interval: 100 },
   );
 
+/** An evaluation that has ended, with its films. */
+async function filmedEvaluation(body: object = {}): Promise<typeof evaluation> {
+  const taken = await begin(body);
+  expect(taken.status, taken.text).toBe(202);
+  await endedEvaluation(app, taken.body.id, caller.key);
+  return filmed(taken.body.id);
+}
+
+/** Plans the film of an evaluation's first episode again, after a change in the same transaction. Returns the id of the job. */
+const plannedAgain = (of: string, change: (tx: Tx, filmJob: string) => Promise<unknown>): Promise<string> =>
+  tx(app.sql, async (tx) => {
+    const [held] = await tx<{ orgId: string; keyId: string; workspaceId: string }[]>`
+      select org_id as "orgId", key_id as "keyId", workspace_id as "workspaceId" from job where id = ${of}`;
+    await tx`delete from film where job_id = ${of}`;
+    await planFilms(tx, { id: of, ...held! }, [0]);
+    const [planned] = await tx`select id from job where kind = 'film' and rank < 9`;
+    await change(tx, planned!.id);
+    return planned!.id;
+  });
+
+/** The first episode of an evaluation whose film failed. */
+async function failedFilm(of: string) {
+  const { films, per_episode } = await filmed(of);
+  expect(films).toEqual({ total: 1, ready: 0, failed: 1 });
+  return per_episode[0];
+}
+
 const get = (path: string, headers: Record<string, string> = {}, method = "GET") =>
   fetch(app.url + path, { method, headers: { authorization: `Bearer ${caller.key}`, ...headers } });
 
@@ -58,11 +88,8 @@ beforeAll(async () => {
   });
   app = await ownGateway({ roles: new Set(["api", "worker"]), ffmpeg });
   caller = await app.caller();
-  const taken = await begin({});
-  expect(taken.status, taken.text).toBe(202);
-  id = taken.body.id;
-  await endedEvaluation(app, id, caller.key);
-  evaluation = await filmed(id);
+  evaluation = await filmedEvaluation();
+  id = evaluation.id;
 });
 
 describe("GET /v1/evaluate/{job_id}/films/{index}", () => {
@@ -149,14 +176,63 @@ describe("the requested films", () => {
   });
 });
 
+describe("a film", () => {
+  it("is encoded as WebP if ffmpeg fails, which is called again for the next film", async () => {
+    const before = readFileSync(runs, "utf8").length;
+    const { per_episode } = await filmedEvaluation({ episodes: 2 });
+    expect(per_episode.map(({ film_type }: { film_type: string }) => film_type)).toEqual(["image/webp", "image/webp"]);
+    expect(readFileSync(runs, "utf8").slice(before)).toBe("run\nrun\n");
+  });
+
+  it("fails if the scenario has changed since the evaluation, and its episode says so", async () => {
+    const { id: of } = await filmedEvaluation();
+    await plannedAgain(of, async (tx) => {
+      // A trigger keeps ended jobs from changing.
+      await tx`set local session_replication_role = replica`;
+      await tx`update job set request = jsonb_set(request, '{world,digest}', '"0"') where id = ${of}`;
+    });
+    const episode = await failedFilm(of);
+    expect(episode).toMatchObject({ film_error: "the scenario has changed since the evaluation" });
+    expect(episode).not.toHaveProperty("film_url");
+  });
+
+  it("fails if its rendering ended the worker at every attempt", async () => {
+    const { id: of } = await filmedEvaluation();
+    await plannedAgain(
+      of,
+      (tx, job) => tx`update job_item set state = 'running', rank = 3, tries = ${MOST_TRIES} where job_id = ${job}`,
+    );
+    expect(await failedFilm(of)).toMatchObject({
+      film_error: "rendering was attempted too often and ended its worker each time",
+    });
+  });
+
+  it("is not rendered once its evaluation is deleted", async () => {
+    const { id: of } = await filmedEvaluation();
+    const job = await plannedAgain(of, (tx) => tx`delete from job where id = ${of}`);
+    await eventually(async () => {
+      const [row] = await app.sql`
+        select job.status, job_item.state from job join job_item on job_id = id where id = ${job}`;
+      expect(row).toEqual({ status: "completed", state: "failed" });
+    });
+    const file = { bytes: Buffer.alloc(1), type: "image/webp", sha256: "", series: {} };
+    expect(await keepFilm(app.sql, of, 0, file)).toBe(false);
+    expect(await listFilms(app.sql, of)).toEqual([]);
+  });
+});
+
 describe("stored films", () => {
-  it("are bounded per evaluation: a film that does not fit fails", async () => {
+  it("are bounded per evaluation: a film that does not fit beside the others fails", async () => {
     const before = await listFilms(app.sql, id);
+    const [first] = await app.sql`select octet_length(bytes) as size from film where job_id = ${id}`;
+    await app.sql`insert into film (job_id, index) values (${id}, 1)`;
     const file = { bytes: Buffer.alloc(100), type: "image/webp", sha256: "", series: {} };
-    expect(await keepFilm(app.sql, id, 0, file, { most: 99 })).toBe(false);
-    expect(await listFilms(app.sql, id)).toEqual(before);
-    await failFilms(app.sql, id, { error: "only films that are not rendered can fail" });
-    expect(await listFilms(app.sql, id)).toEqual(before);
+    expect(await keepFilm(app.sql, id, 1, file, { most: first!.size + 99 })).toBe(false);
+    await failFilms(app.sql, id, { error: "too large" });
+    const failed = { index: 1, type: undefined, error: "too large" };
+    expect(await listFilms(app.sql, id)).toEqual([...before, failed]);
+    expect(await keepFilm(app.sql, id, 1, file, { most: first!.size + 100 })).toBe(true);
+    expect(await listFilms(app.sql, id)).toEqual([...before, { ...failed, type: "image/webp", error: undefined }]);
   });
 
   it("are named with their encoder in the operator's health details", async () => {

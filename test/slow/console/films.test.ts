@@ -3,7 +3,7 @@ import { AxeBuilder } from "@axe-core/playwright";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { asWebp } from "../../../src/jobs/film-encoder.ts";
-import { keepFilm } from "../../../src/store/jobs/films.ts";
+import { failFilms, keepFilm } from "../../../src/store/jobs/films.ts";
 import { canBrowse } from "../../support/chromium.ts";
 import { type ConsoleApp, openConsole } from "../../support/console.ts";
 
@@ -139,6 +139,22 @@ describe.skipIf(!canBrowse)("films in the console", () => {
     await page.getByRole("button", { name: "Play again from the start" }).press("Enter");
     await again;
     expect(faults.filter((fault) => !fault.includes("404"))).toEqual([]);
+    await page.context().close();
+  });
+
+  it("show why a film could not be rendered", async () => {
+    const { app } = console;
+    const id = await evaluated([true, false]);
+    await app.sql`update film set bytes = null, type = null where job_id = ${id} and index = 1`;
+    await failFilms(app.sql, id, { error: "the scenario has changed since the evaluation" });
+    const { page, faults } = await console.open(`/console/evaluations?with=${other}&seed=6`);
+    await page.getByText("The film could not be rendered: the scenario has changed since the evaluation.").waitFor();
+    await page.goto(`${app.url}/console/evaluations?run=${id}`);
+    const sheet = page.getByRole("dialog", { name: "reference/ik-reach" });
+    await sheet.getByText("1 could not be rendered.").waitFor();
+    await sheet.getByText("Episode 2 could not be rendered: the scenario has changed since the evaluation.").waitFor();
+    expect(await axe(page)).toEqual([]);
+    expect(faults).toEqual([]);
     await page.context().close();
   });
 

@@ -48,6 +48,14 @@ export function Films({ evaluation, episodes }: { evaluation: Evaluation; episod
           </p>
         )}
       </div>
+      {episodes.map(
+        ({ index, filmError }) =>
+          filmError !== undefined && (
+            <p key={index} className="mb-2">
+              Episode {index + 1} could not be rendered: {filmError}.
+            </p>
+          ),
+      )}
       <div className="grid grid-cols-1 gap-3 sm:grid-cols-2">
         {(shown === "failed" ? failed : filmed).map((episode) => (
           <figure key={episode.index}>
@@ -187,6 +195,13 @@ export function SideBySide({
   );
 }
 
+/** Why there is no film of an episode. */
+function unfilmed(episode: EpisodeRecord | undefined): string {
+  if (episode === undefined) return "This policy has not played this seed.";
+  if (episode.filmError !== undefined) return `The film could not be rendered: ${episode.filmError}.`;
+  return "This episode is not filmed.";
+}
+
 /** The films of one seed under one set of controls. */
 function Stage({ contestants, scene }: { contestants: readonly Contestant[]; scene: Scene }) {
   const filmed = scene.episodes.filter((episode) => episode?.filmUrl !== undefined);
@@ -206,9 +221,7 @@ function Stage({ contestants, scene }: { contestants: readonly Contestant[]; sce
                 {label} <code>{policy}</code>
               </figcaption>
               {episode?.filmUrl === undefined ? (
-                <p className="grid aspect-4/3 place-items-center rounded bg-panel text-muted">
-                  {episode === undefined ? "This policy has not played this seed." : "This episode is not filmed."}
-                </p>
+                <p className="grid aspect-4/3 place-items-center rounded bg-panel text-muted">{unfilmed(episode)}</p>
               ) : isVideo(episode) ? (
                 <video
                   ref={reel.add}

@@ -597,7 +597,7 @@ class RealtimeScore(_message.Message):
     def __init__(self, stale_action_ratio: _Optional[float] = ..., effective_hz: _Optional[float] = ...) -> None: ...
 
 class EpisodeRecord(_message.Message):
-    __slots__ = ("index", "seed", "status", "success", "termination", "error", "progress", "steps", "sim_time_s", "policy_calls", "mean_latency_ms", "metrics", "initial_state_sha256", "trajectory_sha256", "picture_url", "wall_ms", "film_url", "film_type")
+    __slots__ = ("index", "seed", "status", "success", "termination", "error", "progress", "steps", "sim_time_s", "policy_calls", "mean_latency_ms", "metrics", "initial_state_sha256", "trajectory_sha256", "picture_url", "wall_ms", "film_url", "film_type", "film_error")
     class MetricsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -624,6 +624,7 @@ class EpisodeRecord(_message.Message):
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
     FILM_URL_FIELD_NUMBER: _ClassVar[int]
     FILM_TYPE_FIELD_NUMBER: _ClassVar[int]
+    FILM_ERROR_FIELD_NUMBER: _ClassVar[int]
     index: int
     seed: int
     status: str
@@ -642,7 +643,8 @@ class EpisodeRecord(_message.Message):
     wall_ms: int
     film_url: str
     film_type: str
-    def __init__(self, index: _Optional[int] = ..., seed: _Optional[int] = ..., status: _Optional[str] = ..., success: _Optional[bool] = ..., termination: _Optional[str] = ..., error: _Optional[str] = ..., progress: _Optional[float] = ..., steps: _Optional[int] = ..., sim_time_s: _Optional[float] = ..., policy_calls: _Optional[int] = ..., mean_latency_ms: _Optional[float] = ..., metrics: _Optional[_Mapping[str, float]] = ..., initial_state_sha256: _Optional[str] = ..., trajectory_sha256: _Optional[str] = ..., picture_url: _Optional[str] = ..., wall_ms: _Optional[int] = ..., film_url: _Optional[str] = ..., film_type: _Optional[str] = ..., **kwargs) -> None: ...
+    film_error: str
+    def __init__(self, index: _Optional[int] = ..., seed: _Optional[int] = ..., status: _Optional[str] = ..., success: _Optional[bool] = ..., termination: _Optional[str] = ..., error: _Optional[str] = ..., progress: _Optional[float] = ..., steps: _Optional[int] = ..., sim_time_s: _Optional[float] = ..., policy_calls: _Optional[int] = ..., mean_latency_ms: _Optional[float] = ..., metrics: _Optional[_Mapping[str, float]] = ..., initial_state_sha256: _Optional[str] = ..., trajectory_sha256: _Optional[str] = ..., picture_url: _Optional[str] = ..., wall_ms: _Optional[int] = ..., film_url: _Optional[str] = ..., film_type: _Optional[str] = ..., film_error: _Optional[str] = ..., **kwargs) -> None: ...
 
 class Reproducibility(_message.Message):
     __slots__ = ("hash", "runtime", "replay_verified")
