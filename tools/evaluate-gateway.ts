@@ -74,11 +74,22 @@ export function gatewayOf({
   return { url, ask };
 }
 
-/** Prints each episode of a stream of server-sent events; resolves with the evaluation as it ended. */
+/** The bytes of a response. Throws the error of `lost` if the connection is lost. */
+export async function* bytesOf({ body }: Response, lost: () => Error): AsyncGenerator<Uint8Array> {
+  try {
+    yield* body ?? [];
+  } catch {
+    throw lost();
+  }
+}
+
+const streamLost = (): Error => new Refused("the connection to the gateway was lost; the evaluation continues there");
+
+/** Prints each episode of a stream of server-sent events; resolves with the evaluation as it ended. Throws `Refused`. */
 export async function followed(answer: Response): Promise<Evaluation> {
   const decoder = new TextDecoder();
   let rest = "";
-  for await (const bytes of answer.body ?? []) {
+  for await (const bytes of bytesOf(answer, streamLost)) {
     rest += decoder.decode(bytes, { stream: true });
     const events = rest.split("\n\n");
     rest = events.pop() ?? "";

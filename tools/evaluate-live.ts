@@ -91,6 +91,10 @@ function requestOf({ scenario, policy, seed, episodes }: PublishedEvaluation, op
   };
   if (kind === "server" && options.policy === undefined)
     throw new Misuse(`the policy is a server whose address isn't published; give it with --policy`);
+  if (options.policy === undefined && (typeof model !== "string" || model.includes("://")))
+    throw new Misuse(
+      `the document has no name of a model, but ${JSON.stringify(model)}; give the policy with --policy`,
+    );
   const most = whole("episodes", options.episodes) ?? episodes.length;
   if (most < 1 || most > episodes.length)
     throw new Misuse(`--episodes must be between 1 and ${episodes.length}, got ${most}`);

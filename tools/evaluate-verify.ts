@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
 import { loadScenarios } from "../src/scenarios/index.ts";
 import { faultOfSignature, type PublicJwk, type PublishedDocument, recomputed } from "../src/scenarios/published.ts";
-import { Misuse, Refused } from "./evaluate-gateway.ts";
+import { bytesOf, Misuse } from "./evaluate-gateway.ts";
 import { type LiveOptions, liveAgrees } from "./evaluate-live.ts";
 
 const HELP = `Verifies a published evaluation or comparison without an account: its signature, its digests, its scores, and every episode by replaying the
@@ -25,7 +25,7 @@ recorded actions in the same scenario. Controls that need no policy (zeros, rand
   --json TEXT       any further fields of the evaluation's request, as JSON
 
 Ends with 0 when everything agrees, 1 when something differs or the publication was withdrawn, 2 when the command is wrong, 3 when live results
-differ significantly, 4 when the document or the keys can't be read or the gateway refused.`;
+differ significantly, 4 when it could not check: the document or the keys can't be read, the gateway refused, or a connection was lost.`;
 
 const KEYS_PATH = "/.well-known/jwks.json";
 const MOST_BYTES = 64 * 2 ** 20;
@@ -67,9 +67,8 @@ export async function verifyCommand(args: readonly string[]): Promise<number> {
   try {
     return await verified(source, values);
   } catch (thrown) {
-    const isExpected = thrown instanceof Unreadable || thrown instanceof Misuse || thrown instanceof Refused;
-    if (!isExpected) throw thrown;
-    console.error(`evaluate verify: ${thrown.message}`);
+    // An unexpected error, too, leaves the document unchecked.
+    console.error(`evaluate verify: ${plain(thrown instanceof Error ? thrown.message : String(thrown))}`);
     return thrown instanceof Misuse ? 2 : 4;
   }
 }
@@ -78,19 +77,26 @@ type Values = LiveOptions & { readonly keys?: string; readonly packs?: string; r
 
 async function verified(source: string, { keys, packs, live, ...options }: Values): Promise<number> {
   const document = await objectAt(source);
+  const { comparison } = document as Partial<PublishedDocument>;
+  if (live && comparison?.suite !== undefined)
+    throw new Misuse(
+      "--live does not support a publication of a suite; verify it without --live, and run the suite again with POST /v1/evaluate/compare",
+    );
   const keysAt = keys ?? keysOf(source, document);
   const { keys: jwks } = (await objectAt(keysAt)) as { keys?: unknown };
   if (!Array.isArray(jwks)) throw new Unreadable(`${keysAt} is not a JSON Web Key Set`);
   const unsigned = faultOfSignature(document, jwks as PublicJwk[]);
   if (document.object === "publication.withdrawal") {
     const { id, reason } = document as { id?: string; reason?: string };
-    console.log(`${id} was withdrawn by its publisher${reason ? `: ${reason}` : ""}`);
+    if (unsigned === undefined)
+      console.log(plain(`${id} was withdrawn by its publisher${reason ? `: ${reason}` : ""}`));
+    else console.log(plain(`${id} does not verify: the notice of its withdrawal is not authentic, ${unsigned}`));
     return 1;
   }
   const { scenarios } = await loadScenarios(packs);
   const { problems, replayed, controls } = await recomputed(document, scenarios);
   const all = [...problems, ...(unsigned === undefined ? [] : [unsigned])];
-  for (const problem of all.slice(0, SHOWN)) console.error(`  ${problem}`);
+  for (const problem of all.slice(0, SHOWN)) console.error(`  ${plain(problem)}`);
   if (all.length > SHOWN) console.error(`  and ${all.length - SHOWN} more`);
   if (all.length > 0) {
     console.log(`${document.id} does not verify: ${all.length} difference${all.length === 1 ? "" : "s"}`);
@@ -102,6 +108,9 @@ async function verified(source: string, { keys, packs, live, ...options }: Value
   if (!live) return 0;
   return (await liveAgrees(document as unknown as PublishedDocument, options)) ? 0 : 3; // verified above
 }
+
+/** Text of a document without control characters, which could forge other output of the terminal. */
+const plain = (text: string): string => text.replaceAll(/\p{C}/gu, "�");
 
 /** Where the keys of a document are: at the address that it came from, otherwise at the gateway that it names. */
 function keysOf(source: string, document: Readonly<Record<string, unknown>>): string {
@@ -128,7 +137,7 @@ async function fetched(address: string): Promise<string> {
   if (!answer?.ok) throw new Unreadable(`${address} ${answer ? `returned HTTP ${answer.status}` : "can't be reached"}`);
   const chunks: Uint8Array[] = [];
   let size = 0;
-  for await (const chunk of answer.body ?? []) {
+  for await (const chunk of bytesOf(answer, () => new Unreadable(`the connection to ${address} was lost`))) {
     size += chunk.length;
     if (size > MOST_BYTES) throw new Unreadable(`${address} returned more than ${MOST_BYTES} bytes`);
     chunks.push(chunk);

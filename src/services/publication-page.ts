@@ -111,7 +111,7 @@ export function publicationPage(document: unknown): string {
     "<h2>Policies</h2>",
     table(
       ["", "Policy", "Success, 95 % interval", "Return", "Progress", "Attempts"],
-      [...evaluations.map(policyRow), ...controls.flatMap(controlRows)],
+      [...evaluations.map(policyRow), ...controls.flatMap((each) => controlRows(each, comparison?.suite))],
     ),
     ...evaluations.flatMap((evaluation) => controls.flatMap((each) => doubtsOf(evaluation, each))),
     ...(comparison ? ["<h2>Paired differences</h2>", pairsTable(comparison.pairs as ShownPair[])] : []),
@@ -121,7 +121,11 @@ export function publicationPage(document: unknown): string {
     "<h2>Digests</h2>",
     table(
       ["", "Digest"],
-      [...evaluations.flatMap(digestRows), ...controls.flatMap(controlHashes), ...Object.entries(known.digests)],
+      [
+        ...evaluations.flatMap(digestRows),
+        ...controls.flatMap((each) => controlHashes(each, comparison?.suite)),
+        ...Object.entries(known.digests),
+      ],
     ),
     "<h2>Episodes</h2>",
     ...[...Map.groupBy(evaluations, ({ task }) => task).values()].map(seedsTable),
@@ -170,14 +174,24 @@ function policyRow(evaluation: PublishedEvaluation): unknown[] {
 
 const CONTROL_NAMES = { zero: "sends zeros", random: "acts at random", reference: "" } as const;
 
-const controlRows = ({ arms }: PublishedControls): unknown[][] =>
-  arms.map(({ control, model, scores }) => ["control", CONTROL_NAMES[control] || model, ...scoreCells(scores), "–"]);
+/** A control, and on a suite the tasks whose scenario and seeds it plays: `control, tasks 0 and 2`. */
+function controlName({ scenario, seed }: PublishedControls, suite: PublishedSuite | undefined): string {
+  const tasks = suite?.tasks.flatMap((task, at) => (task.digest === scenario.digest && task.seed === seed ? at : []));
+  if (tasks === undefined || tasks.length === 0) return "control";
+  return `control, task${tasks.length > 1 ? "s" : ""} ${tasks.join(" and ")}`;
+}
 
-const controlHashes = ({ arms }: PublishedControls): unknown[][] =>
-  arms.map(({ control, hash }) => [`control ${control} trajectories`, hash]);
+const controlRows = (controls: PublishedControls, suite: PublishedSuite | undefined): unknown[][] =>
+  controls.arms.map(({ control, model, scores }) => [
+    ...[controlName(controls, suite), CONTROL_NAMES[control] || model],
+    ...[...scoreCells(scores), "–"],
+  ]);
+
+const controlHashes = (controls: PublishedControls, suite: PublishedSuite | undefined): unknown[][] =>
+  controls.arms.map(({ control, hash }) => [`${controlName(controls, suite)}: ${control} trajectories`, hash]);
 
 /** A sentence for each control without skill that may succeed as often as the policy. */
-function doubtsOf({ label, scenario, seed, scores }: PublishedEvaluation, controls: PublishedControls): string[] {
+function doubtsOf({ label, task, scenario, seed, scores }: PublishedEvaluation, controls: PublishedControls): string[] {
   if (controls.scenario.digest !== scenario.digest || controls.seed !== seed) return [];
   const policy = (scores as ShownScores).success_rate;
   return controls.arms
@@ -186,8 +200,9 @@ function doubtsOf({ label, scenario, seed, scores }: PublishedEvaluation, contro
         control !== "reference" && policy.ci95.low <= (scores as ShownScores).success_rate.ci95.high,
     )
     .map(({ control }) => {
-      const name = label === undefined ? "The policy" : `Policy ${escaped(label)}`;
-      return `<p><strong>${name} is not known to succeed more often than a control that ${CONTROL_NAMES[control]}.</strong></p>`;
+      const name = label === undefined ? "The policy" : `Policy ${label}`;
+      const where = task === undefined ? "" : ` in task ${task} (${scenario.id})`;
+      return `<p><strong>${escaped(name + where)} is not known to succeed more often than a control that ${CONTROL_NAMES[control]}.</strong></p>`;
     });
 }
 

@@ -176,17 +176,22 @@ describe("refusals", () => {
   });
 });
 
-it("ends an evaluation before its calls could cost more than the cap", async () => {
+it("ends an evaluation before its calls could cost more than the cap, and leaves calls of the episode that it cut off out of the usage", async () => {
+  const { key, org } = await app.caller();
   const asked = { scenario: "base-nav", episodes: 20, policy_endpoint: "acme/base" };
-  const dry = await app.call("/v1/evaluate", { ...asked, dry_run: true }, { key: caller.key });
+  const dry = await app.call("/v1/evaluate", { ...asked, dry_run: true }, { key });
   const { policy_calls, policy_calls_usd } = dry.body.estimate;
   const cap = (10 * policy_calls_usd) / policy_calls;
-  const { body } = await app.call("/v1/evaluate", { ...asked, max_calls_usd: cap }, { key: caller.key });
+  const { body } = await app.call("/v1/evaluate", { ...asked, max_calls_usd: cap }, { key });
   const end = await eventually(async () => {
-    const now = await app.call(`/v1/evaluate/${body.id}`, undefined, { key: caller.key });
+    const now = await app.call(`/v1/evaluate/${body.id}`, undefined, { key });
     expect(now.body.status).toBe("expired");
     return now.body;
   });
   expect(end.error.code).toBe("calls_budget_exhausted");
-  expect(end.usage.policy_cost_usd).toBeLessThanOrEqual(cap);
+  const [billed] = await app.sql<{ micro: number }[]>`
+    select sum(cost_micro)::float8 as micro from request where org_id = ${org} and contract = 'act'`;
+  expect(billed?.micro).toBeGreaterThan(0);
+  expect(billed?.micro).toBeLessThanOrEqual(cap * 1e6);
+  expect(end.usage).toMatchObject({ policy_calls: 0, policy_cost_usd: 0, total_cost_usd: 0 });
 });

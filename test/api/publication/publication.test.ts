@@ -1,13 +1,17 @@
 /** Published evaluations: signed, replayable, and ranked. */
+
 import { rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
 import { newId } from "../../../src/ids.ts";
 import { BUILT_IN, digestOf, variantFor } from "../../../src/scenarios/index.ts";
-import { faultOfSignature, recomputed } from "../../../src/scenarios/published.ts";
+import { faultOfSignature, type PublishedDocument, recomputed } from "../../../src/scenarios/published.ts";
 import { tx } from "../../../src/store/database/tx.ts";
 import { addPublication } from "../../../src/store/jobs/publications.ts";
+import { liveAgrees } from "../../../tools/evaluate-live.ts";
 import { verifyCommand } from "../../../tools/evaluate-verify.ts";
 import { ADMIN_TOKEN, type App, type Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -63,6 +67,25 @@ function changed(document: object, path: readonly (string | number)[], value: un
   for (const name of path.slice(0, -1)) at = at[name];
   at[path.at(-1)!] = value;
   return copy;
+}
+
+/** A file with a document, until the test ends. */
+function fileOf(document: object): string {
+  const file = join(tmpdir(), `${newId("pub")}.json`);
+  onTestFinished(() => rmSync(file, { force: true }));
+  writeFileSync(file, JSON.stringify(document));
+  return file;
+}
+
+/** Runs the command; its exit code and everything that it printed. */
+async function verify(...args: string[]): Promise<[number, string]> {
+  const said: string[] = [];
+  const spies = (["log", "error"] as const).map((name) =>
+    vi.spyOn(console, name).mockImplementation((text: string) => void said.push(text)),
+  );
+  const code = await verifyCommand(["--url", app.url, "--key", caller.key, ...args]);
+  for (const spy of spies) spy.mockRestore();
+  return [code, said.join("\n")];
 }
 
 describe("a published evaluation", () => {
@@ -212,6 +235,10 @@ describe("a published evaluation", () => {
     expect((await app.call(`/v1/publications/${id}`, undefined, off)).status).toBe(200);
     const notice = await documentOf(id);
     expect(notice).toMatchObject({ object: "publication.withdrawal", id, reason: "wrong robot" });
+    expect(await verify(`${app.url}/v1/publications/${id}`)).toEqual([
+      1,
+      `${id} was withdrawn by its publisher: wrong robot`,
+    ]);
     const page = await fetch(`${app.url}/v1/publications/${id}`, { headers: { accept: "text/html" } });
     expect(await page.text()).toContain("Reason: wrong robot");
     expect(faultOfSignature(notice, await keys())).toBeUndefined();
@@ -221,19 +248,18 @@ describe("a published evaluation", () => {
   });
 });
 
+it("a notice of a withdrawal is not authentic without a valid signature", async () => {
+  const keys = ["--keys", `${app.url}/.well-known/jwks.json`];
+  const notice = { object: "publication.withdrawal", id: "pub_\u001b[2J1", withdrawn_at: 1, reason: "all wrong" };
+  const [code, said] = await verify(fileOf(notice), ...keys);
+  expect([code, said]).toEqual([
+    1,
+    "pub_�[2J1 does not verify: the notice of its withdrawal is not authentic, the document is not signed",
+  ]);
+});
+
 describe("a live verification", () => {
   let address: string;
-
-  /** Runs the command; its exit code and everything that it printed. */
-  async function verify(...args: string[]): Promise<[number, string]> {
-    const said: string[] = [];
-    const spies = (["log", "error"] as const).map((name) =>
-      vi.spyOn(console, name).mockImplementation((text: string) => void said.push(text)),
-    );
-    const code = await verifyCommand([...args, "--url", app.url, "--key", caller.key]);
-    for (const spy of spies) spy.mockRestore();
-    return [code, said.join("\n")];
-  }
 
   beforeAll(async () => {
     const evaluation = await evaluated({ episodes: 5, seed: 0, policy_endpoint: "acme/pole" });
@@ -262,11 +288,38 @@ describe("a live verification", () => {
     expect(said).toMatch(/return, now minus then: -\d/);
     expect(said).toContain("the live results differ");
     const before = pole.acts.length;
-    const file = join(tmpdir(), `${newId("pub")}.json`);
-    onTestFinished(() => rmSync(file, { force: true }));
-    writeFileSync(file, JSON.stringify(changed((await app.call(new URL(address).pathname)).body, ["title"], "x")));
+    const file = fileOf(changed((await app.call(new URL(address).pathname)).body, ["title"], "x"));
     expect(await verify(file, "--live", "--yes")).toEqual([1, expect.stringContaining("digest `head` differs")]);
     expect(pole.acts.length).toBe(before);
+  });
+
+  it("ends with 4 if the connection to the gateway is lost while the policy is called", async () => {
+    const file = fileOf((await app.call(new URL(address).pathname)).body);
+    const { digest } = (await app.call(new URL(address).pathname)).body.evaluations[0].scenario;
+    const gateway = createServer((request, response) => {
+      if (request.method === "POST") return void response.end(JSON.stringify({ id: "job_1", scenario: { digest } }));
+      response.writeHead(200, { "content-type": "text/event-stream" }).write("event: episode\n");
+      setImmediate(() => response.destroy());
+    });
+    onTestFinished(() => void gateway.close());
+    await new Promise<void>((resolve) => gateway.listen(0, "127.0.0.1", resolve));
+    const { port } = gateway.address() as AddressInfo;
+    const keys = `${app.url}/.well-known/jwks.json`;
+    const [code, said] = await verify(file, "--keys", keys, "--live", "--url", `http://127.0.0.1:${port}`);
+    expect(code, said).toBe(4);
+    expect(said).toContain("the connection to the gateway was lost");
+    const [unread, why] = await verify(`http://127.0.0.1:${port}/pub_1`);
+    expect([unread, why]).toEqual([4, expect.stringMatching(/the connection to http.* was lost/)]);
+  });
+
+  it("calls no address that a document names as its model", async () => {
+    const { body } = await app.call(new URL(address).pathname);
+    const named = changed(body, ["evaluations", 0, "policy", "model"], "wss://elsewhere.example.com");
+    const gateway = { url: "http://127.0.0.1:1", key: "k" };
+    const live = liveAgrees(named as unknown as PublishedDocument, gateway);
+    await expect(live).rejects.toThrow('no name of a model, but "wss://elsewhere.example.com"; give the policy with');
+    const given = liveAgrees(named as unknown as PublishedDocument, { ...gateway, policy: "acme/pole" });
+    await expect(given).rejects.toThrow("no gateway answers");
   });
 
   it("needs the address of a server, and the label of one policy of a comparison", async () => {
@@ -291,12 +344,8 @@ describe("publishing", () => {
     const early = await publish({ evaluation_id: running.body.id });
     expect([early.status, early.body.error.code], early.text).toEqual([409, "not_publishable"]);
     await app.call(`/v1/evaluate/${running.body.id}`, undefined, { key: caller.key, method: "DELETE" });
-    for (const body of [
-      {},
-      { evaluation_id: "job_1", comparison_id: "cmp_1" },
-      { evaluation_id: "job_1", title: "a\u0000b" },
-    ])
-      expect([404, 422], JSON.stringify(body)).toContain((await publish(body)).status);
+    for (const body of [{}, { evaluation_id: "job_1", comparison_id: "cmp_1" }])
+      expect((await publish(body)).status, JSON.stringify(body)).toBe(422);
     const retaining = await app.caller();
     const set = await app.call(
       `/v1/orgs/${retaining.org}/settings`,
@@ -309,6 +358,18 @@ describe("publishing", () => {
     expect([refused.status, refused.body.error.message], refused.text).toEqual([
       409,
       expect.stringMatching(/zero data/),
+    ]);
+  });
+
+  it.each(["\u0000", "\n", "\r", "\u001b"])("refuses %j in a title and a reason", async (letter) => {
+    const titled = await publish({ evaluation_id: "job_1", title: `a${letter}b` });
+    const reason = encodeURIComponent(`a${letter}b`);
+    const off = { key: caller.key, method: "DELETE" };
+    const withdrawn = await app.call(`/v1/publications/pub_1?reason=${reason}`, undefined, off);
+    const refused = [titled, withdrawn].map(({ status, body }) => [status, body.error.param]);
+    expect(refused, titled.text).toEqual([
+      [422, "title"],
+      [422, "reason"],
     ]);
   });
 

@@ -1,10 +1,11 @@
 /** Published comparisons on suites: verified by replays, and ranked. */
-import { beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it, vi } from "vitest";
 import { newId } from "../../../src/ids.ts";
 import { BUILT_IN } from "../../../src/scenarios/index.ts";
 import { faultOfSignature, recomputed } from "../../../src/scenarios/published.ts";
 import { tx } from "../../../src/store/database/tx.ts";
 import { addPublication } from "../../../src/store/jobs/publications.ts";
+import { verifyCommand } from "../../../tools/evaluate-verify.ts";
 import type { App, Caller } from "../../support/app.ts";
 import { eventually } from "../../support/eventually.ts";
 import { openModel, ownGateway } from "../../support/world.ts";
@@ -71,6 +72,20 @@ describe("a published comparison on a suite", () => {
     const page = await fetch(`${app.url}${made.body.path}`, { headers: { accept: "text/html" } });
     const text = await page.text();
     for (const shown of ["Suite poles &lt;b&gt;", "keep it up", "Overall", "100 to 119"]) expect(text).toContain(shown);
+    for (const task of [0, 1]) {
+      expect(text).toContain(`<td>control, task ${task}</td><td>reference/energy-swingup</td>`);
+      const doubt = `Policy A in task ${task} (cartpole-balance) is not known to succeed more often than a control that`;
+      expect(text).toContain(doubt);
+      expect(text).toContain(`control, task ${task}: zero trajectories`);
+    }
+  });
+
+  it("is not verified live, and says so before it replays anything", async () => {
+    const error = vi.spyOn(console, "error").mockImplementation(() => {});
+    const code = await verifyCommand([`${app.url}/v1/publications/${document.id}`, "--live", "--label", "A"]);
+    const said = error.mock.calls.flat().join();
+    error.mockRestore();
+    expect([code, said]).toEqual([2, expect.stringContaining("--live does not support a publication of a suite")]);
   });
 
   it.each([

@@ -2062,14 +2062,17 @@ export type EvaluationUsage = Message<"limber.v1.EvaluationUsage"> & {
   policyCalls: number;
 
   /**
-   * Cost of the policy calls, in US dollars; each is also billed as a separate call. 0 for server addresses and external runners.
+   * Cost of the policy calls in the ended episodes, in US dollars. It includes calls in episodes that moved to another parallel lane before they
+   * ended. It leaves out calls in an episode that never ended, because `max_calls_usd`, `wall_budget_s`, a cancellation or an error cut it off, or
+   * because its worker was lost and the episode began again. The organization pays for these calls too: each call is billed as a separate call.
+   * 0 for server addresses and external runners.
    *
    * @generated from field: double policy_cost_usd = 4;
    */
   policyCostUsd: number;
 
   /**
-   * Total cost of episodes and policy calls, in US dollars.
+   * Total of `cost_usd` and `policy_cost_usd`, in US dollars.
    *
    * @generated from field: double total_cost_usd = 5;
    */

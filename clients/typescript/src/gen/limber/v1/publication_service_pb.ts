@@ -38,7 +38,7 @@ export type CreatePublicationRequest = Message<"limber.v1.CreatePublicationReque
   comparisonId?: string | undefined;
 
   /**
-   * Title; empty when absent.
+   * Title; empty when absent. It has no control characters or line breaks.
    *
    * @generated from field: string title = 3;
    */
@@ -206,7 +206,7 @@ export type WithdrawPublicationRequest = Message<"limber.v1.WithdrawPublicationR
   publicationId: string;
 
   /**
-   * Reason, which the notice shows.
+   * Reason, which the notice shows. It has no control characters or line breaks.
    *
    * @generated from field: string reason = 2;
    */
@@ -406,7 +406,7 @@ export const PublicationService: GenService<{
   /**
    * Publishes a completed evaluation or comparison of the organization. Repeated calls return the same publication. Refused with
    * `not_publishable` if it has not completed, if its actions were not recorded (zero data retention, external runners and long evaluations
-   * without `media`), or if it used placeholders.
+   * without `media`), if they take more than 8 MiB in base64, or if it used placeholders.
    *
    * @generated from rpc limber.v1.PublicationService.CreatePublication
    */
