@@ -278,7 +278,8 @@ function sentUserOf(user: User | undefined): ToldUser {
     throw refuse(Reason.INVALID_VALUE, "at most one of `emails` can be primary");
   const json = toJson(UserSchema, user) as JsonObject; // a message with fields is an object
   const resource = Object.fromEntries(Object.entries(json).filter(([name]) => !ELSEWHERE.includes(name)));
-  const email = (emails.find(({ primary }) => primary) ?? emails[0])?.value ?? userName;
+  const filled = emails.filter(({ value = "" }) => value.trim() !== "");
+  const email = (filled.find(({ primary }) => primary) ?? filled[0])?.value ?? userName;
   // A user name without an `@` is no e-mail address, so no user can sign in with it.
   const invalid = [email, ...emails.map(({ value = "" }) => value)].find(
     (each) => each.includes("@") && !isEmail(each),

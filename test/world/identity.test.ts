@@ -297,4 +297,116 @@ describe("SCIM", () => {
       expect([filter, totalResults, Resources[0]?.id]).toEqual([filter, 1, id]);
     }
   });
+
+  it("finds users by the literals and the value paths that clients write (Microsoft Entra ID, scimmy)", async () => {
+    const userName = `scim-${++born}@example.com`;
+    const email = `w${born}@example.com`;
+    const { id, meta } = await made({
+      userName,
+      externalId: 90_001,
+      active: "True",
+      emails: [{ value: email, type: "work" }],
+      [ENTERPRISE]: { employeeNumber: 4711 },
+    });
+    const created = meta.created.replace("Z", " 00:00");
+    for (const filter of [
+      `emails[type eq "work"].value eq "${email}"`,
+      `userName eq '${userName}'`,
+      `userName eq "${userName}" and active eq True`,
+      `userName eq "${userName}" and active eq "true"`,
+      "externalId eq 90001",
+      `${ENTERPRISE}:employeeNumber eq 4711`,
+      `meta.created ge "${created}" and id eq "${id}"`,
+      `externalId eq "90001" and title eq NULL`,
+    ]) {
+      const { totalResults, Resources } = await scim("GET", `/Users?filter=${encodeURIComponent(filter)}`);
+      expect([filter, totalResults, Resources[0]?.id]).toEqual([filter, 1, id]);
+    }
+    const none = await scim("GET", `/Users?filter=${encodeURIComponent(`emails[type eq "home"].value eq "${email}"`)}`);
+    expect(none.totalResults).toBe(0);
+    const { detail } = await scim(
+      "GET",
+      `/Users?filter=${encodeURIComponent(`userName eq ${userName}`)}`,
+      undefined,
+      400,
+    );
+    expect(detail).toContain("text must be in double quotes");
+  });
+
+  it("never ignores a filter for the case of its parameter's name, and ignores parameters without a value", async () => {
+    const { id, userName } = await made();
+    const own = encodeURIComponent(`userName eq "${userName}"`);
+    for (const query of [
+      `Filter=${own}`,
+      `FILTER=${own}&StartIndex=1&COUNT=5`,
+      `filter=${own}&count=&startIndex=&sortBy=`,
+    ]) {
+      const { totalResults, Resources } = await scim("GET", `/Users?${query}`);
+      expect([query, totalResults, Resources[0]?.id]).toEqual([query, 1, id]);
+    }
+    const parts = await scim("GET", `/Users?filter=${own}&attributes=userName&attributes=active`);
+    expect(Object.keys(parts.Resources[0]).sort()).toEqual(["active", "id", "schemas", "userName"]);
+    await scim("GET", `/Users?filter=${own}&sortBy=userName&sortOrder=Descending`);
+    const { detail } = await scim("GET", "/Users?sortBy=userName&sortOrder=down", undefined, 400);
+    expect(detail).toBe("`sortOrder` must be one of ascending, descending");
+    await scim("GET", "/Users?filter=", undefined, 400);
+  });
+
+  it("accepts numbers for text, nulls in lists, and values without a value (Rippling, OneLogin, HR systems)", async () => {
+    const user = await made({
+      title: 5,
+      roles: [null, { value: "r" }],
+      phoneNumbers: [{ value: 41_791_234_567, type: "work" }],
+      emails: [{ value: "", type: "work", primary: true }, { value: `n${born}@example.com` }],
+      [ENTERPRISE]: { department: 12, costCenter: 700 },
+    });
+    expect(user).toMatchObject({ title: "5", roles: [{ value: "r" }], phoneNumbers: [{ value: "41791234567" }] });
+    expect(user[ENTERPRISE]).toMatchObject({ department: "12", costCenter: "700" });
+    await scim("PUT", `/Users/${user.id}`, { userName: user.userName, title: 1.5 }, 400);
+    await scim("PUT", `/Users/${user.id}`, { userName: user.userName, title: 2 ** 60 }, 400);
+  });
+
+  it("removes what is replaced by null, and values whose value is removed (Okta, Microsoft Entra ID)", async () => {
+    const { id } = await made({ title: "T", emails: [{ value: `n${born}@example.com`, type: "work", primary: true }] });
+    await patch(
+      id,
+      { op: "Replace", path: "title", value: null },
+      { op: "Remove", path: 'emails[type eq "work"].value' },
+    );
+    const after = await patch(
+      id,
+      { op: "Add", path: 'emails[type eq "work"].value', value: "back@example.com" },
+      { op: "Replace", path: `${ENTERPRISE}.department`, value: "D" },
+    );
+    expect(after.title).toBeUndefined();
+    expect(after.emails).toContainEqual({ type: "work", value: "back@example.com" });
+    expect(after[ENTERPRISE]).toEqual({ department: "D" });
+  });
+
+  it("removes no member for an empty list of members", async () => {
+    const user = (await made()).id;
+    const { id } = await scim("POST", "/Groups", { displayName: `e${++born}`, members: [{ value: user }] }, 201);
+    const members = async (...Operations: object[]) =>
+      ((await scim("PATCH", `/Groups/${id}`, { Operations })).members ?? []).map(
+        (each: { value: string }) => each.value,
+      );
+    expect(await members({ op: "Remove", path: "members", value: [] })).toEqual([user]);
+    expect(
+      await members({ op: "add", path: "members", value: null }, { op: "add", path: "externalId", value: "x" }).catch(
+        () => "refused",
+      ),
+    ).toBe("refused");
+    expect(await members({ op: "remove", path: `members[value eq "${user}"].value` })).toEqual([]);
+  });
+
+  it("recognizes a version with and without its mark of weakness (RFC 9110)", async () => {
+    const { id, meta } = await made();
+    for (const tag of [meta.version, meta.version.replace("W/", ""), `"x", ${meta.version}`]) {
+      const { status } = await app.call(`/v1/scim/v2/Users/${id}`, undefined, {
+        key,
+        headers: { "if-none-match": tag },
+      });
+      expect([tag, status]).toEqual([tag, 304]);
+    }
+  });
 });

@@ -151,7 +151,10 @@ const partOf = ({ subAttributes }: Attribute, name: string): Attribute | undefin
  */
 export function placeOf({ schema, extensions }: Kind, path: string): AttributePlace | undefined {
   const own = [...COMMON, ...schema.attributes];
-  const extension = extensions.find(({ id }) => same(path, id) || same(path.slice(0, id.length + 1), `${id}:`));
+  // Some identity providers join the schema and the attribute by a dot.
+  const extension = extensions.find(
+    ({ id }) => same(path, id) || (same(path.slice(0, id.length), id) && /^[:.]/.test(path.slice(id.length))),
+  );
   if (extension === undefined)
     return within(
       own,
@@ -199,9 +202,9 @@ interface Path {
 const MAX_LENGTH = 4096;
 const MAX_TERMS = 256;
 const MAX_DEPTH = 32;
-/** A token: a string, a bracket with an optional dot, a word, or a number. */
+/** A token: a string (in single quotes too, as some clients write it), a bracket with an optional dot, a word, or a number. */
 const TOKEN =
-  /\s*("(?:[^"\\]|\\.)*"|[()[\].]|[A-Za-z$][\w$:.-]*|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))/sy;
+  /\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[()[\].]|[A-Za-z$][\w$:.-]*|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.]))/sy;
 const WORD = /^[A-Za-z$]/;
 
 /** Parses a filter over resources of a type. Refuses with `invalid_filter` a malformed, too long or too deep one, or an unknown attribute. */
@@ -210,31 +213,30 @@ export function parseFilter(kind: Kind, text: string): Filter {
   return reader.whole(() => reader.filter(undefined));
 }
 
-/** Parses the path of a change. Microsoft Entra ID writes booleans in it as text. Refuses with `invalid_path`. */
+/** Parses the path of a change. Refuses with `invalid_path`. */
 function parsePath(kind: Kind, text: string): Path {
-  const reader = new Reader(kind, text, (says) => refuse(Reason.INVALID_PATH, `the path ${says}`), true);
+  const reader = new Reader(kind, text, (says) => refuse(Reason.INVALID_PATH, `the path ${says}`));
   return reader.whole(() => reader.path());
 }
 
 class Reader {
   readonly #kind: Kind;
   readonly #refusal: (text: string) => Refusal;
-  readonly #isLenient: boolean;
   readonly #tokens: string[] = [];
   #at = 0;
   #depth = 0;
   #terms = 0;
 
-  constructor(kind: Kind, text: string, no: (text: string) => Refusal, isLenient = false) {
+  constructor(kind: Kind, text: string, no: (text: string) => Refusal) {
     this.#kind = kind;
     this.#refusal = no;
-    this.#isLenient = isLenient;
     if (text.length > MAX_LENGTH) throw no(`must have at most ${MAX_LENGTH} characters, got ${text.length}`);
     const end = text.trimEnd().length;
     TOKEN.lastIndex = 0;
     while (TOKEN.lastIndex < end) {
+      const from = TOKEN.lastIndex;
       const [, token] = TOKEN.exec(text) ?? [];
-      if (token === undefined) throw no("has an invalid character");
+      if (token === undefined) throw no(`is invalid at character ${from + 1}; text must be in double quotes`);
       this.#tokens.push(token);
     }
   }
@@ -279,13 +281,26 @@ class Reader {
     if (this.#accept("[")) {
       if (inside || place.attribute.type !== "complex")
         throw this.#refusal(`filters sub-attributes of ${place.attribute.name}, which has none`);
-      return { op: "some", place, inner: this.#nested("]", place.attribute) };
+      const chosen = this.#nested("]", place.attribute);
+      if (!this.#accept(".")) return { op: "some", place, inner: chosen };
+      // Microsoft Entra ID compares a part of the selected values: `emails[type eq "work"].value eq "a@example.com"`.
+      return {
+        op: "some",
+        place,
+        inner: { op: "and", all: [chosen, this.#comparison(this.#word(), place.attribute)] },
+      };
     }
+    return this.#comparison(word, inside);
+  }
+
+  #comparison(word: string, inside: Attribute | undefined): Filter {
+    const place = this.#place(word, inside);
     const said = this.#word().toLowerCase();
     if (said === "pr") return { op: "pr", place };
     const op = COMPARISONS.find((each) => each === said);
     if (op === undefined) throw this.#refusal("has an unknown operator");
-    return this.#compared(place, op, this.#literal());
+    const token = this.#tokens[this.#at] ?? "";
+    return this.#compared(place, op, this.#literal(), token);
   }
 
   #nested(close: string, inside: Attribute | undefined): Filter {
@@ -296,12 +311,14 @@ class Reader {
     return inner;
   }
 
-  #compared(place: AttributePlace, op: Comparison, given: Literal): Filter {
+  /** `token` is the literal as written. */
+  #compared(place: AttributePlace, op: Comparison, given: Literal, token: string): Filter {
     const at = place.attribute.type === "complex" ? onlyValueOf(place) : place;
     if (!at) throw this.#refusal(`compares ${place.attribute.name}, which is a complex attribute`);
     const { name, type } = at.attribute;
-    const isText = type === "boolean" && this.#isLenient && typeof given === "string" && /^(true|false)$/i.test(given);
-    const value = isText ? given.toLowerCase() === "true" : given;
+    const isText = type === "boolean" && typeof given === "string" && /^(true|false)$/i.test(given);
+    const isNumber = type === "string" && /^\d+$/.test(token);
+    const value = isText ? given.toLowerCase() === "true" : isNumber ? token : given;
     const isEquality = op === "eq" || op === "ne";
     if (value === null && !isEquality) throw this.#refusal("orders by null; null allows only eq and ne");
     if (value !== null && typeof value !== (type === "boolean" ? "boolean" : "string"))
@@ -309,17 +326,21 @@ class Reader {
     if (type === "boolean" && !isEquality)
       throw this.#refusal(`orders ${name}, a boolean, which allows only eq and ne`);
     if (type !== "dateTime" || typeof value !== "string" || /co|sw|ew/.test(op)) return { op, place: at, value };
-    const moment = Date.parse(value);
+    // A form decodes the `+` of an offset to a space.
+    const moment = Date.parse(value.replace(/ (?=\d\d:\d\d$)/, "+"));
     if (Number.isNaN(moment)) throw this.#refusal(`compares ${name} with an invalid time`);
     return { op, place: at, value: new Date(moment).toISOString() };
   }
 
   #literal(): Literal {
+    const token = this.#tokens[this.#at++] ?? "";
+    const isSingle = token.startsWith("'");
     let value: unknown;
     try {
-      value = JSON.parse(this.#tokens[this.#at++] ?? "");
+      if (isSingle) value = token.slice(1, -1).replaceAll(/\\(.)/gs, "$1");
+      else value = JSON.parse(/^(true|false|null)$/i.test(token) ? token.toLowerCase() : token);
     } catch {
-      throw this.#refusal("has an invalid value");
+      throw this.#refusal("has an invalid value; text must be in double quotes");
     }
     if (typeof value === "string" && (!value.isWellFormed() || value.includes("\0")))
       throw this.#refusal("has an invalid string");
@@ -477,15 +498,18 @@ function several(held: unknown, op: Op, target: PatchTarget, value: unknown): un
     const chosen = new Set(before.filter((each) => isObject(each) && (!filter || matches(filter, each))));
     const after = new Map([...chosen].map((each) => [each, set(each, target, op === "remove" ? undefined : value)]));
     const values = before.map((each) => (chosen.has(each) ? after.get(each) : each));
-    if (op === "remove") return values.filter((each) => !isEmpty(each));
+    // A value whose `value` was removed means nothing any more.
+    const isGone = (each: unknown): boolean =>
+      isEmpty(each) || (inner?.name === "value" && isObject(each) && each.value === undefined);
+    if (op === "remove") return values.filter((each) => !isGone(each));
     return chosen.size > 0 ? onePrimary(attribute, values, [...after.values()]) : described(before, op, target, value);
   }
-  const given = listOf(value).map((each) => typed(attribute, each));
+  const given = listOf(value).flatMap((each) => (each === null ? [] : [typed(attribute, each)]));
   if (op !== "remove") return joined(attribute, op === "add" ? before : [], given);
   // Some identity providers put what to remove into the value.
   const named = Map.groupBy(given, keyOf);
   const isNamed = (each: unknown) => named.get(keyOf(each))?.some((one) => isSame(attribute, one, each)) ?? false;
-  return given.length === 0 ? [] : before.filter((each) => !isNamed(each));
+  return value === undefined || value === null ? [] : before.filter((each) => !isNamed(each));
 }
 
 /** If an addition's filter matches no value but consists of equalities, adds the described value, as Microsoft Entra ID expects. */
@@ -537,9 +561,6 @@ function isSame(attribute: Attribute, one: unknown, other: unknown): boolean {
   return isReference(attribute) || one.type === undefined || other.type === undefined || one.type === other.type;
 }
 
-/** Identifiers that some identity providers write as numbers. */
-const NUMBERED: ReadonlySet<string> = new Set(["externalId", "employeeNumber"]);
-
 /** Converts a value to its attribute's type, with the deviations of identity providers. Refuses with `invalid_value`. */
 function typed(attribute: Attribute, given: unknown): unknown {
   const { name, type } = attribute;
@@ -553,7 +574,8 @@ function typed(attribute: Attribute, given: unknown): unknown {
     return Object.fromEntries(known);
   }
   if (type === "boolean" && /^(true|false)$/i.test(String(value))) return String(value).toLowerCase() === "true";
-  const text = typeof value === "number" && NUMBERED.has(name) ? String(value) : value;
+  // Identity providers write employee numbers, cost centers and telephone numbers as numbers.
+  const text = Number.isSafeInteger(value) ? String(value) : value;
   if (typeof text !== "string" || type === "boolean" || !text.isWellFormed() || text.includes("\0"))
     throw refuse(Reason.INVALID_VALUE, `${name} does not accept this value`);
   if (type !== "complex") return text;

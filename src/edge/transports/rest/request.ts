@@ -105,7 +105,8 @@ function messageOf(exchange: HttpExchange, body: unknown): Message {
       faults.add("extra_forbidden", "is set by the path; omit it", name);
     decoder.set(message, name, jsonOf(parameters[name] ?? "", scalar), faults);
   }
-  const query = queryOf(request.url ?? "");
+  const given = queryOf(request.url ?? "");
+  const query = given && (route.dialect.readQuery?.(route, given) ?? given);
   if (query !== undefined) {
     const values = valuesOf(query, route.query, faults, route.dialect.ignoresUnknown);
     exchange.query = Object.fromEntries(values);
@@ -158,7 +159,8 @@ function locate(route: RestRoute, [head, ...rest]: (string | number)[]): (string
   const name = String(head);
   if (name === "query" && rest.length > 0) return ["query", rest.join(".")];
   if (route.path.some((field) => field.name === name)) return ["path", name];
-  if (route.query.has(name)) return ["query", name, ...rest];
+  const parameter = [...route.query].find(([key, field]) => key === name || field.name === name)?.[0];
+  if (parameter !== undefined) return ["query", parameter, ...rest];
   return route.body !== "*" && route.body?.name === name ? ["body", ...rest] : ["body", head, ...rest];
 }
 

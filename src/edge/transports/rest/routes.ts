@@ -11,6 +11,7 @@ import {
 } from "@bufbuild/protobuf";
 import { http } from "../../../../gen/google/api/annotations_pb.ts";
 import { header, kept, Dialect as Name, raw, rpc, StreamFormat } from "../../../../gen/limber/edge/v1/options_pb.ts";
+import { PatchOperationSchema } from "../../../../gen/limber/scim/v2/resource_pb.ts";
 import { InferenceService } from "../../../../gen/limber/v1/inference_service_pb.ts";
 import { factsOf, Reason, type Refusal, refuse } from "../../../errors.ts";
 import { type Bounds, boundsOf } from "../../messages/bounds.ts";
@@ -166,6 +167,8 @@ export interface Dialect {
   readonly plain?: true;
   /** The text of an answer whose JSON, by the schema's names, is `value`. */
   write(desc: DescMessage, value: unknown, request: HttpRequest): string;
+  /** The query as its clients write it, by the names of `parameterOf`. */
+  readQuery?(route: RestRoute, query: URLSearchParams): URLSearchParams;
   /** The name of a parameter of the query; the schema's where it does not say. */
   parameterOf?(field: DescField): string;
   /** Further headers of an answer, names and values in turn; the status where it is not the route's own. */
@@ -344,6 +347,19 @@ const scim: Dialect = {
   },
   ignoresUnknown: true,
   parameterOf: (field) => field.jsonName,
+  readQuery(route, query) {
+    const names = new Map([...route.query.keys()].map((name) => [name.toLowerCase(), name]));
+    const read = new URLSearchParams();
+    for (const [given, value] of query) {
+      const name = names.get(given.toLowerCase());
+      // A parameter without a value is one that was left out, but an empty filter would match everyone.
+      if (name === undefined || (value.trim() === "" && name !== "filter")) continue;
+      const others = /attributes$/i.test(name) ? read.get(name) : null;
+      if (others !== null) read.set(name, `${others},${value}`);
+      else read.append(name, name === "sortOrder" ? value.toLowerCase() : value);
+    }
+    return read;
+  },
   write: (desc, value, request) => JSON.stringify(fromNative(desc, value, originOf(request))),
   head(route, value, request) {
     const { version, location } = metaOf(value);
@@ -351,7 +367,7 @@ const scim: Dialect = {
     const headers = ["etag", version];
     if (route.status === 201 && location !== undefined) headers.push("location", originOf(request) + location);
     const seen = route.verb === "GET" ? headerOf(request, "if-none-match") : undefined;
-    const same = seen?.split(",").some((each) => each.trim() === version || each.trim() === "*");
+    const same = seen?.split(",").some((each) => ["*", version, version.replace("W/", "")].includes(each.trim()));
     return { headers, ...(same && { status: 304 }) };
   },
   refuse(refusal, requestId, given) {
@@ -408,19 +424,19 @@ export function toNative(desc: DescMessage, value: unknown): unknown {
     const field = fieldsOf(desc).get(name.toLowerCase());
     if (field) deps[field.name] = toField(field, given);
   }
+  // A null is no value (RFC 7643 section 2.5), so that replacing by it removes.
+  if (desc === PatchOperationSchema && deps.value === null && /^replace$/i.test(String(deps.op))) deps.op = "remove";
   return deps;
 }
 
-/** Identifiers that some identity providers write as numbers. */
-const NUMBERED: ReadonlySet<string> = new Set(["externalId", "employeeNumber"]);
-
-/** A value in the dialects of identity providers: one object in place of a list, booleans as text, identifiers as numbers. */
+/** A value in the dialects of identity providers: one object in place of a list, nulls in it, booleans as text, text as whole numbers. */
 function toField(field: DescField, given: unknown): unknown {
-  const values = field.fieldKind === "list" && isObject(given) ? [given] : given;
+  const list = field.fieldKind === "list" && Array.isArray(given) ? given.filter((each) => each !== null) : given;
+  const values = field.fieldKind === "list" && isObject(list) ? [list] : list;
   if (field.message !== undefined) return inside(field, values, toNative);
   if (field.scalar === ScalarType.BOOL && typeof values === "string" && /^(true|false)$/i.test(values))
     return values.toLowerCase() === "true";
-  return NUMBERED.has(field.jsonName) && typeof values === "number" ? String(values) : values;
+  return field.scalar === ScalarType.STRING && Number.isSafeInteger(values) ? String(values) : values;
 }
 
 /** JSON by the schema's names as identity providers read it; addresses that begin with a slash get `origin` before it. */
