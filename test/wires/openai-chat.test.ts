@@ -178,7 +178,7 @@ describe("a grounding answer in the convention of", () => {
     const { points, boxes, note } = await ground(says, XY_1000);
     expect(points.map(({ x, y }) => [x, y])).toEqual([[1, 0]]);
     expect(boxes).toMatchObject([{ xMin: 0.7, yMin: 0.2, xMax: 0.8, yMax: 0.3 }]);
-    expect(note).toBe("1 places outside of the picture were left out");
+    expect(note).toBe("1 places that are outside the image or unreadable were left out");
   });
 });
 

@@ -74,6 +74,21 @@ describe("an absence in words", () => {
     "None",
     "**None**",
     `${FENCE}json\nnull\n${FENCE}`,
+    "Red cube: not found", // the parsers of roboflow/supervision
+    "Could not find the red cube.",
+    "Not in the image.",
+    "There are zero red cubes in the picture.",
+    "It appears that there is no red cube in the image.",
+    "The image provided does not contain a red cube.",
+    "The red cube is missing.",
+    "The red cube is not in the field of view.",
+    "The answer is none.",
+    "Final answer: none",
+    "未检测到目标", // QwenLM/Qwen3-VL, asked in Chinese
+    "なし",
+    "Nichts gefunden.",
+    "Aucun objet trouvé.",
+    '{"answer": "There is no red cube in the image."}',
   ];
   it("is an empty answer, as roboflow/supervision reads it", async () => {
     for (const [text, answer] of await foundIn(NOTHING, C.XY_1000))
@@ -108,6 +123,13 @@ describe("an absence in words", () => {
         "There is no red cube in the box.",
         "None of this makes sense.",
         "No problem, the red cube is at the left.",
+        "There is no blue cube in the image.", // another cube
+        "There is nothing but a red cube.",
+        "No object other than the red cube is visible.",
+        "There is no red cube in the first image, but there is one in the second image.",
+        "If there is no red cube, answer [].", // the prompt, repeated
+        "No image found.",
+        "图中没有红色方块。",
       ];
       for (const [text, answer] of await foundIn(texts, c))
         expect([text, answer]).toMatchObject([text, { failure: "MALFORMED_ANSWER" }]);
@@ -122,12 +144,16 @@ describe("an absence in words", () => {
 
 describe("the end of an answer", () => {
   const ended = (
-    content: string | null,
+    content: unknown,
     finish_reason: string | null,
     more = {},
     usage: object = { prompt_tokens: 300, completion_tokens: 2_048 },
-  ) =>
-    JSON.stringify({ choices: [{ index: 0, finish_reason, message: { role: "assistant", content, ...more } }], usage });
+    choice = {},
+  ) => {
+    const message = { role: "assistant", content, ...more };
+    return JSON.stringify({ choices: [{ index: 0, finish_reason, message, ...choice }], usage });
+  };
+  const TOOL = { type: "function", function: { name: "locate", arguments: '{"point_2d": [750, 250]}' } };
 
   it.each([C.XY_100, C.LOC_YX_1024, C.MOLMO2_COORDS, C.XY_1000])(
     "before any content is a failure, as at Gemini, OpenAI and Ollama (%i)",
@@ -163,6 +189,42 @@ describe("the end of an answer", () => {
       });
     },
   );
+
+  it.each(["stop", "STOP", "eos", "normal", "stop_str", "FinishReason.STOP", "FINISH_REASON_STOP", { type: "stop" }])(
+    "by the model itself is regular in every spelling, of vLLM, SGLang, Baidu and Vertex: %j",
+    async (reason) => {
+      expect(await only(ended("[]", reason as string), C.XY_1000)).toMatchObject({ points: [], boxes: [], note: "" });
+    },
+  );
+
+  it.each([
+    ["an error, of OpenRouter and Together", ended('[{"point_2d": [750, 250]}]', "error"), "UPSTREAM_ERROR"],
+    ["a lost connection, of Zhipu", ended('[{"point_2d": [750, 250]}]', "network_error"), "UPSTREAM_ERROR"],
+    ["toxicity, of Cohere", ended("", "ERROR_TOXIC"), "INPUT_REJECTED"],
+    ["a refusal in parts, of OpenAI", ended([{ type: "refusal", refusal: "no" }], "stop"), "INPUT_REJECTED"],
+    [
+      "Azure's filter",
+      ended("", "stop", {}, {}, { content_filter_results: { hate: { filtered: true } } }),
+      "INPUT_REJECTED",
+    ],
+    ["a call of a tool, of vLLM's parsers", ended(null, "stop", { tool_calls: [TOOL] }), "MALFORMED_ANSWER"],
+    ["a call of a tool beside an empty text", ended("", "stop", { tool_calls: [TOOL] }), "MALFORMED_ANSWER"],
+    ["an old function call", ended("", "function_call", { function_call: TOOL.function }), "MALFORMED_ANSWER"],
+    ["no content, of llama.cpp", ended(undefined, "stop"), "MALFORMED_ANSWER"],
+    ["reasoning details, of OpenRouter", ended("", "stop", { reasoning_details: [{ text: "…" }] }), "MALFORMED_ANSWER"],
+    [
+      "counted reasoning, of xAI",
+      ended("", "stop", {}, { completion_tokens: 9, reasoning_tokens: 9 }),
+      "MALFORMED_ANSWER",
+    ],
+  ])("by %s is a failure in every convention", async (_, answer, failure) => {
+    for (const c of [C.XY_1000, ...TAG_FAMILIES]) expect(await only(answer, c)).toMatchObject({ failure });
+  });
+
+  it("leaves special tokens at the end out, as of servers that don't skip them", async () => {
+    expect(await only("<eos>", C.LOC_YX_1024)).toMatchObject({ points: [], boxes: [] });
+    expect(await only("[]<|im_end|>", C.XY_1000)).toMatchObject({ points: [], boxes: [] });
+  });
 
   it("by the model itself, without a word, means in Molmo's families that nothing was found", async () => {
     for (const c of TAG_FAMILIES) expect(await only(ended("", "stop"), c)).toMatchObject({ points: [], boxes: [] });
@@ -210,6 +272,7 @@ describe("the end of an answer", () => {
 });
 
 describe("JSON in models' variants", () => {
+  const BOX = [[0.7, 0.2, 0.8, 0.3]];
   it.each<[string, C, string, number[][], number[][]]>([
     [
       "Python's quotes and tuples, of Qwen",
@@ -269,6 +332,48 @@ describe("JSON in models' variants", () => {
       [[0.75, 0.25]],
       [],
     ],
+    ["GLM's box around a bare list", C.XY_1000, "<|begin_of_box|>[[700, 200, 800, 300]]<|end_of_box|>", [], BOX],
+    ["InternVL's tags", C.XY_1000, "<ref>red cube</ref><box>[[700, 200, 800, 300]]</box>", [], BOX],
+    ["DeepSeek-VL2's tags", C.XY_1000, "<|ref|>red cube<|/ref|><|det|>[[700, 200, 800, 300]]<|/det|>", [], BOX],
+    ["Qwen-VL's tags", C.XY_1000, "<ref>red cube</ref><box>(700,200),(800,300)</box>", [], BOX],
+    ["Seed's tags", C.XY_1000, "<point>750 250</point>", [[0.75, 0.25]], []],
+    ["a tuple, of UI-TARS", C.XY_1000, "(750, 250)", [[0.75, 0.25]], []],
+    ["numbers in one text", C.XY_1000, '[{"bbox_2d": "700, 200, 800, 300"}]', [], BOX],
+    ["several boxes under one key", C.XY_1000, '{"bbox_2d": [[700, 200, 800, 300]], "label": "cube"}', [], BOX],
+    [
+      "lists of boxes and labels, of Florence-2",
+      C.XY_1000,
+      '{"bboxes": [[700, 200, 800, 300]], "labels": ["cube"]}',
+      [],
+      BOX,
+    ],
+    ["a list of points", C.XY_1000, '{"points": [[750, 250]]}', [[0.75, 0.25]], []],
+    ["named corners", C.XY_1000, '{"top_left": [700, 200], "bottom_right": [800, 300]}', [], BOX],
+    ["corners from zero, of torchvision", C.XY_1000, '{"x0": 700, "y0": 200, "x1": 800, "y1": 300}', [], BOX],
+    ["keys in capitals", C.XY_1000, '{"Bbox-2D": {"xMin": 700, "yMin": 200, "xMax": 800, "yMax": 300}}', [], BOX],
+    ["quotes inside a label", C.XY_1000, '[{"point_2d": [750, 250], "label": "the "red" cube"}]', [[0.75, 0.25]], []],
+    ["a confidence of NaN", C.XY_1000, '[{"point_2d": [750, 250], "score": NaN}]', [[0.75, 0.25]], []],
+    [
+      "a draft before the final answer",
+      C.XY_1000,
+      'Perhaps [{"point_2d": [1, 1]}]. Final answer: [{"point_2d": [750, 250]}]',
+      [[0.75, 0.25]],
+      [],
+    ],
+    ["single quotes, of Molmo", C.XY_100, "<point x='75.0' y='25.0' alt='cube'>cube</point>", [[0.75, 0.25]], []],
+    ["percent signs, of Molmo", C.XY_100, '<point x="75.0%" y="25.0%">cube</point>', [[0.75, 0.25]], []],
+    ["names in a tuple, of RoboPoint", C.XY_UNIT, "[(x1=0.75, y1=0.25)]", [[0.75, 0.25]], []],
+    [
+      "two boxes of one label, of Florence-2",
+      C.XY_1000,
+      "cube<loc_700><loc_200><loc_800><loc_300><loc_700><loc_200><loc_800><loc_300>",
+      [],
+      [...BOX, ...BOX],
+    ],
+    ["-1 for every number, of GUI models", C.XY_1000, '[{"bbox_2d": [-1, -1, -1, -1]}]', [], []],
+    ["a box without a size at the origin", C.XY_1000, '{"bbox_2d": [0, 0, 0, 0]}', [], []],
+    ["a place of an object that was not found", C.XY_1000, '{"found": false, "x": 0, "y": 0}', [], []],
+    ["a count of zero", C.XY_1000, '{"count": 0}', [], []],
     ["null for a place", C.XY_1000, '{"point_2d": null, "label": "red cube"}', [], []],
     ["a place labeled none", C.XY_1000, '[{"point_2d": [0, 0], "label": "none"}]', [], []],
     ["a word for nothing found", C.XY_1000, '{"found": false}', [], []],
@@ -282,8 +387,28 @@ describe("JSON in models' variants", () => {
     ["a list of numbers in prose", C.XY_1000, "The cube is at [750, 250] of [1, 2]."],
     ["a size beside a place that was cut off", C.XY_1000, '{"size": [640, 480], "point_2d": [7'],
     ["an error", C.XY_1000, '{"error": "none"}'],
+    ["an empty list beside an unreadable place", C.XY_1000, '[{"point_2d": [750, 250, 1], "attributes": []}]'],
+    ["null for one place and part of another", C.XY_1000, '{"point_2d": null, "bbox_2d": [700, 200, 800]}'],
+    ["an object that was not found at a place", C.XY_1000, '{"found": false, "point_2d": [750, 250]}'],
+    ["a correction", C.XY_1000, '[{"point_2d": [1, 1]}] No, wait: [{"point_2d": [750, 250]}]'],
+    ["two corners without a box around them", C.XY_1000, "(700,200),(800,300)"],
+    ["a tag without coordinates, of Molmo", C.XY_100, '<point p="75.0, 25.0">cube</point>'],
+    ["three numbers, of Florence-2", C.XY_1000, "cube<loc_700><loc_200><loc_800>"],
+    ["half a point, of Molmo2", C.MOLMO2_COORDS, '<points coords="1 1 750">cube</points>'],
+    ["an odd list, of DeepSeek-VL2", C.XY_1000, "<|ref|>cube<|/ref|><|det|>[[533, 132, 457]]<|/det|>"],
   ])("with %s is refused", async (_, c, says) => {
     expect(await only(says, c)).toMatchObject({ failure: "MALFORMED_ANSWER" });
+  });
+
+  it("has confidences from 0 to 1, also of percent and text", async () => {
+    const says = (score: unknown) => JSON.stringify([{ point_2d: [750, 250], score }]);
+    const scores = [0.9, "0.9", 90, "90%", -1, 1e9, "high"];
+    const server = await startChatServer(scores.map(says).join("\n"));
+    const seen = observed({ frames: [{ camera: "front", data: await picture }] });
+    const target = targetAt(server.endpoint, { profile: create(WireProfileSchema, { coordinates: C.XY_1000 }) });
+    const { points } = await wire.ground(target, groundInput(seen, "it"), framesOf(seen), callWith());
+    expect(points.map(({ confidence }) => confidence)).toEqual([0.9, 0.9, 0.9, 0.9, 1, 1, 1]);
+    await server.close();
   });
 
   it("in parts, of Mistral and of servers that parse it, is read without the reasoning", async () => {

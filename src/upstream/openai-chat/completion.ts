@@ -11,6 +11,8 @@ export interface Completion {
   readonly text: string;
   /** Whether the model was cut off, for example by the token limit. */
   readonly isCut: boolean;
+  /** The finish reason in lower case; empty without one. */
+  readonly reason: string;
   /** Absent if the server does not count tokens. */
   readonly inputTokens: number | undefined;
   readonly outputTokens: number | undefined;
@@ -23,23 +25,28 @@ const MOST_TOKENS = 100_000_000;
 
 /** Regular finish reasons of all makers. Tool calls are not among them, because no tools are offered. */
 const BY_ITSELF: ReadonlySet<string> = new Set([
-  ...[
-    "stop",
-    "eos",
-    "eos_token",
-    "end_turn",
-    "stop_sequence",
-    "finish_reason_stop",
-    "complete",
-    "completed",
-    "stop_token",
-    "end",
-  ],
+  "stop",
+  "eos",
+  "eos_token",
+  "stopped_eos",
+  "end_turn",
+  "stop_sequence",
+  "stop_str",
+  "stop_token",
+  "complete",
+  "completed",
+  "normal",
+  "end",
 ]);
+/** Finish reasons of a parsed tool call. Beside a text without a call they are regular. */
+const CALLED: ReadonlySet<string> = new Set(["tool_calls", "tool_use", "function_call"]);
+/** Texts for no finish reason. */
+const NO_REASON: ReadonlySet<string> = new Set(["none", "null", "unspecified"]);
 /** Finish reasons of withheld answers. */
 const WITHHELD =
-  /content_filter|content-filter|safety|refusal|refuse|recitation|blocklist|prohibited|spii|sensitive|moderation|guardrail|language|image_safety/;
+  /content_filter|content-filter|safety|refusal|refuse|recitation|blocklist|prohibited|spii|sensitive|moderation|guardrail|language|image_safety|toxic/;
 const BUSY = /insufficient_system_resource|overloaded|capacity|rate_limit/;
+const FAILED = /^(?:error|failed|failure|exception)$|_error$/;
 
 /**
  * Returns the text of a completion without its reasoning; `limit` is the token limit of the request. Throws an UpstreamFailure if the server
@@ -50,29 +57,80 @@ export function readCompletion(body: Buffer, limit: number): Completion {
   if (!isObject(answer)) throw malformed("the response is not an object");
   const choice: unknown = Array.isArray(answer.choices) ? answer.choices[0] : undefined;
   // Proxies report failures with a status of 200.
-  const failed = isObject(choice) && choice.error ? choice : answer;
-  if (failed.error || !isObject(choice)) throw errorOf(failed, answer);
+  const failed = isObject(choice) && isError(choice.error) ? choice : answer;
+  if (isError(failed.error) || !isObject(choice)) throw errorOf(failed, answer);
   const message = isObject(choice.message) ? choice.message : {};
-  const whole = textOf(message.content ?? choice.text) ?? "";
+  const content = message.content ?? choice.text;
+  const whole = (textOf(content) ?? "").replace(END_TOKENS, "");
   if (whole.length > MAX_TEXT) throw new UpstreamFailure(AttemptFailure.ANSWER_TOO_LARGE, "the response is too long");
   const usage = isObject(answer.usage) ? answer.usage : {};
   const outputTokens = countOf(usage.completion_tokens ?? usage.output_tokens);
   const inputTokens = countOf(usage.prompt_tokens ?? usage.input_tokens);
-  const reason = String(choice.finish_reason ?? choice.stop_reason ?? choice.native_finish_reason ?? "").toLowerCase();
-  if (typeof message.refusal === "string" && message.refusal !== "") throw withheld("the model refused");
+  const reason = reasonOf(choice);
+  if (refusesIn(message, content)) throw withheld("the model refused");
   if (WITHHELD.test(reason)) throw withheld(`the server withheld the response: ${ownerText(reason)}`);
   if (BUSY.test(reason))
     throw new UpstreamFailure(AttemptFailure.UPSTREAM_BUSY, `the response ended with ${ownerText(reason)}`);
-  // An unknown finish reason is not treated as a regular end.
-  const isCut = reason === "" ? (outputTokens ?? 0) >= limit : !BY_ITSELF.has(reason);
+  if (FAILED.test(reason))
+    throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, `the response ended with ${ownerText(reason)}`);
   const { text, isWhole } = withoutThoughts(whole);
-  if (text.trim() === "" && (isCut || !isWhole || whole.trim() !== "" || hasThought(message, usage)))
+  const isBlank = text.trim() === "";
+  const called = calledTool(message);
+  if (isBlank && called !== undefined)
+    throw malformed(
+      `the model called the tool ${ownerText(called)} instead of answering; turn the server's tool call parser off`,
+    );
+  if (isBlank && isFiltered(choice, answer)) throw withheld("the server's content filter withheld the response");
+  // An unknown finish reason is not treated as a regular end.
+  const isRegular = BY_ITSELF.has(reason) || (CALLED.has(reason) && called === undefined);
+  const isCut = reason === "" ? (outputTokens ?? 0) >= limit : !isRegular;
+  if (isBlank && (isCut || !isWhole || whole.trim() !== "" || hasThought(message, usage)))
     throw isCut
       ? new UpstreamFailure(AttemptFailure.EMPTY_ANSWER, cutBecause(reason, outputTokens ?? limit))
       : malformed(ALL_THOUGHT);
-  if (!isObject(choice.message) && choice.text === undefined) throw malformed("the response has no text");
-  if (message.content === null && text === "") throw malformed("the response has no text");
-  return { text, isCut, inputTokens, outputTokens };
+  if (isBlank && (content === null || content === undefined)) throw malformed("the response has no text");
+  return { text, isCut, reason, inputTokens, outputTokens };
+}
+
+/** Tokens that servers leave at an answer's end if they don't skip special tokens. */
+const END_TOKENS =
+  /(?:\s*(?:<\/s>|<eos>|<end_of_turn>|<\|(?:im_end|endoftext|eot_id|end|return|end_of_text|end_of_sentence|user|observation)\|>|<｜end▁of▁sentence｜>)){1,8}\s*$/;
+
+/** Returns the finish reason in lower case, without a maker's prefix. SGLang's was an object, and vLLM names a stop token by its number. */
+function reasonOf(choice: Readonly<Record<string, unknown>>): string {
+  const given = choice.finish_reason ?? choice.stop_reason ?? choice.native_finish_reason;
+  const value = isObject(given) ? given.type : typeof given === "number" ? "stop" : given;
+  const reason = String(value ?? "")
+    .toLowerCase()
+    .replace(/^finish_?reason[._]/, "");
+  return NO_REASON.has(reason) ? "" : reason;
+}
+
+/** Whether an `error` field reports an error; some servers always send an empty one. */
+const isError = (value: unknown): boolean => Boolean(value) && !(isObject(value) && Object.keys(value).length === 0);
+
+/** Whether the message is a refusal, as its own field or as a part of its content. */
+function refusesIn(message: Readonly<Record<string, unknown>>, content: unknown): boolean {
+  if (typeof message.refusal === "string" && message.refusal !== "") return true;
+  return Array.isArray(content) && content.some((part) => isObject(part) && part.type === "refusal");
+}
+
+/** The name of the first tool that the message calls; undefined without any. */
+function calledTool(message: Readonly<Record<string, unknown>>): string | undefined {
+  const [first] = Array.isArray(message.tool_calls) ? message.tool_calls : [message.function_call];
+  if (!isObject(first)) return undefined;
+  const named = isObject(first.function) ? first.function : first;
+  return String(named.name ?? "");
+}
+
+/** Whether Azure's or Google's filter results report a block. */
+function isFiltered(choice: Readonly<Record<string, unknown>>, answer: Readonly<Record<string, unknown>>): boolean {
+  const results = isObject(choice.content_filter_results) ? Object.values(choice.content_filter_results) : [];
+  const feedback = answer.promptFeedback ?? answer.prompt_feedback;
+  return (
+    results.some((result) => isObject(result) && result.filtered === true) ||
+    (isObject(feedback) && Boolean(feedback.blockReason ?? feedback.block_reason))
+  );
 }
 
 /** The text for the owner if an answer was cut off before any content. */
@@ -87,7 +145,7 @@ function errorOf(
   failed: Readonly<Record<string, unknown>>,
   answer: Readonly<Record<string, unknown>>,
 ): UpstreamFailure {
-  const { said, status } = errorIn(failed.error ? failed : answer);
+  const { said, status } = errorIn(isError(failed.error) ? failed : answer);
   if (said === "" && status === undefined) return malformed("the response has no choices");
   return failureOfStatus(status ?? 500, said);
 }
@@ -97,11 +155,19 @@ function textOf(content: unknown): string | undefined {
   if (typeof content === "string") return content;
   if (content === null || content === undefined) return undefined;
   if (!Array.isArray(content)) return JSON.stringify(content); // JSON that a server has parsed
-  if (content.length > 0 && !content.some((part) => isObject(part) && typeof part.type === "string"))
-    return content.every((part) => typeof part === "string") ? content.join("") : JSON.stringify(content);
-  return content
-    .map((part: unknown) => (isObject(part) && typeof part.text === "string" && !isThought(part.type) ? part.text : ""))
-    .join("");
+  const isOfParts = content.every((part) => isObject(part) && (typeof part.type === "string" || isBarePart(part)));
+  if (!isOfParts) return content.every((part) => typeof part === "string") ? content.join("") : JSON.stringify(content);
+  return content.map((part) => (isObject(part) && !isThought(part.type) ? textIn(part) : "")).join("");
+}
+
+/** A part without a type: only a text. */
+const isBarePart = (part: Readonly<Record<string, unknown>>): boolean =>
+  typeof part.text === "string" && Object.keys(part).length === 1;
+
+/** The text of one part: a string, or an object with a value. */
+function textIn({ text }: Readonly<Record<string, unknown>>): string {
+  const value = isObject(text) ? text.value : text;
+  return typeof value === "string" ? value : "";
 }
 
 const isThought = (type: unknown): boolean => typeof type === "string" && /think|thought|reason/.test(type);
@@ -109,16 +175,25 @@ const isThought = (type: unknown): boolean => typeof type === "string" && /think
 /** Returns a token count; undefined without one. Throws an UpstreamFailure for an invalid count. */
 function countOf(value: unknown): number | undefined {
   if (value === undefined || value === null) return undefined;
-  if (Number.isSafeInteger(value) && Number(value) >= 0 && Number(value) <= MOST_TOKENS) return Number(value);
+  const count = typeof value === "string" && /^\d{1,9}$/.test(value) ? Number(value) : value;
+  if (Number.isSafeInteger(count) && Number(count) >= 0 && Number(count) <= MOST_TOKENS) return Number(count);
   throw malformed("the response's token count is not a valid number");
 }
 
 /** Whether the model's reasoning is separate from its answer. */
 function hasThought(message: Readonly<Record<string, unknown>>, usage: Readonly<Record<string, unknown>>): boolean {
-  const texts = [message.reasoning_content, message.reasoning, message.thinking, message.thought];
-  if (texts.some((text) => text !== undefined && text !== null && text !== "")) return true;
-  const details = usage.completion_tokens_details;
-  return isObject(details) && Number(details.reasoning_tokens ?? 0) > 0;
+  const texts = [
+    message.reasoning_content,
+    message.reasoning,
+    message.reasoning_text,
+    message.reasoning_details,
+    message.thinking,
+    message.thinking_blocks,
+    message.thought,
+  ];
+  if (texts.some((text) => (Array.isArray(text) ? text.length > 0 : Boolean(text)))) return true;
+  const details = [usage.completion_tokens_details, usage.output_tokens_details, usage];
+  return details.some((each) => isObject(each) && Number(each.reasoning_tokens ?? 0) > 0);
 }
 
 /** The reasoning tags of model families, from start to end. */

@@ -26,14 +26,15 @@ const WORDS: Readonly<Record<string, unknown>> = {
   False: false,
   None: null,
   undefined: null,
+  NaN: null,
 };
 const QUOTES: Readonly<Record<string, string>> = { '"': '"', "'": "'", "“": "”", "‘": "’", "`": "`" };
 const CLOSERS: Readonly<Record<string, string>> = { "[": "]", "{": "}", "(": ")" };
 const NUMBER = /[+-]?(?:\d{1,17}(?:\.\d{0,17})?|\.\d{1,17})(?:[eE][+-]?\d{1,3})?/y;
 const WORD = /[A-Za-z_$][\w$-]{0,63}/y;
 const SPACE = /(?:\s|\/\/[^\n]*(?:\n|$)|\/\*[\s\S]{0,400}?\*\/|#[^\n]*(?:\n|$))*/y;
-/** Ends of a quotation with an apostrophe inside: `'the robot's cup'`. */
-const AFTER_STRING = /\s*(?:[,:}\])]|$)/y;
+/** Ends of a quotation with quotes inside: `'the robot's cup'`, `"the "big" cup"`. A missing comma or a comment can follow. */
+const AFTER_STRING = /\s*(?:[,:}\])"'“‘#]|\/[/*]|$)/y;
 
 /** The readable part of an incomplete value. */
 class Broken {
@@ -116,7 +117,7 @@ class Reader {
       else if (letter !== closer) text += letter;
       else {
         AFTER_STRING.lastIndex = this.at + 1;
-        if (closer !== '"' && !AFTER_STRING.test(this.#text)) text += letter;
+        if (!AFTER_STRING.test(this.#text)) text += letter;
         else {
           this.at++;
           return text;
@@ -144,25 +145,41 @@ const isContainer = (value: unknown): boolean => typeof value === "object" && va
 const objectsIn = (value: unknown): unknown[] =>
   Array.isArray(value) ? value.flatMap(objectsIn) : isContainer(value) ? [value] : [];
 const FENCE = /```[\w+-]{0,10}\s?|~~~[\w+-]{0,10}\s?/g;
+/** Tags around an answer: GLM's box, `<answer>`. */
+const WRAPPER = /<\/?(?:\|?(?:begin_of_box|end_of_box)\|?|answer|output|result|json|final)>/g;
+/** A single tuple of numbers and nothing else. */
+const LONE_TUPLE = /^\(\s*[+-]?[\d.]+(?:\s*,\s*[+-]?[\d.]+){1,3}\s*\)\.?$/;
+/** Words before a final answer, after which earlier drafts do not count. */
+const FINAL = /\bfinal (?:answer|output|result)\b[\s:*]{0,8}/gi;
+/** Words by which a model takes back what it wrote before. */
+const CORRECTION =
+  /\b(?:no,? wait|wait|actually|correction|corrected|sorry|instead|scratch that|let me (?:re|try again|correct|adjust|refine))/i;
 
-/** Returns the JSON in a text; undefined without any. */
+/** Returns the JSON in a text; undefined without any, and if the model corrects itself between two values. */
 export function jsonIn(text: string): JsonText | undefined {
-  let inner = text.replace(FENCE, " ").trim();
+  let inner = text.replace(FENCE, " ").replace(WRAPPER, " ").trim();
   // JSON inside a JSON string.
   if (/^"\s*[[{]/.test(inner)) inner = unquoted(inner) ?? inner;
+  const last = [...inner.matchAll(FINAL)].at(-1);
+  const final = last === undefined ? "" : inner.slice(last.index + last[0].length);
+  if (final !== "" && isWordForNothing(final)) return { roots: [[]], isAlone: true };
+  if (/[[{]/.test(final)) inner = final.trim();
+  if (LONE_TUPLE.test(inner)) inner = inner.replace("(", "[").replace(")", "]").replace(/\.$/, "");
   const roots: unknown[] = [];
   let isAlone = /^[[{]/.test(inner);
   const reader = new Reader(inner);
   for (let rest = 0, broken = 0; roots.length < MAX_ITEMS && broken < MAX_BROKEN; rest = reader.at) {
     const next = inner.slice(rest).search(/[[{]/);
     if (next < 0) break;
-    if (rest > 0 && /[^\s,;]/.test(inner.slice(rest, rest + next))) isAlone = false;
+    const between = rest > 0 ? inner.slice(rest, rest + next) : "";
+    if (/[^\s,;]/.test(between)) isAlone = false;
+    if (roots.length > 0 && CORRECTION.test(between)) return undefined;
     reader.at = rest + next;
     const value = reader.container(0);
     if (value instanceof Broken) broken++;
     roots.push(...(value instanceof Broken ? value.whole : [value]));
   }
-  if (/[^\s,;]/.test(inner.slice(reader.at))) isAlone = false;
+  if (/[^\s,;.]/.test(inner.slice(reader.at))) isAlone = false;
   return roots.length > 0 ? { roots, isAlone } : undefined;
 }
 
@@ -191,9 +208,16 @@ export function itemsIn(values: readonly unknown[], into: JsonItem[] = [], depth
  * English only.
  */
 
+const PICTURE_WORD = "(?:image|picture|photo|photograph|frame|scene|view|field of view)";
 /** Matches the complete answer, without punctuation. */
-const WORDS_FOR_NOTHING =
-  /^(?:none|null|nil|nothing|n\/a|empty|absent|not (?:found|present|visible|there|applicable|detected)|no (?:match(?:es)?|objects?|points?|results?|detections?|instances?)(?: (?:were |was )?(?:found|detected|visible))?|(?:none|nothing) (?:(?:was|were) )?(?:found|visible|detected|present))$/;
+const WORDS_FOR_NOTHING = new RegExp(
+  `^(?:none|null|nil|nothing|n/a|empty|absent|(?:the )?(?:objects? )?not (?:found|present|visible|there|applicable|detected)(?: in (?:the|this) ${PICTURE_WORD})?|not in (?:the|this) ${PICTURE_WORD}|(?:no|0|zero)(?: such)? (?:match(?:es)?|objects?|points?|results?|detections?|instances?)(?: (?:were |was )?(?:found|detected|visible))?|(?:none|nothing) (?:(?:was|were) )?(?:found|visible|detected|present))$`,
+);
+/** The same in other languages. Their sentences are not evaluated. */
+const FOREIGN_WORDS_FOR_NOTHING =
+  /^(?:(?:图|圖)(?:片|像)?(?:中|里|裡)?)?(?:无|無|没有|沒有|不存在|(?:未|没有|沒有|无法|無法)(?:找到|检测到|檢測到|发现|發現))(?:任何|该|此|相关|匹配|符合条件|的){0,3}(?:目标|目標|物体|物體|对象|對象|结果|結果|内容)?$|^(?:なし|見つかりません(?:でした)?|ありません|該当なし|없음|없습니다|찾을 수 없습니다|keine|keines|nichts|nichts gefunden|nicht gefunden|nicht vorhanden|aucun|aucune|rien|aucun objet(?: trouvé)?|non trouvé|ninguno|ninguna|nada|no encontrado|ningún objeto|nessuno|nessuna|niente|non trovato|nessun oggetto|nenhum|nenhuma|não encontrado|geen|niets|niet gevonden|нет|ничего|не найдено|ничего не найдено)$/;
+/** What precedes a bare answer. */
+const LEAD = /^(?:(?:the |my )?(?:final )?(?:answer|result|output|response)(?: is)?\s*:?\s+)/;
 
 /** Words of doubt, refusal and partial visibility; with any of them a text states nothing for certain. */
 const HEDGES =
@@ -218,8 +242,19 @@ const GENERIC =
 const EMPTY_WORDS =
   /^(?:the|a|an|of|to|in|on|at|and|or|with|for|all|any|every|each|that|this|is|are|it|its|my|your|find|locate|point|detect|where|please|show|mark)$/;
 
-const stem = (word: string): string => word.replace(/(?:es|s)$/, "");
+/** The singular of a word. */
+const stem = (word: string): string =>
+  EMPTY_WORDS.test(word)
+    ? word
+    : word
+        .replace(/(ss|x|ch|sh|zz|o)es$/, "$1")
+        .replace(/([^aeiou])ies$/, "$1y")
+        .replace(/([^su])s$/, "$1");
 const wordsOf = (text: string): string[] => (text.match(/[\p{L}\p{N}]+/gu) ?? []).map((word) => stem(word));
+
+/** Words that describe an absent object without making it another one. */
+const NEUTRAL =
+  /^(?:visible|clear|such|matching|obvious|discernible|apparent|identifiable|recognizable|distinct|actual|colo(?:u?)red|colo(?:u?)r|object|item|thing|instance|target|single|present)$/;
 
 const NOT_BE = "(?:is|are|was|were) (?:not|n't|no longer)|(?:isn't|aren't|wasn't|weren't)";
 const THERE_IS = "(?:there's|there (?:is|are|was|were|appears? to be|seems? to be))";
@@ -229,24 +264,29 @@ const THERE_IS_NOT =
 /** Sentences of absence; the first group is the absent object. */
 const ABSENCES: RegExp[] = [
   // There is no red cube in the picture; there aren't any; there does not appear to be a cup.
-  new RegExp(`^${THERE_IS} (?:no |not any |nothing|none)(.*)$`),
+  new RegExp(`^${THERE_IS} (?:no |zero |0 |not any |nothing|none)(.*)$`),
   new RegExp(`^${THERE_IS_NOT} (?:any(?:thing)? ?|an? |one\\b)(.*)$`),
   // The object is not in the image; this isn't visible.
   new RegExp(
-    `^(.+?) (?:${NOT_BE})(?: currently)? (?:(?:in|on|within|part of) (?:the|this|your|that) (?:\\w+ )?(?:image|picture|photo|photograph|frame|scene|view)|present|visible|shown|found|here|there|depicted|seen|detected)\\b`,
+    `^(.+?) (?:${NOT_BE})(?: currently)? (?:(?:in|on|within|part of) (?:the|this|your|that) (?:\\w+ )?(?:image|picture|photo|photograph|frame|scene|view|field of view)|in (?:view|frame|sight)\\b|present|visible|shown|found|here|there|depicted|seen|detected)\\b`,
   ),
   // The cube cannot be found; it could not be seen in the picture.
   /^(.+?) (?:cannot|can not|can't|could not|couldn't) be (?:found|seen|located|detected)\b(?! (?:well|because|due|with|by))/,
   /^(.+?) (?:does not|do not|doesn't|don't|did not|didn't) (?:appear|exist)(?: (?:in|on|anywhere|here)\b.*)?$/,
-  /^(.+?) (?:is|are) (?:absent|missing) from\b/,
+  /^(.+?) (?:is|are) (?:absent|missing)(?: from\b.*)?$/,
+  /^(.+?) (?:is|are) out of (?:the )?(?:frame|view|picture|sight)$/,
+  // Red cube: not found.
+  /^(.+?):? (?:not (?:found|visible|present|detected)|none)(?: in (?:the|this) (?:image|picture|photo|frame|scene|view))?$/,
+  // Could not find the red cube.
+  /^(?:could not|couldn't|cannot|can not|can't|did not|didn't) (?:see|find|locate|detect|spot)(?: (?:an?|any|the))? (.+)$/,
   // I do not see any red cube; I was unable to find it.
-  /^(?:i|we) (?:do not|don't|did not|didn't|cannot|can not|can't|could not|couldn't|am unable to|'m unable to|was unable to|were unable to|am not able to|was not able to) (?:see|find|locate|detect|spot)(?: (?:an?|any|the))? (.+)$/,
+  /^(?:i|we) (?:do not|don't|did not|didn't|cannot|can not|can't|could not|couldn't|am unable to|'m unable to|was unable to|were unable to|am not able to|was not able to) (?:see|find|locate|detect|spot|identify)(?: (?:an?|any|the))? (.+)$/,
   /^(?:i am|i'm|i was|unable|we were)(?: unable)? to (?:see|find|locate|detect|spot)(?: (?:an?|any|the))? (.+)$/,
   /^i (?:see|found|find|detected|detect) (?:no|none)\b(.*)$/,
   // No red cubes are visible; none found; nothing matches.
   /^(?:no|none|nothing)\b(?!,)(.*?)(?:(?: (?:is|are|was|were|can be|could be))? (?:visible|present|found|detected|seen|shown|located|depicted|here|exists?|in (?:the|this) .*|match(?:es)?\b.*))+$/,
   // The image does not contain any red cube; the picture shows no cube.
-  /^(?:the|this|your) (?:\w+ )?(?:image|picture|photo|photograph|frame|scene|view) (?:does not|doesn't) (?:contain|show|include|have|depict|feature)(?: (?:an?|any|the))? (.+)$/,
+  /^(?:the|this|your) (?:\w+ )?(?:image|picture|photo|photograph|frame|scene|view)(?: provided| given| shown)? (?:does not|doesn't) (?:contain|show|include|have|depict|feature)(?: (?:an?|any|the))? (.+)$/,
   /^(?:the|this|your) (?:\w+ )?(?:image|picture|photo|photograph|frame|scene|view) (?:contains|shows|includes|has|depicts) (?:no|none)\b(.*)$/,
 ];
 
@@ -258,8 +298,11 @@ ABSENCES.push(BARE);
 const AT_ONCE = /^(?:matching|like|in|on|within|here|visible|present|found|detected|that (?:match|fit|look)\w*)\b/;
 const IMAGE = /\b(?:image|picture|photo|photograph|frame|scene|view|screenshot|front)s?\b/;
 
-const NEGATION = /\b(?:no|not|none|nothing|never|cannot|without)\b|n't\b/;
-const CONTRAST = /\b(?:but|however|although|though|instead|except|only)\b/;
+const NEGATION = /\b(?:absent|missing|out of|no|not|zero|0|none|nothing|never|cannot|without)\b|n't\b/;
+const CONTRAST = /\b(?:but|however|although|though|instead|except|only|besides|other than|(?:apart|aside) from)\b/;
+/** A contrast that states that the object is elsewhere: "but there is one in the second image". */
+const BUT_PRESENT =
+  /\b(?:there (?:is|are)|i (?:see|found|find)) (?:one|some|it|them)\b|\bit (?:is|appears|can)\b|\bit's\b/;
 /** Phrases that need a continuation before a negation. */
 const BE = /\b(?:is|are|sits?|lies|located|appears?|stands?)\b\s+\S/;
 
@@ -277,7 +320,13 @@ const bare = (text: string): string =>
 
 /** Whether a text consists only of a phrase such as `none` or `not found`. */
 export const isWordForNothing = (text: string): boolean =>
-  WORDS_FOR_NOTHING.test(bare(text).replace(/[.!,;:\s]+$/, ""));
+  isBareNothing(
+    bare(text)
+      .replace(LEAD, "")
+      .replace(/[.!,;:。！\s]+$/, ""),
+  );
+const isBareNothing = (words: string): boolean =>
+  WORDS_FOR_NOTHING.test(words) || FOREIGN_WORDS_FOR_NOTHING.test(words);
 
 /** Whether a text states that the requested object is not in the image, without contradicting itself. */
 export function saysNothing(text: string, asked: string): boolean {
@@ -311,10 +360,11 @@ function isElsewhere(rest: string, wanted: readonly string[]): boolean {
 
 function isAbsence(sentence: string, wanted: readonly string[]): boolean {
   const plain = sentence.replace(
-    /^(?:(?:no(?=,)|sorry|unfortunately|apologies|i'm sorry|i am sorry|i apologi[sz]e|after (?:\w+ ){1,6}\w+|based on (?:\w+ ){1,4}\w+|in (?:the|this) (?:\w+ )?(?:image|picture|photo|scene)),? (?:but )?)+/,
+    /^(?:(?:no(?=,)|sorry|unfortunately|apologies|i'm sorry|i am sorry|i apologi[sz]e|after (?:\w+ ){1,6}\w+|based on (?:\w+ ){1,4}\w+|in (?:the|this) (?:\w+ )?(?:image|picture|photo|scene)|it (?:seems|appears|looks)(?: like| as if)?(?: that)?),? (?:but )?)+/,
     "",
   );
   const contrast = CONTRAST.exec(plain);
+  if (contrast && BUT_PRESENT.test(plain.slice(contrast.index))) return false;
   const clause = contrast ? plain.slice(0, contrast.index).replace(/[,\s]+$/, "") : plain;
   for (const absence of ABSENCES) {
     const found = absence.exec(clause);
@@ -322,11 +372,15 @@ function isAbsence(sentence: string, wanted: readonly string[]): boolean {
     const what = (found[1] ?? "").trim();
     const [head = ""] = what.split(AFTER_HEAD, 1).map((each) => each.trim());
     if (OTHER_HEADS.test(head) || isElsewhere(what.slice(head.length), wanted)) return false;
+    // "Nothing but a red cube" denies nothing.
+    if (head === "" && contrast) return false;
     if (head === "") return what === "" || (what.startsWith("of ") ? isNamedIn(clause, wanted) : AT_ONCE.test(what));
     const words = namesIn(head);
     // Beside another object, only an exact denial of the requested one counts: "no blue cube, but the red one is here" denies no red cube.
     if (contrast || absence === BARE) return words.length > 0 && words.every((word) => wanted.includes(word));
-    return isNamedIn(head, wanted) || GENERIC.test(head) || PLACE.test(clause.slice(found[0].indexOf(what)));
+    // With another description it is another object: "no blue cube" denies no red one.
+    if (isNamedIn(head, wanted)) return words.every((word) => wanted.includes(word) || NEUTRAL.test(word));
+    return GENERIC.test(head) || PLACE.test(clause.slice(found[0].indexOf(what)));
   }
   return false;
 }

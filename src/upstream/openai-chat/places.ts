@@ -7,6 +7,7 @@ import type { GroundedBox, GroundedPoint } from "../../../gen/limber/v1/groundin
 import { CoordinateConvention } from "../../../gen/limber/v1/supply_pb.ts";
 import { AttemptFailure, type GroundAnswer, UpstreamFailure } from "../../contracts/contract.ts";
 import { malformed } from "../transport/failures.ts";
+import { isObject } from "../transport/http.ts";
 import { type Completion, cutBecause } from "./completion.ts";
 import { isWordForNothing, itemsIn, type JsonItem, jsonIn, saysNothing } from "./model-text.ts";
 
@@ -55,7 +56,8 @@ export const CONVENTIONS: Readonly<Record<number, Convention>> = {
   },
   [CoordinateConvention.XY_1000]: {
     prompt: JSON_PROMPT("Coordinates go from 0 to 1000 along each side.", QWEN_KEYS),
-    read: (text) => fromJson(text, [1000, 1000], "xy") ?? fromTags(text, QWEN_BOX, qwenBox) ?? florence(text),
+    read: (text) =>
+      fromTags(text, NAMED_TAG, namedTag) ?? fromJson(text, [1000, 1000], "xy") ?? fromTags(text, FLORENCE, florence),
   },
   [CoordinateConvention.YX_1000]: {
     prompt: JSON_PROMPT(
@@ -72,8 +74,7 @@ export const CONVENTIONS: Readonly<Record<number, Convention>> = {
   [CoordinateConvention.XY_UNIT]: {
     prompt: (what) =>
       `Locate: ${what}\nAnswer with a list of tuples alone, [(x1, y1), (x2, y2), ...], of points on it. The coordinates are between 0 and 1, shares of the picture's width and height. Answer [] when it is not in the picture.`,
-    read: (text) =>
-      fromTags(text, TUPLE, ([, inner = ""]) => [placeOf(numbersIn(inner), "")]) ?? fromJson(text, [1, 1], "xy"),
+    read: (text) => fromTags(text, TUPLE, tuple) ?? fromJson(text, [1, 1], "xy"),
   },
   [CoordinateConvention.LOC_YX_1024]: {
     prompt: (what) => `detect ${what}`,
@@ -100,7 +101,19 @@ const numbersIn = (text: string): number[] => text.match(/-?\d{1,9}(?:\.\d{1,17}
 function placesIn(text: string, convention: Convention, seen: ShownPicture, asked: string): PointPlace[] | undefined {
   const places = convention.read(text, seen);
   if (places !== undefined) return places;
-  return saysNothing(text, asked) || (convention.isTacit && text.trim() === "") ? [] : undefined;
+  const isNothing = saysNothing(text, asked) || (convention.isTacit && text.trim() === "");
+  return isNothing || wordsInJson(text).some((each) => saysNothing(each, asked)) ? [] : undefined;
+}
+
+/** Returns the texts of a JSON answer that is one object of texts, such as `{"answer": "There is no cup."}`. */
+function wordsInJson(text: string): string[] {
+  const json = jsonIn(text);
+  const [item] = json?.isAlone && json.roots.length === 1 ? itemsIn(json.roots) : [];
+  if (item === undefined || item.error !== undefined || placeKeysIn(item).length > 0) return [];
+  const values = Object.values(item);
+  return values.every((value) => typeof value !== "object" || value === null)
+    ? values.filter((value) => typeof value === "string")
+    : [];
 }
 
 /** Returns a truncated text without a possibly incomplete run of location tokens at its end. */
@@ -108,20 +121,30 @@ const uncut = (text: string): string =>
   text.replace(LOC_RUN_AT_END, (_, run: string) => ((run.match(/</g) ?? []).length === 4 ? run : ""));
 const LOC_RUN_AT_END = /((?:<loc_?\d{1,4}>){1,8})(?:<[^<>]{0,10})?$/;
 
+/** A place that cannot be read; it counts as left out. */
+const UNREADABLE: PointPlace = { at: [], label: "", frame: 0 };
+const isReadable = ({ at }: PointPlace): boolean => at.length > 0;
+
+/** Returns the places of a text's tags; undefined without a readable tag, because an unreadable one does not mean that nothing was found. */
 function fromTags(text: string, tag: RegExp, read: (match: RegExpExecArray) => PointPlace[]): PointPlace[] | undefined {
   const places: PointPlace[] = [];
-  let seen = false;
   for (const match of text.matchAll(tag)) {
-    seen = true;
-    places.push(...read(match));
+    const found = read(match);
+    places.push(...(found.length > 0 ? found : [UNREADABLE]));
     if (places.length >= MAX_PLACES) break;
   }
-  return seen ? places : undefined;
+  return places.some(isReadable) ? places : undefined;
 }
+
+/** Splits numbers into places of `size` numbers; none if some remain. */
+const inGroups = (numbers: readonly number[], size: number): number[][] =>
+  numbers.length % size > 0
+    ? []
+    : Array.from({ length: numbers.length / size }, (_, i) => numbers.slice(size * i, size * (i + 1)));
 
 /** Molmo: `<point x="61.5" y="40.6" alt="cup">cup</point>`, `<points x1="…" y1="…" x2="…" …>`. */
 const POINT_TAG = /<points?\s([^<>]{1,20000})>([^<>]{0,1000})/g;
-const ATTRIBUTE = /\b([xy])(\d{0,4})\s*=\s*"\s{0,3}(-?\d{1,9}(?:\.\d{1,17})?)\s{0,3}"/g;
+const ATTRIBUTE = /\b([xy])(\d{0,4})\s*=\s*["']\s{0,3}(-?\d{1,9}(?:\.\d{1,17})?)\s{0,3}%?\s{0,3}["']/g;
 
 function pointTag([, attributes = "", label = ""]: RegExpMatchArray): PointPlace[] {
   const sides = new Map<string, { x?: number; y?: number }>();
@@ -135,44 +158,57 @@ function pointTag([, attributes = "", label = ""]: RegExpMatchArray): PointPlace
   );
 }
 
-/** Qwen-VL: `<|object_ref_start|>cup<|object_ref_end|><|box_start|>(x1,y1),(x2,y2)<|box_end|>`. */
-const QWEN_BOX =
-  /(?:<\|object_ref_start\|>([^<>]{0,500})<\|object_ref_end\|>)?<\|box_start\|>([^<>]{1,200})<\|box_end\|>/g;
-const qwenBox = ([, label = "", corners = ""]: RegExpMatchArray): PointPlace[] => [
-  placeOf(
-    numbersIn(corners).map((each) => each / 1000),
-    label,
-  ),
-];
+/**
+ * Tags with a name: `<|object_ref_start|>cup<|object_ref_end|><|box_start|>(x1,y1),(x2,y2)<|box_end|>` of Qwen-VL, `<ref>cup</ref><box>[[…]]</box>`
+ * of InternVL, `<|ref|>cup<|/ref|><|det|>[[…]]<|/det|>` of DeepSeek-VL2, `<point>x y</point>` and `<bbox>x1 y1 x2 y2</bbox>` of Seed and UI-TARS.
+ */
+const NAMED_TAG =
+  /(?:<(?:\|object_ref_start\||\|ref\||ref)>([^<>]{0,500})<(?:\|object_ref_end\||\|\/ref\||\/ref)>\s{0,5})?<(?:\|(box|point)_start\||\|(det)\||(box|bbox|point))>([^<>]{1,20000})<(?:\|(?:box|point)_end\||\|\/det\||\/(?:box|bbox|point))>/g;
 
-/** Florence-2: `cup<loc_10><loc_20><loc_300><loc_400>`; the label comes first, so the search starts there. */
-const FLORENCE = /(?:<loc_\d{1,4}>){1,8}/g;
-const florence = (text: string): PointPlace[] | undefined =>
-  fromTags(text, FLORENCE, (match) => {
-    const label = /[^<>]*$/.exec(text.slice(Math.max(0, match.index - 200), match.index))?.[0] ?? "";
-    const at = numbersIn(match[0]).map((each) => each / 1000);
-    return at.length === 2 || at.length === 4 ? [placeOf(at, label)] : [];
-  });
+function namedTag([, label = "", start, det, plain, inner = ""]: RegExpMatchArray): PointPlace[] {
+  if (/[^\s\d.,()[\]-]/.test(inner)) return [];
+  const size = (start ?? det ?? plain) === "point" ? 2 : 4;
+  return inGroups(numbersIn(inner), size).map((at) =>
+    placeOf(
+      at.map((each) => each / 1000),
+      label,
+    ),
+  );
+}
 
-/** RoboPoint: `[(0.25, 0.5), (0.1, 0.2, 0.3, 0.4)]`. */
-const TUPLE = /\(([^()]{3,200})\)/g;
+/** Florence-2: `cup<loc_10><loc_20><loc_300><loc_400>`, with one or more boxes after the label; the search starts there. */
+const FLORENCE = /(?:<loc_\d{1,4}>){1,400}/g;
+
+function florence(match: RegExpExecArray): PointPlace[] {
+  const label = /[^<>]*$/.exec(match.input.slice(Math.max(0, match.index - 200), match.index))?.[0] ?? "";
+  const numbers = numbersIn(match[0]).map((each) => each / 1000);
+  return inGroups(numbers, numbers.length === 2 ? 2 : 4).map((at) => placeOf(at, label));
+}
+
+/** RoboPoint: `[(0.25, 0.5), (0.1, 0.2, 0.3, 0.4)]`, also with names: `(x=0.25, y=0.5)`. */
+const TUPLE = /\(\s*((?:[xy]\w{0,8}\s*[=:]\s*)?-?\d[^()]{2,200})\)/g;
+
+function tuple([, inner = ""]: RegExpMatchArray): PointPlace[] {
+  const plain = inner.replace(/\b[xy]\w{0,8}\s*[=:]/g, " ");
+  const numbers = /[^\s\d.,-]/.test(plain) ? [] : numbersIn(plain);
+  return numbers.length === 2 || numbers.length === 4 ? [placeOf(numbers, "")] : [];
+}
 
 /** PaliGemma: `<loc0722><loc0047><loc0895><loc0378> car ; …`, ymin xmin ymax xmax. A truncated run is neither a box nor a point. */
-const LOC_BOX = /((?:<loc\d{4}>){1,8})\s{0,5}([^<>;]{0,500})/g;
+const LOC_BOX = /((?:<loc\d{4}>){1,8})(?:<seg\d{3}>){0,16}\s{0,5}([^<>;]{0,500})/g;
 
 function locBox([, run = "", label = ""]: RegExpMatchArray): PointPlace[] {
-  const at = numbersIn(run).map((each) => each / 1024);
-  return at.length === 2 || at.length === 4 ? [swapped(placeOf(at, label))] : [];
+  const numbers = numbersIn(run).map((each) => each / 1024);
+  return inGroups(numbers, numbers.length === 2 ? 2 : 4).map((at) => swapped(placeOf(at, label)));
 }
 
 /** Molmo2: `<points coords="1 1 990 800 2 911 800">cup</points>`: the image from 1, then id, x and y of each point. */
-const COORDS_TAG = /<points\s[^<>]{0,200}?coords\s*=\s*"([^"<>]{1,20000})"[^<>]{0,500}>([^<>]{0,1000})/g;
+const COORDS_TAG = /<points\s[^<>]{0,200}?coords\s*=\s*["']([^"'<>]{1,20000})["'][^<>]{0,500}>([^<>]{0,1000})/g;
 
 function coordsTag([, coords = "", label = ""]: RegExpMatchArray): PointPlace[] {
   return coords.split(/[\t;]/).flatMap((part) => {
     const [picture = 1, ...rest] = numbersIn(part);
-    const points = Array.from({ length: Math.floor(rest.length / 3) }, (_, i) => rest.slice(3 * i + 1, 3 * i + 3));
-    return points.map((point) =>
+    return inGroups(rest, 3).map(([, ...point]) =>
       placeOf(
         point.map((each) => each / 1000),
         label,
@@ -183,13 +219,36 @@ function coordsTag([, coords = "", label = ""]: RegExpMatchArray): PointPlace[] 
 }
 
 const KEYS = {
-  point: ["point_2d", "point2d", "point", "coordinate", "coordinates", "center", "centre"],
-  box: ["bbox_2d", "bbox2d", "box_2d", "box2d", "bbox", "box", "bounding_box", "boundingBox"],
+  point: [
+    "point_2d",
+    "point2d",
+    "point",
+    "coordinate",
+    "coordinates",
+    "center",
+    "centre",
+    "keypoint",
+    "position",
+    "location",
+  ],
+  box: ["bbox_2d", "bbox2d", "box_2d", "box2d", "bbox", "box", "bounding_box", "boundingbox", "rect"],
+  /** Lists of points and of boxes. */
+  points: ["points", "points_2d", "coords", "keypoints"],
+  boxes: ["boxes", "bboxes", "bboxes_2d", "bounding_boxes"],
   label: ["label", "name", "description", "class"],
+  labels: ["labels", "names", "classes"],
   confidence: ["confidence", "score"],
   /** Whether the object was found. */
   found: ["found", "present", "visible", "detected", "exists"],
+  count: ["count", "num_objects", "num_detections", "total"],
 } as const;
+const PLACE_KEYS: readonly string[] = [...KEYS.point, ...KEYS.box, ...KEYS.points, ...KEYS.boxes];
+
+/** An object's key as it is compared: `Bbox-2D` is `bbox_2d`. */
+const plainKey = (key: string): string => key.toLowerCase().replaceAll("-", "_");
+const renamed = (item: JsonItem): JsonItem =>
+  Object.fromEntries(Object.entries(item).map(([key, value]) => [plainKey(key), value]));
+const placeKeysIn = (item: JsonItem): string[] => PLACE_KEYS.filter((key) => item[key] !== undefined);
 
 type Per = readonly [x: number, y: number];
 /** The order of numbers in a list; keys that name sides have no order. */
@@ -199,19 +258,41 @@ type Order = "xy" | "yx";
 function fromJson(text: string, per: Per, order: Order): PointPlace[] | undefined {
   const json = jsonIn(text);
   if (json === undefined) return undefined;
-  const items = itemsIn(json.roots).slice(0, MAX_PLACES);
+  const originals = itemsIn(json.roots).slice(0, MAX_PLACES);
   // A place in an object of its own is read with the object that contains it.
-  const inner = new Set(items.flatMap((item) => [...KEYS.point, ...KEYS.box].map((key) => item[key])));
-  const objects = items.filter((item) => !isSentinel(item) && !inner.has(item));
-  const bare = json.isAlone && items.length === 0 ? bareLists(json.roots) : [];
-  const places = [...objects.flatMap((item) => placesOf(item, per, order)), ...listed(bare, per, order, "")];
+  const inner = new Set(
+    originals
+      .map(renamed)
+      .flatMap((item) => PLACE_KEYS.map((key) => item[key]))
+      .filter((each) => namedSides(each) !== undefined),
+  );
+  const items = originals.filter((item) => !inner.has(item)).map(renamed);
+  const read = items.map((item) => placesOf(item, per, order));
+  // A place of an object that was not found is a contradiction.
+  if (items.some((item, i) => isNotFound(item) && read[i]!.some(({ at }) => at.some((each) => each > 0))))
+    return undefined;
+  const isKept = items.map((item) => !isSentinel(item) && !isNotFound(item));
+  const bare = json.isAlone && originals.length === 0 ? bareLists(json.roots) : [];
+  const all = [...read.filter((_, i) => isKept[i]).flat(), ...listed(bare, per, order, "")];
+  const places = all.filter((place) => !isNowhere(place, per));
   // Fractions in place of larger units would all be in one corner.
   if (per[0] > 1 && isOfShares(places, per)) return undefined;
-  if (places.length > 0) return places;
+  if (places.length > 0) return places.some(isReadable) ? places : undefined;
+  if (all.length > 0) return [];
   // An empty list means that nothing was found; other objects are not an answer.
+  if (!json.isAlone && CONDITION.test(text)) return undefined;
   const isEmpty = json.roots.every(isEmptyList) || (items.length > 0 && items.every(isNothing));
   return isEmpty || (json.isAlone && json.roots.every(isHollow)) ? [] : undefined;
 }
+
+/** Words of a repeated prompt: "answer [] when it is not in the picture". */
+const CONDITION = /\b(?:if|when|unless)\b/i;
+
+/** Places that models return for an absent object: -1 for every number, or a box without a size at the origin. */
+const isNowhere = ({ at }: PointPlace, per: Per): boolean =>
+  isReadable({ at, label: "", frame: 0 }) &&
+  (at.every((each, i) => Math.abs(each * per[i % 2]! + 1) < 1e-6) ||
+    (at.length === 4 && at.every((each) => each === 0)));
 
 const isOfShares = (places: readonly PointPlace[], [x, y]: Per): boolean => {
   const numbers = places.flatMap(({ at }) => at.map((each, i) => each * [x, y][i % 2]!));
@@ -224,18 +305,27 @@ const isHollow = (value: unknown): boolean =>
   value === null ||
   (Array.isArray(value) ? value.every(isHollow) : typeof value === "object" && Object.keys(value).length === 0);
 
+/** Whether a value is a place that a model left empty: null, an empty list, nulls, a word such as "none". */
+const isNoPlace = (value: unknown): boolean =>
+  isHollow(value) || (typeof value === "string" && (value.trim() === "" || isWordForNothing(value)));
+
 /** An object that states that nothing was found: an empty list, no place at all, `"found": false`, a word such as "none". */
 function isNothing(item: JsonItem): boolean {
   if (item.error !== undefined) return false;
-  const place = [...KEYS.point, ...KEYS.box].map((key) => item[key]);
-  return (
-    Object.values(item).some(isEmptyList) ||
-    Object.values(item).every((each) => each === null) ||
-    place.some((each) => each === null || (typeof each === "string" && isWordForNothing(each))) ||
-    KEYS.found.some((key) => item[key] === false) ||
-    isSentinel(item)
-  );
+  if (isSentinel(item) || isNotFound(item)) return true;
+  const places = placeKeysIn(item).map((key) => item[key]);
+  if (places.length > 0) return places.every(isNoPlace);
+  const values = Object.values(item);
+  if (values.every((each) => each === null) || KEYS.count.some((key) => item[key] === 0)) return true;
+  // Objects inside are judged on their own. Beside another list, an empty one can mean something else.
+  const containers = values.filter((each) => typeof each === "object" && each !== null);
+  return containers.length > 0 && containers.every((each) => isEmptyList(each) || itemsIn([each]).length > 0);
 }
+
+const isNotFound = (item: JsonItem): boolean =>
+  KEYS.found.some(
+    (key) => item[key] === false || (typeof item[key] === "string" && /^(?:false|no)$/i.test(String(item[key]))),
+  );
 
 /** A place labeled "none" is not a match, wherever it is. */
 const isSentinel = (item: JsonItem): boolean =>
@@ -245,17 +335,27 @@ const isSentinel = (item: JsonItem): boolean =>
 const bareLists = (roots: readonly unknown[]): unknown[] =>
   roots.flatMap((root) => (Array.isArray(root) && root.some(Array.isArray) ? root : [root]));
 
+/** Returns the places of one object; an unreadable one if its list or object under a place key is not a place. */
 function placesOf(item: JsonItem, per: Per, order: Order): PointPlace[] {
   const label = String(KEYS.label.map((key) => item[key]).find((each) => typeof each === "string") ?? "");
-  const sure = KEYS.confidence.map((key) => item[key]).find((each) => typeof each === "number");
-  const [points, boxes] = [KEYS.point, KEYS.box].map((keys) => keys.map((key) => item[key])) as [unknown[], unknown[]];
-  const given = [...points, ...boxes];
+  const labels = KEYS.labels.map((key) => item[key]).find((each) => Array.isArray(each)) ?? [];
+  const firstOf = (keys: readonly string[]): unknown =>
+    keys.map((key) => parsedPlace(item[key])).find((each) => typeof each === "object" && !isNoPlace(each));
+  const single = [firstOf(KEYS.point), flattened(firstOf(KEYS.box))].flatMap((each) =>
+    isOfLists(each) ? each : [each],
+  );
+  const lists = [...placeLists(firstOf(KEYS.points), 2), ...placeLists(firstOf(KEYS.boxes), 4)];
+  const read = (value: unknown, name: string): PointPlace[] => {
+    const places = [...listed([value], per, order, name), ...listed([namedSides(value)], per, "xy", name)];
+    return places.length > 0 || value === undefined || hasItems(value) ? places : [UNREADABLE];
+  };
   const places = [
-    ...listed([...points, ...boxes.map(flattened)], per, order, label),
-    ...[item, ...given].flatMap((each) => listed([namedSides(each)], per, "xy", label)),
+    ...single.flatMap((value) => read(value, label)),
+    ...lists.flatMap((value, i) => read(value, typeof labels[i] === "string" ? labels[i] : label)),
+    ...listed([namedSides(item)], per, "xy", label),
   ];
-  const confidence = sure === undefined ? {} : { confidence: Number(sure) };
-  return places.map((place) => ({ ...place, ...confidence }));
+  const confidence = confidenceIn(KEYS.confidence.map((key) => item[key]).find((each) => each !== undefined));
+  return places.map((place) => ({ ...place, ...(confidence !== undefined && { confidence }) }));
 }
 
 /** Lists of numbers as places. */
@@ -272,19 +372,74 @@ const listed = (lists: readonly unknown[], per: Per, order: Order, label: string
     ];
   });
 
+/** Whether a value contains objects, whose places are read on their own. */
+const hasItems = (value: unknown): boolean => itemsIn([value]).some((item) => placeKeysIn(renamed(item)).length > 0);
+const isOfLists = (value: unknown): value is unknown[][] =>
+  Array.isArray(value) && value.length > 0 && value.every(Array.isArray);
+
+/** The places in a list of them; a flat list of numbers is one place. Objects in it are read on their own. `null` is not a place. */
+function placeLists(value: unknown, size: 2 | 4): unknown[] {
+  if (!Array.isArray(value)) return value === undefined ? [] : [value];
+  if (value.every((each) => typeof each !== "object")) return [value.length === size ? value : null];
+  return value
+    .filter((each) => !(isObject(each) && (hasItems(each) || namedSides(each) !== undefined)))
+    .map((each) => (size === 4 ? flattened(each) : each))
+    .map((each) => (Array.isArray(each) && each.length === size ? each : null));
+}
+
+/** A place in a text, such as `"750, 250"` or `"[750, 250]"`, as a list; other values unchanged. */
+function parsedPlace(value: unknown): unknown {
+  const isOfNumbers = typeof value === "string" && /^[\s\d.,()[\]-]{3,200}$/.test(value);
+  const numbers = isOfNumbers ? numbersIn(value) : [];
+  return numbers.length === 2 || numbers.length === 4 ? numbers : value;
+}
+
+/** Returns a confidence from 0 to 1, also of a number in text and of percent; undefined for other values. */
+function confidenceIn(value: unknown): number | undefined {
+  const [, digits, percent] = typeof value === "string" ? (/^\s*([\d.]{1,18})\s*(%?)\s*$/.exec(value) ?? []) : [];
+  const number = typeof value === "number" ? value : Number(digits ?? Number.NaN);
+  const share = percent === "%" || number > 1 ? number / 100 : number;
+  return share >= 0 && share <= 1 ? share : undefined;
+}
+
 /** Returns the named sides of an object, x before y: a point, the corners of a box, or a corner with a width and a height. */
 function namedSides(value: unknown): unknown[] | undefined {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
-  const sides = value as JsonItem; // an object that is not a list
+  const sides = renamed(value as JsonItem); // an object that is not a list
   const of = (...names: string[]): unknown => names.map((name) => sides[name]).find((each) => each !== undefined);
-  const low = [of("x_min", "xmin", "x1", "left"), of("y_min", "ymin", "y1", "top")];
-  const high = [of("x_max", "xmax", "x2", "right"), of("y_max", "ymax", "y2", "bottom")];
+  const [topLeft, bottomRight] = [of("top_left", "topleft"), of("bottom_right", "bottomright")].map(pairOf);
+  if (topLeft && bottomRight) return [...topLeft, ...bottomRight];
+  const isFromZero = of("x0") !== undefined; // then x1 is the far side
+  const low = [
+    of("x_min", "xmin", "left", isFromZero ? "x0" : "x1"),
+    of("y_min", "ymin", "top", isFromZero ? "y0" : "y1"),
+  ];
+  const high = [
+    of("x_max", "xmax", "right", isFromZero ? "x1" : "x2"),
+    of("y_max", "ymax", "bottom", isFromZero ? "y1" : "y2"),
+  ];
   if ([...low, ...high].every((each) => each !== undefined)) return [...low, ...high];
-  const [x, y, width, height] = [of("x"), of("y"), of("width", "w"), of("height", "h")].map(numberOf);
+  const center = [of("center_x", "centre_x", "cx", "x_center"), of("center_y", "centre_y", "cy", "y_center")].map(
+    numberOf,
+  );
+  const [width, height] = [of("width", "w"), of("height", "h")].map(numberOf);
+  const [x, y] = [of("x", "left"), of("y", "top")].map(numberOf);
+  if (center[0] !== undefined && center[1] !== undefined) {
+    const [cx, cy] = center;
+    return width === undefined || height === undefined
+      ? [cx, cy]
+      : [cx - width / 2, cy - height / 2, cx + width / 2, cy + height / 2];
+  }
   if (x === undefined || y === undefined) return undefined;
   if (width === undefined && height === undefined) return [x, y];
   return width === undefined || height === undefined ? undefined : [x, y, x + width, y + height];
 }
+
+/** The x and y of a corner that is a pair or names its sides. */
+const pairOf = (value: unknown): unknown[] | undefined => {
+  const pair = Array.isArray(value) ? value : namedSides(value);
+  return pair?.length === 2 ? pair : undefined;
+};
 
 /** Returns a box's corners as one list if they are two pairs. */
 const flattened = (box: unknown): unknown =>
@@ -323,7 +478,7 @@ interface ReadReply {
  * Throws an UpstreamFailure for a text of another convention, and if no place is in the image.
  */
 export function readPlaces(
-  { text, isCut, outputTokens }: Completion,
+  { text, isCut, reason, outputTokens }: Completion,
   { convention, seen, asked }: { convention: Convention; seen: ShownPicture; asked: string },
   cameras: readonly string[],
   first: number,
@@ -331,7 +486,7 @@ export function readPlaces(
   const places = placesIn(isCut ? uncut(text) : text, convention, seen, asked);
   // An empty result is valid only if the model ended regularly.
   if (isCut && !places?.length)
-    throw new UpstreamFailure(AttemptFailure.MALFORMED_ANSWER, cutBecause("length", outputTokens ?? 0));
+    throw new UpstreamFailure(AttemptFailure.MALFORMED_ANSWER, cutBecause(reason, outputTokens ?? 0));
   if (places === undefined) throw malformed("the response does not use the declared coordinate convention");
   const points: GroundedPoint[] = [];
   const boxes: GroundedBox[] = [];
@@ -384,7 +539,7 @@ export function groundAnswerOf(
   const dropped = read.reduce((sum, each) => sum + each.dropped, 0);
   const isUncounted = completions.some((each) => each.inputTokens === undefined || each.outputTokens === undefined);
   const notes = [
-    dropped > 0 && `${dropped} places outside of the picture were left out`,
+    dropped > 0 && `${dropped} places that are outside the image or unreadable were left out`,
     completions.some(({ isCut }) => isCut) && "the answer was cut off: the places before that are given",
     left.length > 0 && `the server refuses ${left.join(" and ")}, which was left out`,
     isUncounted && "the server counts no tokens, so that some are not charged",
