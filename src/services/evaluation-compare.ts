@@ -85,7 +85,7 @@ export function comparisonService(deps: EvaluationServiceDeps): Comparisons {
           },
         });
         if (isKnown) return (await store.findJob(tx, keyOf(call), "evaluation", first))?.comparison;
-        for (const job of jobs.slice(1)) await store.createJob(tx, job);
+        await store.addJobs(tx, jobs.slice(1));
         return requests[0]?.comparison?.id;
       });
       return { comparison: await shown(await jobsOf(call, id ?? "")) };

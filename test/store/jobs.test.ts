@@ -2,9 +2,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { newId } from "../../src/ids.ts";
 import { tx } from "../../src/store/database/tx.ts";
-import { advance, createJob, pruneJobs, takeJob, turn } from "../../src/store/jobs/jobs.ts";
+import { addJobs, advance, createJob, pruneJobs, takeJob, turn } from "../../src/store/jobs/jobs.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
+import { recording } from "../support/statements.ts";
 
 let database: FreshDatabase;
 beforeAll(async () => {
@@ -58,6 +59,35 @@ describe("the next job", () => {
     expect(await taken(["evaluation"])).toBeUndefined();
     expect((await taken())?.id).toBe(urgent);
   });
+});
+
+it("many jobs are queued in order with a few statements, each with its own content", async () => {
+  const jobs = Array.from({ length: 130 }, (_, index) => ({
+    ...{ kind: "evaluation" as const, orgId: newId("org"), keyId: newId("key"), workspaceId: undefined, lifeS: 3600 },
+    ...{ request: { index }, items: Array(index % 3).fill({ customId: undefined, request: { index } }) },
+    comparison: index === 1 ? undefined : `cmp_${index}`,
+    secret: index === 2 ? (id: string) => Buffer.from(`${id}é`) : undefined,
+    seal: index === 3 ? () => ({ request: { sealed: "x" }, items: [], wrapped: Buffer.from([0, 255]) }) : undefined,
+  }));
+  const { sql } = database;
+  const { ids, texts } = await tx(sql, async (tx) => {
+    const { sql, texts } = recording(tx);
+    return { ids: await addJobs(sql, jobs), texts };
+  });
+  expect(texts.length).toBeLessThan(10);
+  const stored = await sql<{ id: string }[]>`
+    select id, request, total, sealed, secret, comparison, (select wrapped from job_key where id = job.id) as wrapped,
+      (select jsonb_agg(request order by index) from job_item where job_id = job.id) as items
+    from job order by array_position(${ids}::text[], id)`;
+  expect(stored).toEqual(
+    jobs.map(({ items, comparison, request }, index) => ({
+      ...{ id: ids[index], total: items.length, comparison: comparison ?? null, sealed: index === 3 },
+      request: index === 3 ? { sealed: "x" } : request,
+      secret: index === 2 ? Buffer.from(`${ids[index]}é`) : null,
+      wrapped: index === 3 ? Buffer.from([0, 255]) : null,
+      items: items.length > 0 && index !== 3 ? items.map(({ request }) => request) : null,
+    })),
+  );
 });
 
 it("turns of one holder that take at the same moment get different items, each once", async () => {

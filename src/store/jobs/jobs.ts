@@ -125,8 +125,7 @@ const JOB_KEY_HOURS = 48;
  * that job had a different request, or was created by an API key that is neither this one nor an ancestor of it.
  */
 export async function createJob(tx: Tx, job: NewJob): Promise<string> {
-  const { kind, orgId, keyId, workspaceId, lifeS, idempotency, outside = false } = job;
-  const id = newId("job");
+  const { orgId, workspaceId, idempotency } = job;
   if (idempotency) {
     await tx`select pg_advisory_xact_lock(hashtextextended(${`${orgId} ${idempotency.key}`}, 0))`;
     const known = await jobOfKey(tx, job, idempotency);
@@ -138,23 +137,54 @@ export async function createJob(tx: Tx, job: NewJob): Promise<string> {
       update job set idempotency_key = null
       where org_id = ${orgId} and idempotency_key = ${idempotency.key} and workspace_id is not distinct from ${workspaceId ?? null}`;
   }
-  const sealed = job.seal?.(id);
-  const { request, items } = sealed ?? job;
+  const [id] = await addJobs(tx, [job]);
+  return id!;
+}
+
+/** Jobs that one statement inserts. */
+const MOST_INSERTED = 64;
+
+/** Queues jobs, and returns their ids in order. Does not look for earlier jobs of their idempotency keys. */
+export async function addJobs(tx: Tx, jobs: readonly NewJob[]): Promise<string[]> {
+  const ids: string[] = [];
+  for (let from = 0; from < jobs.length; from += MOST_INSERTED)
+    ids.push(...(await insertJobs(tx, jobs.slice(from, from + MOST_INSERTED))));
+  return ids;
+}
+
+async function insertJobs(tx: Tx, jobs: readonly NewJob[]): Promise<string[]> {
+  const made = jobs.map((job) => {
+    const id = newId("job");
+    const sealed = job.seal?.(id);
+    return { id, job, sealed, request: sealed?.request ?? job.request, items: sealed?.items ?? job.items };
+  });
+  const rows = made.map(({ id, job, sealed, request, items }) => ({
+    ...{ id, request, kind: job.kind, org_id: job.orgId, key_id: job.keyId, workspace_id: job.workspaceId },
+    ...{ sealed: sealed !== undefined, wrapped: sealed?.wrapped.toString("base64"), total: items.length },
+    ...{ secret: job.secret?.(id).toString("base64"), outside: job.outside ?? false, comparison: job.comparison },
+    ...{ life_s: job.lifeS, idempotency_key: job.idempotency?.key },
+    idempotency_hash: job.idempotency?.hash.toString("base64"),
+  }));
   await tx`
     insert into job (id, kind, org_id, key_id, workspace_id, sealed, status, rank, request, secret, total, outside, comparison, expires, idempotency_key, idempotency_hash)
-    values (${id}, ${kind}, ${orgId}, ${keyId}, ${workspaceId ?? null}, ${sealed !== undefined}, 'queued', ${RANKS.queued}, ${tx.json(request as never)}, ${job.secret?.(id) ?? null}, ${items.length}, ${outside}, ${job.comparison ?? null},
-      now() + make_interval(secs => ${lifeS}), ${idempotency?.key ?? null}, ${idempotency?.hash ?? null})`;
-  if (sealed) {
+    select id, kind, org_id, key_id, workspace_id, sealed, 'queued', ${RANKS.queued}, request, decode(secret, 'base64'), total, outside, comparison,
+      now() + make_interval(secs => life_s), idempotency_key, decode(idempotency_hash, 'base64')
+    from jsonb_to_recordset(${tx.json(rows as never)}) as made (id text, kind text, org_id text, key_id text, workspace_id text, sealed boolean,
+      request jsonb, secret text, total int, outside boolean, comparison text, life_s float8, idempotency_key text, idempotency_hash text)`;
+  const keys = rows.flatMap(({ id, wrapped }) => (wrapped === undefined ? [] : { id, wrapped }));
+  if (keys.length > 0)
     await tx`
       insert into job_key (id, wrapped, until)
-      values (${id}, ${sealed.wrapped}, now() + make_interval(hours => ${JOB_KEY_HOURS}))`;
-  }
-  const rows = items.map(({ customId, request }, index) => ({ index, custom_id: customId ?? null, request }));
+      select id, decode(wrapped, 'base64'), now() + make_interval(hours => ${JOB_KEY_HOURS})
+      from jsonb_to_recordset(${tx.json(keys)}) as made (id text, wrapped text)`;
+  const items = made.flatMap(({ id, items }) =>
+    items.map(({ customId, request }, index) => ({ job_id: id, index, custom_id: customId, request })),
+  );
   await tx`
     insert into job_item (job_id, index, custom_id, request)
-    select ${id}, (item->>'index')::int, item->>'custom_id', item->'request'
-    from jsonb_array_elements(${tx.json(rows as never)}) as item`;
-  return id;
+    select job_id, index, custom_id, request
+    from jsonb_to_recordset(${tx.json(items as never)}) as made (job_id text, index int, custom_id text, request jsonb)`;
+  return made.map(({ id }) => id);
 }
 
 /** The outcome of work that its caller waited for. */

@@ -2,8 +2,9 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { newId } from "../../../src/ids.ts";
 import { draftsOf } from "../../../src/services/publication-drafts.ts";
-import { type Sql, tx } from "../../../src/store/database/tx.ts";
+import { tx } from "../../../src/store/database/tx.ts";
 import { createJob, type JobRecord, jobsOfComparison } from "../../../src/store/jobs/jobs.ts";
+import { recording } from "../../support/statements.ts";
 import { openModel, openWorld, type World } from "../../support/world.ts";
 
 let world: World;
@@ -61,15 +62,6 @@ async function compared(sizes: readonly number[]): Promise<JobRecord[]> {
   return jobsOfComparison(sql, { orgId, workspaceId: undefined }, id);
 }
 
-/** A client that records the text of its statements. */
-function recording(sql: Sql): { sql: Sql; texts: string[] } {
-  const texts: string[] = [];
-  const apply = (target: Sql, self: unknown, args: [TemplateStringsArray, ...unknown[]]): unknown => {
-    texts.push(args[0].join("?"));
-    return Reflect.apply(target, self, args);
-  };
-  return { sql: new Proxy(sql, { apply } as ProxyHandler<Sql>), texts };
-}
 const those = (texts: readonly string[], part: string): number => texts.filter((text) => text.includes(part)).length;
 
 describe("drafts of a comparison on a suite", () => {
