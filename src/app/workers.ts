@@ -151,7 +151,7 @@ export function startWorkers(
       atOnce: EVALUATIONS_AT_ONCE,
       atOncePerOrg: EVALUATIONS_AT_ONCE / 2,
     }),
-    // One at a time, because the pixels of a film can take 200 MB.
+    // One at a time: a film of 300 frames of 480 x 480 pixels added 341 to 365 MB to the process.
     new Worker({ ...working, queue: queueOf("film"), work: { film }, atOnce: 1 }),
   ];
   // Cleanup runs in reverse order: workers must return their messages before the connection closes.

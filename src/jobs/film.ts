@@ -1,4 +1,4 @@
-/** Films of evaluations: rendered by replay after the evaluation has ended, one after another. */
+/** Renders films of ended evaluations, one after another, by replaying their episodes. */
 import { createHash } from "node:crypto";
 import { create, toJson } from "@bufbuild/protobuf";
 import { FilmSeriesSchema } from "../../gen/limber/v1/evaluation_pb.ts";
@@ -15,13 +15,13 @@ import { type Cores, episodeOf } from "./evaluation.ts";
 import { asMp4, asWebp, type EncodedFilm, FilmFailure } from "./film-encoder.ts";
 import { type JobWork, Resting } from "./worker.ts";
 
-/** What films depend on. */
+/** The dependencies of film jobs. */
 interface FilmDeps {
   readonly sql: Sql;
   readonly scenarios: ReadonlyMap<string, Scenario>;
   /** The CPU cores for physics in this process. */
   readonly cores: Cores;
-  /** The path of ffmpeg; undefined encodes as WebP. */
+  /** The path of ffmpeg; if undefined, films are encoded as WebP. */
   readonly ffmpeg: string | undefined;
   warn(text: string, cause: unknown): void;
 }
@@ -29,7 +29,7 @@ interface FilmDeps {
 const LOST = "rendering was attempted too often and ended its worker each time";
 const NOT_IN_TIME = "the films were not rendered in time";
 
-/** The worker of film jobs. A film that cannot be rendered is marked as failed; the evaluation keeps its scores. */
+/** Returns the worker of film jobs. It marks films that cannot be rendered as failed; the evaluation keeps its scores. */
 export const filmWork =
   (deps: FilmDeps): JobWork =>
   async (job, { lost, stopped, isAwaited }) => {
@@ -67,7 +67,7 @@ class Studio {
     this.#signal = signal;
   }
 
-  /** Renders and stores the film of an episode. Returns why it cannot be; undefined if it could. */
+  /** Renders and stores the film of an episode. Returns the error if the film cannot be rendered or stored, otherwise undefined. */
   async render(index: number): Promise<string | undefined> {
     const { evaluation } = this.#job.request as FilmRequest;
     try {
@@ -83,7 +83,7 @@ class Studio {
         ...file,
         series: toJson(FilmSeriesSchema, series) as object,
       });
-      return isKept ? undefined : "the films of the evaluation take too much space, or it was deleted";
+      return isKept ? undefined : "the films of the evaluation are larger than 64,000,000 bytes, or it was deleted";
     } catch (thrown) {
       if (thrown instanceof ScenarioError || thrown instanceof FilmFailure) {
         this.#deps.warn("a film of an evaluation could not be rendered", thrown);
@@ -120,11 +120,11 @@ class Studio {
       },
       this.#signal,
     );
-    if (!film || !replayVerified) throw new FilmFailure("a replay of the episode differs from it");
+    if (!film || !replayVerified) throw new FilmFailure("the replay differs from the recorded episode");
     return { film, action: variant.fields };
   }
 
-  /** The world of the evaluation. Throws if it is another one here now. */
+  /** Returns the scenario of the evaluation. Throws `FilmFailure` if its digest differs from the evaluation's. */
   #worldOf({ scenario: id, actionSpace, world }: EvaluationRequest): { scenario: Scenario; variant: ScenarioVariant } {
     const scenario = this.#deps.scenarios.get(id) ?? builtIn(id);
     const variant = scenario && variantFor(scenario, actionSpace);

@@ -413,10 +413,10 @@ function answerByDialect(exchange: HttpExchange, admission: Admission, message: 
   send(response, status, context.requestId, [...type, ...headersOfAnswer(admission), ...headers], Buffer.from(text));
 }
 
-/** A browser keeps a file to itself, and asks each time whether it may still have it. */
+/** Shared caches must not store a file, and a browser must revalidate it before each use. */
 const FILE_HEADERS = ["cache-control", "private, no-cache", "x-content-type-options", "nosniff"];
 
-/** Responds with the bytes of a field, or a range of them. */
+/** Responds with the bytes of a field, or with a range of them. `fields` are sent as headers, by name. */
 function answerFile(
   { route, request, response, context }: HttpExchange,
   fields: ReadonlyMap<string, DescField>,
@@ -425,18 +425,14 @@ function answerFile(
 ): void {
   const value = ({ localName }: DescField) => (message as unknown as Record<string, unknown>)[localName];
   const own = [...fields].map(([name, field]) => [name, String(value(field))] as const);
-  const { status, bytes, headers } = partOf(
-    Buffer.from(value(route.answer!) as Uint8Array),
-    new Map(own).get("etag")!,
-    {
-      method: request.method,
-      range: headerOf(request, "range"),
-      ifRange: headerOf(request, "if-range"),
-      ifNoneMatch: headerOf(request, "if-none-match"),
-    },
-  );
-  const said = [...FILE_HEADERS, ...own.flat(), ...headers, ...headersOfAnswer(admission)];
-  send(response, status, context.requestId, said, bytes);
+  const { status, bytes, headers } = partOf(value(route.answer!) as Uint8Array, new Map(own).get("etag")!, {
+    method: request.method,
+    range: headerOf(request, "range"),
+    ifRange: headerOf(request, "if-range"),
+    ifNoneMatch: headerOf(request, "if-none-match"),
+  });
+  const all = [...FILE_HEADERS, ...own.flat(), ...headers, ...headersOfAnswer(admission)];
+  send(response, status, context.requestId, all, bytes);
 }
 
 /** Whether the response is the message itself in the gateway's own JSON. */

@@ -63,6 +63,18 @@ describe("a file over REST", () => {
     expect(of({ range: "bytes=0-1", ifNoneMatch }).status).toBe(status);
   });
 
+  it.each([
+    ["the complete file", undefined, 200],
+    ["a range", "bytes=2-4", 206],
+  ])("sends %s without a copy of its bytes", (_, range, status) => {
+    const large = new Uint8Array(64);
+    const part = partOf(large.subarray(8, 18), ETAG, { ...asked, range });
+    expect(part.status).toBe(status);
+    large.fill(7);
+    expect(part.bytes.every((byte) => byte === 7)).toBe(true);
+    expect(part.bytes.byteOffset).toBe(status === 200 ? 8 : 10);
+  });
+
   it("ignores the range of a HEAD request", () => {
     expect(of({ method: "HEAD", range: "bytes=0-1" }).status).toBe(200);
   });
