@@ -228,10 +228,22 @@ describe("the MCP transport", () => {
     expect(text).toMatch(/^event: message\ndata: \{.*"tools"/);
   });
 
-  it("accepts content types with a charset, and each protocol version or none (python-sdk)", async () => {
-    for (const type of ["application/json; charset=utf-8", "application/json;charset=UTF-8"])
+  it("accepts content types with a charset or other parameters, and each protocol version or none (python-sdk)", async () => {
+    for (const type of [
+      "application/json; charset=utf-8",
+      "application/json;charset=UTF-8",
+      "application/json; charset=utf8",
+      'application/json; profile="x"; charset="utf-8"',
+    ])
       expect([type, (await send({ "content-type": type })).status]).toEqual([type, 200]);
-    for (const version of ["2025-03-26", "2025-06-18", "2025-11-25"])
+    for (const type of [
+      "text/plain",
+      "application/json; charset=latin1",
+      "application/jsonx",
+      "application/json; charset",
+    ])
+      expect([type, (await send({ "content-type": type })).status]).toEqual([type, 415]);
+    for (const version of ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
       expect([version, (await send({ "mcp-protocol-version": version })).status]).toEqual([version, 200]);
   });
 
@@ -239,5 +251,87 @@ describe("the MCP transport", () => {
     expect((await send({ origin: "vscode-file://vscode-app" })).status).toBe(200);
     for (const origin of ["https://evil.example", "http://localhost:6274", "null", "file://"])
       expect([origin, (await send({ origin })).status]).toEqual([origin, 403]);
+  });
+
+  it("answers batches, which older versions of the protocol have (LibreChat, Spring AI)", async () => {
+    const call = {
+      jsonrpc: "2.0",
+      id: "b",
+      method: "tools/call",
+      params: { name: "list_models", arguments: { limit: 1 } },
+    };
+    const notice = { jsonrpc: "2.0", method: "notifications/initialized" };
+    const { status, text, body } = await send({}, "/mcp", [{ jsonrpc: "2.0", id: 1, method: "ping" }, notice, call]);
+    expect([status, text]).toEqual([200, text]);
+    expect(body.map(({ id }: { id: unknown }) => id)).toEqual([1, "b"]);
+    expect(body[1].result.isError).toBeUndefined();
+    expect((await send({}, "/mcp", [notice])).status).toBe(202);
+    const events = await send({ accept: "text/event-stream" }, "/mcp", [LIST, { ...LIST, id: 2 }]);
+    expect(events.text.match(/^event: message$/gm)).toHaveLength(2);
+    for (const bad of [[], [1], Array.from({ length: 33 }, () => LIST)]) {
+      const refused = await send({}, "/mcp", bad);
+      expect([refused.status, refused.body.error.code]).toEqual([400, "malformed_body"]);
+    }
+  });
+
+  it("keeps the answers of a batch whose later messages exceed the rate", async () => {
+    const slow = await app.key(caller.org, { rate_limit: { requests: 2, window_s: 3600, burst: 2 } });
+    const ping = (id: number) => ({ jsonrpc: "2.0", id, method: "ping" });
+    const { status, text, body } = await app.call("/mcp", [1, 2, 3, 4].map(ping), { key: slow });
+    expect([status, text]).toEqual([200, text]);
+    expect([body[0].result, body[3].error?.data.code, body[3].id]).toEqual([{}, "rate_limit_exceeded", 4]);
+  });
+
+  it("reads nulls as absent, and arguments that an agent wrote as text (go-sdk, LibreChat)", async () => {
+    for (const params of [
+      { name: "list_models", arguments: null },
+      { name: "list_models", arguments: "" },
+      { name: "list_models", arguments: '{"limit": 1}' },
+      { name: "list_models", arguments: {}, _meta: null, task: { ttl: 60_000 } },
+    ]) {
+      const { body, text } = await send({}, "/mcp", { jsonrpc: "2.0", id: 1, method: "tools/call", params });
+      expect([params, body.result?.isError, body.error, text]).toEqual([params, undefined, undefined, text]);
+    }
+    for (const params of [null, { cursor: null }, { cursor: "" }]) {
+      const { body, text } = await send({}, "/mcp", { ...LIST, params });
+      expect([params, body.result?.tools.length > 5, text]).toEqual([params, true, text]);
+    }
+    const call = (input: unknown) => ({
+      ...LIST,
+      method: "tools/call",
+      params: { name: "list_models", arguments: input },
+    });
+    expect((await send({}, "/mcp", call("[1]"))).body.error.code).toBeLessThan(-32_000);
+    const { body } = await send({}, "/mcp", call({ random_string: "x" }));
+    expect(JSON.parse(body.result.content[0].text).error.message).toBe("`random_string` is not a known field");
+  });
+
+  it("responds to OPTIONS, and says how a key is sent (MCP Inspector, Claude Code)", async () => {
+    for (const path of ["/mcp", "/mcp/"]) {
+      const { status, headers } = await app.call(path, undefined, { method: "OPTIONS" });
+      expect([status, headers.get("allow")]).toEqual([204, "POST, OPTIONS"]);
+    }
+    for (const authorization of [caller.key, `Bearer Bearer ${caller.key}`, "Bearer ", `Token ${caller.key}`]) {
+      const { status, body, headers } = await app.call("/mcp", LIST, { headers: { authorization } });
+      expect([status, body.error.message]).toEqual([401, "the header must be Authorization: Bearer <key>"]);
+      expect(headers.get("www-authenticate")).toContain('error="invalid_token"');
+    }
+    expect((await app.call("/mcp", LIST)).headers.get("www-authenticate")).not.toContain("error=");
+  });
+});
+
+describe("the token endpoint", () => {
+  it("names the content types that it reads", async () => {
+    const { status, body } = await app.call("/v1/oauth/token", "x", {
+      headers: { "content-type": "multipart/form-data; boundary=x" },
+    });
+    expect([status, body.error, body.error_description]).toEqual([
+      415,
+      "invalid_request",
+      "the body must be application/x-www-form-urlencoded or application/json in UTF-8",
+    ]);
+    const form = { "content-type": "application/x-www-form-urlencoded;charset=utf8" };
+    const other = await app.call("/v1/oauth/token", "grant_type=refresh_token", { headers: form });
+    expect([other.status, other.body.error]).toEqual([400, "unsupported_grant_type"]);
   });
 });

@@ -307,7 +307,7 @@ function bearerOf(authorization: string | undefined): string {
   }
   if (heard.authorization === authorization) return heard.key;
   const key = /^bearer +(\S+) *$/i.exec(authorization)?.[1];
-  if (key === undefined) throw refuse(Reason.INVALID_API_KEY, NO_SUCH_KEY);
+  if (key === undefined) throw refuse(Reason.INVALID_API_KEY, "the header must be Authorization: Bearer <key>");
   heard = { authorization, key };
   return key;
 }

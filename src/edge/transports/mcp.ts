@@ -27,7 +27,7 @@ import { invalid, violationOf, violationsOf } from "../messages/validate.ts";
 import { slotOf } from "../server/slots.ts";
 import { RunningCalls } from "../server/turns.ts";
 import type { ToolAnswer, ToolFacts } from "./mcp-protocol.ts";
-import { type HttpRequest, type HttpResponse, headerOf, readBody } from "./rest/body.ts";
+import { type HttpRequest, type HttpResponse, headerOf, readBody, typeOf } from "./rest/body.ts";
 import { refuseRequest } from "./rest/rest.ts";
 import { originOf } from "./rest/routes.ts";
 
@@ -50,9 +50,11 @@ export const MCP_PATH = "/mcp";
 /** Where RFC 9728 puts what is said of it. */
 const METADATA_PATH = `/.well-known/oauth-protected-resource${MCP_PATH}`;
 const TOOLS = new URL("../../../gen/tools.json", import.meta.url);
-const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
+const JSON_TYPE = typeOf("application/json");
 /** As any other call of a key. */
 const MOST_BYTES = 32 << 20;
+/** The most messages in a batch, which versions of the protocol until 2025-03-26 have. */
+const MOST_MESSAGES = 32;
 /** What a message that is no tool call counts as: it shows the caller no more than its own key does. */
 const PLAIN = AccountService.method.getKey;
 
@@ -89,6 +91,7 @@ export function serveMcp(fastify: FastifyInstance, options: McpOptions): void {
       },
       handler: unreachable,
     });
+    fastify.options(url, async (_, reply) => reply.code(204).header("allow", "POST, OPTIONS").send());
     fastify.get(METADATA_PATH + slash, async (request, reply) => {
       const home = options.publicUrl === undefined ? originOf(request.raw) : new URL(options.publicUrl).origin;
       return reply
@@ -155,15 +158,39 @@ class McpTransport {
       await exchange.plainly();
       throw thrown;
     });
+    const form = formFor(headerOf(request, "accept"));
+    if (!Array.isArray(body)) return this.#one(exchange, body as object, form);
+    const answers: Response[] = [];
+    for (const message of body) {
+      // A later refusal must not take the earlier answers, which may be charged.
+      const failed = (thrown: unknown) => this.#failed(exchange, message, refusalOf(thrown, exchange.signal), form);
+      answers.push(await this.#one(exchange, message, form).catch(failed));
+    }
+    return joined(answers, form);
+  }
+
+  /** The answer to one message of a batch that is refused: nothing for a notification. */
+  #failed(exchange: Exchange, message: object, refusal: Refusal, form: Form): Response {
+    exchange.note(PLAIN, refusal, {});
+    const { id } = message as { id?: unknown };
+    if (id === undefined) return new Response(null, { status: 202 });
+    const data = restAnswer(refusal, exchange.requestId).body;
+    const error = { code: -32000, message: refusal.message, data: JSON.parse(data).error };
+    const text = JSON.stringify({ jsonrpc: "2.0", id, error });
+    return new Response(form === "events" ? `event: message\ndata: ${text}\n\n` : text);
+  }
+
+  /** Returns the answer to one message. */
+  async #one(exchange: Exchange, sent: object, form: Form): Promise<Response> {
+    const { request, principal } = exchange;
+    const body = await meantBy(sent);
     const tool = this.#tools.get(toolIn(body) ?? "");
     if (tool === undefined) await exchange.plainly();
-    const { principal } = exchange;
     // The protocol is loaded when the first agent calls.
     const { answerMcp } = await import("./mcp-protocol.ts");
     const headers = new Headers({ "content-type": "application/json" });
     const version = headerOf(request, "mcp-protocol-version");
     if (version !== undefined) headers.set("mcp-protocol-version", version);
-    const form = formFor(headerOf(request, "accept"));
     // The SDK asks clients to accept both forms, whichever of them it answers with.
     if (form !== undefined) headers.set("accept", "application/json, text/event-stream");
     return answerMcp(
@@ -184,7 +211,9 @@ class McpTransport {
   #refuse(response: HttpResponse, exchange: Exchange, refusal: Refusal): void {
     const { requestId, home } = exchange;
     const { status } = factsOf(refusal.reason);
-    const headers = status === 401 ? ["www-authenticate", `Bearer resource_metadata="${home}${METADATA_PATH}"`] : [];
+    const cause = exchange.request.headers.authorization === undefined ? "" : 'error="invalid_token", ';
+    const headers =
+      status === 401 ? ["www-authenticate", `Bearer ${cause}resource_metadata="${home}${METADATA_PATH}"`] : [];
     exchange.note(PLAIN, refusal, {});
     const answer = restAnswer(refusal, requestId);
     const plain = answer.headers.filter((_, i) => status !== 401 || answer.headers[i - (i % 2)] !== "www-authenticate");
@@ -214,6 +243,10 @@ class Exchange {
     this.#call = call;
   }
 
+  get signal(): Cancel {
+    return this.#call;
+  }
+
   /** Where the caller reached the gateway. */
   get home(): string {
     const { publicUrl } = this.#options;
@@ -231,16 +264,17 @@ class Exchange {
     throw refuse(Reason.PERMISSION_DENIED, "pages of this origin are not allowed to call this gateway");
   }
 
-  /** The message, once it is whole. */
-  async read(): Promise<unknown> {
+  /** The message, or the batch of messages, once it is whole. */
+  async read(): Promise<object> {
     const held = this.#options.memory.open(ownerOf(this.principal));
     this.#release = () => held.release();
     const limits = { most: MOST_BYTES, hold: (bytes: number) => held.to(bytes), signal: this.#call };
     const bytes = await readBody(this.request, JSON_TYPE, "application/json", limits);
     const body = await parseCounted(bytes, { bounds: boundsFor(MOST_BYTES) });
-    if (typeof body !== "object" || body === null || Array.isArray(body))
-      throw refuse(Reason.MALFORMED_BODY, "the body must be one JSON-RPC message");
-    return body;
+    const messages = Array.isArray(body) ? body : [body];
+    if (!messages.every(isObject) || messages.length === 0 || messages.length > MOST_MESSAGES)
+      throw refuse(Reason.MALFORMED_BODY, `the body must be one JSON-RPC message, or a list of 1 to ${MOST_MESSAGES}`);
+    return body as object; // sound: an object, or a list of them
   }
 
   /** Counts a message that calls no tool. */
@@ -269,8 +303,10 @@ class Exchange {
     const admission = await gate.admit(method, this.#head(trail));
     try {
       const faults = new Faults();
+      // The decoder reports the fields that the RPC lacks too.
       for (const name of Object.keys(input as object))
-        if (!fields.has(name)) faults.add("extra_forbidden", "this tool has no such field", name);
+        if (!fields.has(name) && method.input.fields.some((field) => field.name === name))
+          faults.add("extra_forbidden", "is not a field of this tool", name);
       const message = decoderOf(method.input).decode(input, faults);
       if (faults.list.length > 0) {
         const read = faults.list.map(violationOf);
@@ -331,8 +367,11 @@ class Exchange {
   }
 }
 
+/** JSON or an event stream; undefined where the caller accepts neither. */
+type Form = "json" | "events" | undefined;
+
 /** How a caller that sends this header `accept` can be answered: JSON wherever it is acceptable; undefined where neither form is. */
-function formFor(accept = "*/*"): "json" | "events" | undefined {
+function formFor(accept = "*/*"): Form {
   const ranges = accept
     .toLowerCase()
     .split(",")
@@ -343,6 +382,37 @@ function formFor(accept = "*/*"): "json" | "events" | undefined {
     );
   if (accept.trim() === "" || accepts("*/*", "application/*", "application/json")) return "json";
   return accepts("text/*", "text/event-stream") ? "events" : undefined;
+}
+
+const isObject = (value: unknown): value is object =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** The answers to a batch in one: a list, or one event after the other. Nothing answers notifications. */
+async function joined(answers: readonly Response[], form: Form): Promise<Response> {
+  const said = answers.filter(({ status }) => status !== 202);
+  const [first] = said;
+  if (first === undefined) return answers[0]!;
+  if (form === undefined) return first;
+  const texts = await Promise.all(said.map((each) => each.text()));
+  const type = form === "json" ? "application/json" : "text/event-stream";
+  return new Response(form === "json" ? `[${texts.join(",")}]` : texts.join(""), { headers: { "content-type": type } });
+}
+
+/**
+ * A message without what clients write for nothing: null for a parameter, and an empty string for a tool's arguments. Arguments that an agent
+ * wrote as the text of a JSON object are that object. The metadata of a task has no effect, because the server declares none.
+ */
+async function meantBy(message: object): Promise<object> {
+  const { params, ...others } = message as { params?: unknown };
+  if (params === null) return others;
+  if (!isObject(params)) return message;
+  const { task: _, ...known } = Object.fromEntries(Object.entries(params).filter(([, value]) => value !== null));
+  const { arguments: text, ...rest } = known as { arguments?: unknown };
+  if (typeof text !== "string") return { ...others, params: known };
+  if (text.trim() === "") return { ...others, params: rest };
+  // Text that is no JSON stays, and the protocol refuses it.
+  const parse = async (): Promise<unknown> => parseCounted(Buffer.from(text), { bounds: boundsFor(MOST_BYTES) });
+  return { ...others, params: { ...rest, arguments: await parse().catch(() => text) } };
 }
 
 /** The tool that a message calls; undefined where it calls none. */

@@ -140,7 +140,8 @@ describe("a refusal", () => {
   });
 
   it("explains how to get a key if none or a wrong one is sent", async () => {
-    const metadata = 'Bearer resource_metadata="https://api.example.com/.well-known/oauth-protected-resource/mcp"';
+    const metadata =
+      'Bearer error="invalid_token", resource_metadata="https://api.example.com/.well-known/oauth-protected-resource/mcp"';
     for (const key of [undefined, "lmb_sk_of_nobody"]) {
       const { status, headers } = await send(LIST, {}, key === undefined ? "" : key);
       expect([status, headers.get("www-authenticate")]).toEqual([401, metadata]);
@@ -197,7 +198,7 @@ describe("a refusal", () => {
 describe("what anyone may send", () => {
   it.each([
     ["no JSON", "{", 400],
-    ["a batch", [LIST], 400],
+    ["an empty batch", [], 400],
     ["no object", "7", 400],
     ["no message of JSON-RPC", { hello: "world" }, 400],
     ["an unknown method", { ...LIST, method: "resources/list" }, 200],

@@ -39,6 +39,10 @@ export async function readBody(
   return bytes;
 }
 
+/** Matches a content type of this name, a regular expression, in UTF-8 under either of its names. Other parameters have no effect. */
+export const typeOf = (name: string): RegExp =>
+  new RegExp(`^${name}\\s*(;\\s*(charset\\s*=\\s*"?utf-?8"?|(?!charset)[\\w.-]+=("[^"]*"|[^;"\\s]*))?\\s*)*$`, "i");
+
 const unsupported = (text: string) => refuse(Reason.UNSUPPORTED_MEDIA_TYPE, text);
 
 function collect(request: Exclude<HttpRequest, WholeRequest>, { most, hold, signal }: BodyLimits): Promise<Buffer> {

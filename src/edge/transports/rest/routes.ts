@@ -17,7 +17,7 @@ import { factsOf, Reason, type Refusal, refuse } from "../../../errors.ts";
 import { type Bounds, boundsOf } from "../../messages/bounds.ts";
 import { type ErrorAnswer, type Given, restAnswer } from "../../messages/errors.ts";
 import { type Expected, parseCounted } from "../../messages/json-text.ts";
-import { type BodyLimits, type HttpRequest, headerOf, readBody } from "./body.ts";
+import { type BodyLimits, type HttpRequest, headerOf, readBody, typeOf } from "./body.ts";
 
 /** One RPC as REST serves it. */
 export interface RestRoute {
@@ -177,7 +177,7 @@ export interface Dialect {
   refuse(refusal: Refusal, requestId: string, given?: Given): ErrorAnswer;
 }
 
-const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
+const JSON_TYPE = typeOf("application/json");
 
 /** What a body may be called, and what stands for one that is not there. */
 interface ReadOptions {
@@ -224,7 +224,8 @@ export function originOf(request: HttpRequest): string {
   return URL.canParse(origin) ? new URL(origin).origin : "";
 }
 
-const FORM = /^application\/x-www-form-urlencoded\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
+const FORM = typeOf("application/x-www-form-urlencoded");
+const FORM_OR_JSON = "application/x-www-form-urlencoded or application/json";
 /** No honest request is near this. */
 const MAX_PARAMETERS = 100;
 
@@ -248,8 +249,8 @@ const oauth: Dialect = {
     if (route.verb === "GET") return {};
     const isForm = FORM.test(request.headers["content-type"] ?? "");
     const given = isForm
-      ? formOf(await readBody(request, FORM, "a form", limits))
-      : await readJson(request, { bounds: route.bounds }, limits);
+      ? formOf(await readBody(request, FORM, FORM_OR_JSON, limits))
+      : await readJson(request, { bounds: route.bounds }, limits, { named: FORM_OR_JSON });
     return knownOf(route, given);
   },
   ignoresUnknown: true,
@@ -327,7 +328,7 @@ function unescaped(text: string): string | false {
   }
 }
 
-const TYPE = /^application\/(scim\+)?json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i;
+const TYPE = typeOf("application/(scim\\+)?json");
 
 const NAMED = "application/scim+json or application/json";
 
