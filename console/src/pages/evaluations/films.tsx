@@ -1,13 +1,14 @@
 /** Films of episodes: those of one evaluation, and those of several policies in one episode side by side. */
 import { Code, ConnectError } from "@connectrpc/connect";
 import { useQuery } from "@connectrpc/connect-query";
-import { useCallback, useEffect, useRef, useState } from "react";
+import { useEffect, useReducer, useState } from "react";
 import type { EpisodeRecord, Evaluation } from "#messages/limber/v1/evaluation_pb.ts";
 import { EvaluationService } from "#messages/limber/v1/evaluation_service_pb.ts";
 import { plain } from "../../lib/format.ts";
 import { spaced } from "../../lib/words.ts";
 import { Choice, Part, Refused, Status } from "../../parts/basics.tsx";
 import { Strip } from "../../parts/strip.tsx";
+import { Reel, type ReelTime } from "./reel.ts";
 import { isFilming } from "./runs.ts";
 
 /** Whether the film of an episode is a video; otherwise it is an animated image. */
@@ -255,7 +256,7 @@ function Stage({ contestants, scene }: { contestants: readonly Contestant[]; sce
       </div>
       {videos.length > 0 && (
         <div className="mt-2 flex items-center gap-2">
-          <button type="button" className="button" onClick={() => reel.play(!reel.playing)}>
+          <button type="button" className="button" onClick={() => (reel.playing ? reel.pause() : reel.play())}>
             {reel.playing ? "Pause" : "Play"}
           </button>
           <input
@@ -289,60 +290,21 @@ function Stage({ contestants, scene }: { contestants: readonly Contestant[]; sce
   );
 }
 
-/** How far a video may be from the common time before it is moved, in seconds. */
-const DRIFT_S = 0.15;
-
-/** One clock for several videos. A shorter one stays at its end. */
-function useReel(lengthS: number) {
-  const videos = useRef(new Set<HTMLVideoElement>());
-  /** The current run; undefined if paused. */
-  const [run, setRun] = useState<symbol>();
-  const [timeS, setTimeS] = useState(0);
-  const latest = useRef(0);
-  latest.current = timeS;
-  useEffect(() => {
-    const all = videos.current;
-    if (run === undefined) {
-      for (const video of all) video.pause();
-      return;
-    }
-    const startMs = performance.now() - latest.current * 1000;
-    for (const video of all) void video.play().catch(() => undefined);
-    const tick = (): void => {
-      const now = Math.min(lengthS, (performance.now() - startMs) / 1000);
-      for (const video of all) align(video, now);
-      setTimeS(now);
-      if (now < lengthS) frame = requestAnimationFrame(tick);
-      else setRun(undefined);
-    };
-    let frame = requestAnimationFrame(tick);
+const FRAMES: ReelTime = {
+  nowMs: () => performance.now(),
+  nextFrame(run) {
+    const frame = requestAnimationFrame(run);
     return () => cancelAnimationFrame(frame);
-  }, [run, lengthS]);
-  const show = (at: number): void => {
-    setRun(undefined);
-    setTimeS(at);
-    latest.current = at;
-    for (const video of videos.current) video.currentTime = Math.min(at, video.duration || 0);
-  };
-  const add = useCallback((video: HTMLVideoElement | null) => {
-    if (video === null) return undefined;
-    videos.current.add(video);
-    return () => void videos.current.delete(video);
-  }, []);
-  const play = (wanted: boolean): void => {
-    if (wanted && timeS >= lengthS) show(0);
-    setRun(wanted ? Symbol("run") : undefined);
-  };
-  const restart = (): void => {
-    show(0);
-    setRun(Symbol("run"));
-  };
-  return { playing: run !== undefined, timeS, play, restart, show, add };
-}
+  },
+};
 
-function align(video: HTMLVideoElement, now: number): void {
-  const wanted = Math.min(now, video.duration || 0);
-  if (!video.ended && Math.abs(video.currentTime - wanted) > DRIFT_S) video.currentTime = wanted;
+/** One clock for the videos of a seed. */
+function useReel(lengthS: number): Reel {
+  const [, redraw] = useReducer((count: number) => count + 1, 0);
+  const [reel] = useState(() => new Reel(FRAMES, redraw));
+  reel.lengthS = lengthS;
+  useEffect(() => reel.pause, [reel]);
+  return reel;
 }
 
 /** Animated images that begin at the same time: each start makes new addresses, because an image plays from when it is first shown. */
