@@ -113,6 +113,40 @@ def test_libero_sends_rendered_images_and_keeps_the_sign_of_rotations() -> None:
     assert set(libero.MAPPING.openpi) == {camera.name for camera in libero.MAPPING.cameras} | {"state", "prompt"}
 
 
+def test_libero_seeds_before_each_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    obs = {"robot0_eef_pos": np.zeros(3), "robot0_eef_quat": np.array([0.0, 0, 0, 1]), "robot0_gripper_qpos": np.zeros(2)}
+    obs |= {name: np.zeros((2, 2, 3), np.uint8) for name in ("agentview_image", "robot0_eye_in_hand_image")}
+
+    class Env:
+        def __init__(self, **_: Any) -> None:
+            pass
+
+        def seed(self, seed: int) -> None:
+            done.append(f"seed {seed}")
+
+        def reset(self) -> None:
+            done.append("reset")
+
+        def set_init_state(self, start: str) -> Any:
+            done.append(start)
+            return obs
+
+        def step(self, action: list[float]) -> Any:
+            return obs, 0.0, False, {}
+
+    modules = {"torch": {"load": lambda path, weights_only: ["start 0", "start 1"]}, "libero": {}, "libero.libero": {}, "libero.libero.envs": {"OffScreenRenderEnv": Env}}
+    for name, content in modules.items():
+        module = types.ModuleType(name)
+        vars(module).update(content)
+        monkeypatch.setitem(sys.modules, name, module)
+    task = types.SimpleNamespace(language="stack", problem_folder="a", init_states_file="b", bddl_file="c")
+    world = libero.World(types.SimpleNamespace(get_libero_path=lambda kind: "."), task, 220)
+    for trial in (0, 3):
+        world.reset(trial)
+    assert done == ["seed 7", "reset", "start 0", "seed 7", "reset", "start 1"]
+
+
 def test_simpler_env_declares_each_robots_camera_and_gripper() -> None:
     picture = np.zeros((4, 6, 3), np.uint8)
 

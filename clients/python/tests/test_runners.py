@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -52,17 +54,20 @@ class Line:
         self.actions: list[np.ndarray] = []
         self.x = 0.0
         self.closed = False
+        self.threads = {threading.current_thread()}
         self._step = step
 
     def _seen(self) -> dict[str, Any]:
         return {"state": [self.x, 1.0], "state_names": MAPPING.state}
 
     def reset(self, trial: int) -> tuple[Any, str | None]:
+        self.threads.add(threading.current_thread())
         self.trials.append(trial)
         self.x = 0.0
         return self._seen(), f"do {self.task}"
 
     def step(self, action: np.ndarray) -> Moved:
+        self.threads.add(threading.current_thread())
         self.actions.append(action)
         if self._step is not None:
             return self._step(self, action)  # type: ignore[no-any-return]
@@ -73,6 +78,7 @@ class Line:
         return np.float64(self.x).tobytes()
 
     def close(self) -> None:
+        self.threads.add(threading.current_thread())
         self.closed = True
 
 
@@ -278,7 +284,7 @@ def test_chunks_of_another_width_end_episodes_before_their_first_step(client: Li
     assert len(job.reports) == 5 and "dx, gripper), the policy returned 7" in job.reports[0].error
 
 
-def test_a_hanging_world_loses_only_its_episode(client: Limber, gateway: FakeGateway) -> None:
+def test_a_hanging_world_loses_only_its_episode_and_is_closed_once_it_returns(client: Limber, gateway: FakeGateway, until: Any) -> None:
     job, hang = gateway.queue("bench/lines", 3), threading.Event()
 
     def step(line: Line, action: np.ndarray) -> Moved:
@@ -289,10 +295,70 @@ def test_a_hanging_world_loses_only_its_episode(client: Limber, gateway: FakeGat
     suite = Lines(step=step)
     try:
         run(client, suite, timeout_s=0.2)
+        assert [line.closed for line in suite.opened] == [False, True]
     finally:
         hang.set()
     assert job.status == "completed" and [job.reports[i].termination for i in range(3)] == ["sim_unstable", "success", "success"]
     assert "step did not return within 0.2 s" in job.reports[0].error and len(suite.opened) == 2
+    until(lambda: suite.opened[0].closed)
+    # Each world has one thread for all its calls; the second one did not wait for the first one's.
+    assert [len(line.threads) for line in suite.opened] == [1, 1] and suite.opened[0].threads != suite.opened[1].threads
+
+
+def test_a_world_whose_opening_hangs_is_closed_once_it_is_open(client: Limber, gateway: FakeGateway, until: Any) -> None:
+    job, hang = gateway.queue("bench/lines", 2), threading.Event()
+
+    class Slow(Lines):
+        def open(self, task: str, scenario: str) -> Line:
+            line = super().open(task, scenario)
+            if len(self.opened) == 1:
+                hang.wait(20)
+            return line
+
+    suite = Slow()
+    try:
+        run(client, suite, timeout_s=0.05)
+        assert [line.closed for line in suite.opened] == [False, True]
+    finally:
+        hang.set()
+    assert [job.reports[i].termination for i in range(2)] == ["sim_unstable", "success"]
+    until(lambda: suite.opened[0].closed)
+
+
+def test_a_world_whose_closing_hangs_does_not_stop_the_runner(client: Limber, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, hang = gateway.queue("bench/lines", 2), threading.Event()
+    close = Line.close
+    monkeypatch.setattr(Line, "close", lambda line: (hang.wait(20) if line.task == "a" else None, close(line)))
+    suite = Lines(("a", "b"))
+    try:
+        run(client, suite, timeout_s=0.2)
+        assert job.status == "completed" and [line.closed for line in suite.opened] == [False, True]
+    finally:
+        hang.set()
+
+
+def test_all_worlds_of_a_runner_run_in_one_thread_which_ends_with_it(client: Limber, gateway: FakeGateway, until: Any) -> None:
+    gateway.queue("bench/lines", 4)
+    gateway.queue("bench/lines", 1)
+    suite = Lines(("a", "b"))
+    run(client, suite)
+    threads = set.union(*(line.threads for line in suite.opened))
+    assert len(suite.opened) == 3 and len(threads) == 1
+    until(lambda: not any(each.is_alive() for each in threads))
+
+
+@pytest.mark.parametrize("where", ["opening", "policy"])
+def test_a_missing_package_refuses_the_evaluation_and_the_runner_continues(client: Limber, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    policy = {} if where == "opening" else {"policy": "ws://127.0.0.1:1"}
+    refused, suite = gateway.queue("bench/lines", 5, **policy), Lines()
+    if where == "opening":
+        monkeypatch.setattr(Lines, "open", lambda *_: suite_of("maniskill", []))
+    else:
+        monkeypatch.setattr(Line, "mapping", dataclasses.replace(MAPPING, openpi={"state": "state"}))
+        monkeypatch.setitem(sys.modules, "msgpack", None)
+    run(client, suite)
+    assert (refused.status, refused.error.code, len(refused.reports)) == ("failed", "runner_refused", 0)
+    assert ("mani_skill" if where == "opening" else "msgpack") in refused.error.message and "pip install" in refused.error.message
 
 
 @pytest.mark.parametrize(

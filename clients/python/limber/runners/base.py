@@ -4,7 +4,8 @@ A benchmark is a `Suite` of tasks, and each opened task is a `World`. Episode `i
 is task `s % n` and its trial `s // n`, so evaluations with equal seeds and tasks run equal episodes and can be compared.
 
 - The lease is renewed in the background. A runner that lost it (`claim_lost`) reports nothing more; the next runner continues with the open episodes.
-- A world runs in a thread of its own. If it does not return in time, its episode is a fault, and a new world replaces it.
+- All worlds of a runner run in one thread, because graphics contexts and event loops belong to a thread. If a call of a world does not return in time,
+  its episode is a fault, and another world in another thread replaces it. The first world is closed in its own thread once the call has returned.
 - A policy that does not fit the task is refused before the first step, with a sentence for each conflict.
 """
 
@@ -30,7 +31,7 @@ from limber._answers import Evaluation
 from limber._frames import Observation, as_observation, checked
 from limber._gen.limber.v1 import evaluation_pb2, runner_service_pb2
 from limber.client import Limber
-from limber.errors import BadInput, ClaimLost, ConnectionFailed, LimberError, RateLimitError, ServerError
+from limber.errors import BadInput, ClaimLost, ConnectionFailed, LimberError, MissingPackage, RateLimitError, ServerError
 from limber.runners.mapping import Mapping, conflicts
 from limber.runners.policy import Policy, PolicyFault, policy_of
 
@@ -60,7 +61,7 @@ class Moved:
 
 
 class World(Protocol):
-    """One task of a benchmark. All its methods run in the same thread."""
+    """One task of a benchmark. All its methods run in the same thread, which other worlds of the runner use too."""
 
     @property
     def mapping(self) -> Mapping | None:
@@ -118,7 +119,7 @@ class Refusal(LimberError):
 
 
 class _Thread:
-    """A thread that runs calls one after the other. A call that hangs is abandoned together with the thread."""
+    """A thread that runs calls one after the other. After a call that did not return in time, `hangs` is true, and callers use another thread."""
 
     def __init__(self) -> None:
         self._calls: queue.Queue[tuple[Callable[[], Any], queue.Queue[tuple[Any, BaseException | None]]] | None] = queue.Queue()
@@ -143,12 +144,17 @@ class _Thread:
             self.hangs = True
             raise WorldFault(f"{what} did not return within {timeout_s:g} s") from None
         if error is not None:
-            if isinstance(error, (BadInput, Refusal)):
+            if isinstance(error, (BadInput, MissingPackage, Refusal)):
                 raise error
             raise WorldFault(f"{what} raised {type(error).__name__}: {error}") from error
         return result  # type: ignore[no-any-return]
 
+    def post(self, work: Callable[[], Any]) -> None:
+        """Runs a call after those that were made before, without waiting for it. Its result and its exception are dropped."""
+        self._calls.put((work, queue.Queue(1)))
+
     def end(self) -> None:
+        """Ends the thread after the calls that were made before."""
         self._calls.put(None)
 
 
@@ -188,7 +194,7 @@ class _Lease:
 class Runner:
     """Runs the evaluations of the key's organization in one suite.
 
-    `timeout_s` limits a step of a world, and six times as much its opening and a reset. `instruction` replaces the tasks' own.
+    `timeout_s` limits a step and the closing of a world, and six times as much its opening and a reset. `instruction` replaces the tasks' own.
     `assume_actions` accepts policies that declare no meaning of their actions. `leave` ends the
     runner at the next step: the claim is kept until its lease expires, then the next runner continues.
     """
@@ -215,9 +221,18 @@ class Runner:
         self._tell = tell
         self.leave = threading.Event()
         self._lease: _Lease | None = None
+        self._thread: _Thread | None = None
 
     def run(self, *, forever: bool = False) -> list[Evaluation]:
         """Runs queued evaluations and returns them as they ended. With `forever`, waits for more until `leave` is set."""
+        try:
+            return self._run(forever)
+        finally:
+            if self._thread is not None:
+                self._thread.end()
+                self._thread = None
+
+    def _run(self, forever: bool) -> list[Evaluation]:
         done: list[Evaluation] = []
         request = runner_service_pb2.ClaimEvaluationRequest(harness=self._suite.harness[:256], scenarios=self._suite.scenarios, lease_s=self._lease_s)
         while not self.leave.is_set():
@@ -251,7 +266,7 @@ class Runner:
                 self._episodes(claim)
             except Refusal as refusal:
                 fault = refusal
-            except BadInput as error:
+            except (BadInput, MissingPackage) as error:
                 fault = Refusal("runner_refused", str(error))
             except ClaimLost:
                 self._lease.lost.set()
@@ -314,6 +329,12 @@ class Runner:
                 if last in _POLICY_WORDS and failed >= _POLICY_FAULTS:
                     raise Refusal(last, f"{failed} consecutive episodes ended with {last}: {report.error}")
 
+    def _idle_thread(self) -> _Thread:
+        """Returns the thread of the worlds; another one if the last one hangs."""
+        if self._thread is None or self._thread.hangs:
+            self._thread = _Thread()
+        return self._thread
+
     def _stopped(self) -> bool:
         assert self._lease is not None
         return self.leave.is_set() or self._lease.stop.is_set() or self._lease.lost.is_set()
@@ -334,6 +355,8 @@ class _Stage:
         self._task = ""
         self._world: World | None = None
         self._thread: _Thread | None = None
+        #: The world of the thread, even if its opening did not return in time.
+        self._held: list[World] = []
 
     def __enter__(self) -> _Stage:
         return self
@@ -342,19 +365,35 @@ class _Stage:
         self.close()
 
     def close(self) -> None:
-        world, thread, self._world, self._thread = self._world, self._thread, None, None
-        if thread is not None:
-            if world is not None and not thread.hangs:
-                with contextlib.suppress(WorldFault, BadInput):
-                    thread.run("close", world.close, 5.0)
+        """Closes the world. One that hangs is closed in its thread, once its call has returned."""
+        thread, held, self._world, self._thread, self._held = self._thread, self._held, None, None, []
+        if thread is None:
+            return
+
+        def close() -> None:
+            for world in held:
+                world.close()
+
+        if not thread.hangs:
+            with contextlib.suppress(WorldFault, BadInput, MissingPackage, Refusal):
+                thread.run("close", close, self._runner._timeout_s)
+        else:
+            thread.post(close)
+        if thread.hangs:
             thread.end()
 
     def _opened(self, task: str) -> World:
         if self._world is None or task != self._task:
             self.close()
-            self._thread, self._task = _Thread(), task
-            suite, scenario = self._runner._suite, self._claim.evaluation.scenario.id
-            self._world = self._thread.run(f"opening {task}", lambda: suite.open(task, scenario), 6 * self._runner._timeout_s)
+            self._thread, self._task = self._runner._idle_thread(), task
+            suite, scenario, held = self._runner._suite, self._claim.evaluation.scenario.id, self._held
+
+            def opened() -> World:
+                world = suite.open(task, scenario)
+                held.append(world)
+                return world
+
+            self._world = self._thread.run(f"opening {task}", opened, 6 * self._runner._timeout_s)
         return self._world
 
     def _check(self, world: World, instruction: str | None) -> None:

@@ -96,9 +96,10 @@ class World:
         scene = Path(libero.get_libero_path("bddl_files")) / task.problem_folder / task.bddl_file
         make = importlib.import_module("libero.libero.envs").OffScreenRenderEnv
         self._env = make(bddl_file_name=str(scene), camera_heights=256, camera_widths=256)
-        self._env.seed(7)
 
     def reset(self, trial: int) -> tuple[Any, str | None]:
+        # Each time, because a reset draws from the generator: an episode must not depend on those that ran before it.
+        self._env.seed(7)
         self._env.reset()
         obs = self._env.set_init_state(self._starts[trial % len(self._starts)])
         for _ in range(10):
