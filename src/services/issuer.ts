@@ -307,7 +307,7 @@ export class OidcClients {
   async #completed(client: oidc.Configuration, claims: oidc.IDToken, access: string): Promise<oidc.JsonObject> {
     const own = claims as oidc.JsonObject;
     const isWhole = addressIn(own) !== undefined && isVerifiedBy(own) !== undefined;
-    if (isWhole || client.serverMetadata().userinfo_endpoint === undefined) return own;
+    if (isWhole || access === NO_ACCESS || client.serverMetadata().userinfo_endpoint === undefined) return own;
     const userinfo = await oidc.fetchUserInfo(client, access, oidc.skipSubjectCheck).catch((thrown: unknown) => {
       const refused = refusalIn(thrown);
       if (refused !== undefined) throw refused;
@@ -423,7 +423,8 @@ export class OidcClients {
     // Issuers are sent only forms.
     const form = body as string | URLSearchParams | null | undefined;
     const request = { method, headers, body: form ?? undefined, signal };
-    return guardedFetch(address, request, { agent: this.#deps.agent, maxBytes: MOST_BYTES });
+    const response = await guardedFetch(address, request, { agent: this.#deps.agent, maxBytes: MOST_BYTES });
+    return meantBy(response, method === "POST");
   }
 
   /** HTTPS, or HTTP on loopback if private addresses are allowed. */
@@ -478,10 +479,46 @@ function proofBy(secret: string | undefined): oidc.ClientAuth {
   };
 }
 
-/** The e-mail address in the claims. Entra External ID sends a list of one. */
+/** The e-mail address in the claims. Some issuers send a list of one, and Entra External ID under another name. */
 function addressIn({ email, emails }: oidc.JsonObject): string | undefined {
-  const given = email ?? (Array.isArray(emails) && emails.length === 1 ? emails[0] : undefined);
-  return typeof given === "string" && given !== "" ? given : undefined;
+  const given = email ?? emails;
+  const only = Array.isArray(given) && given.length === 1 ? given[0] : given === email ? given : undefined;
+  return typeof only === "string" && only.trim() !== "" ? only.trim() : undefined;
+}
+
+/** Stands for the access token of an issuer that grants none, such as Azure AD B2C for sign-in alone. Never sent. */
+const NO_ACCESS = "none";
+
+/**
+ * A response of an issuer in JSON without null and empty members, which some write for what is absent. `isGrant`: an answer with an ID token
+ * needs no access token and no type. Without a list of the algorithms that sign userinfo, those of ID tokens count.
+ */
+async function meantBy(response: Response, isGrant: boolean): Promise<Response> {
+  if (!/^(application|text)\/([\w.-]+\+)?json\b/i.test(response.headers.get("content-type") ?? "")) return response;
+  const text = await response.text();
+  const { status, headers } = response;
+  const value = parsed(text);
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    return new Response(text, { status, headers });
+  const known: Record<string, unknown> = Object.fromEntries(
+    Object.entries(value).filter(([, each]) => each !== null && each !== ""),
+  );
+  const grant = isGrant && known.id_token !== undefined ? { token_type: "Bearer", access_token: NO_ACCESS } : {};
+  const algorithms =
+    known.userinfo_endpoint === undefined ? {} : { userinfo_signing_alg_values_supported: signedBy(known) };
+  return new Response(JSON.stringify({ ...grant, ...algorithms, ...known }), { status, headers });
+}
+
+const signedBy = ({
+  id_token_signing_alg_values_supported: algorithms = ["RS256"],
+}: Record<string, unknown>): unknown => algorithms;
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 /**
@@ -524,11 +561,21 @@ async function failing<T>(ask: () => Promise<T>): Promise<T> {
 /** Explains standard OAuth error codes; no other part of an issuer's response is passed on. */
 function whyOf(thrown: unknown): string | undefined {
   const error = thrown instanceof Error && "error" in thrown ? thrown.error : undefined;
+  if (isOtherIssuer(thrown))
+    return "its metadata names another `issuer`; configure that one, with the tenant's id if it has one";
   if (error === "access_denied") return "it or the user declined the sign-in";
   if (error === "invalid_client" || error === "unauthorized_client")
     return "it does not accept the gateway's `client_id` and `client_secret`";
   if (error === "invalid_grant") return "it does not accept the code; compare the registered redirect address";
   return undefined;
+}
+
+/** Whether the metadata is not that of the issuer at whose address it is. */
+function isOtherIssuer(thrown: unknown): boolean {
+  for (let each = thrown, i = 0; each instanceof Error && i < 4; each = each.cause, i++)
+    if (typeof each.cause === "object" && each.cause !== null && "attribute" in each.cause && "expected" in each.cause)
+      return each.cause.attribute === "issuer";
+  return false;
 }
 
 /** The gateway's own refusal, which the library wraps as the cause of its error. */

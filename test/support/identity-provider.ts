@@ -106,8 +106,10 @@ export interface LyingIssuer {
   readonly issuer: string;
   /** Changes to its metadata. */
   metadata: Record<string, unknown>;
-  /** What its userinfo endpoint answers; 403 while undefined. */
-  userinfo: object | undefined;
+  /** What its userinfo endpoint answers: JSON, or a signed token as it is; 403 while undefined. */
+  userinfo: object | string | undefined;
+  /** These claims, signed by its key. */
+  signs(claims: object): string;
   /** The next tokens, made for this nonce and client. */
   says(honest: { nonce: string; client: string }, lie?: Lie): void;
   /** The bodies that its token endpoint was sent. */
@@ -163,7 +165,8 @@ export async function startLyingIssuer(): Promise<LyingIssuer> {
       });
     } else if (request.url === "/userinfo") {
       if (lying.userinfo === undefined) response.writeHead(403).end();
-      else json(lying.userinfo);
+      else if (typeof lying.userinfo === "object") json(lying.userinfo);
+      else response.writeHead(200, { "content-type": "application/jwt" }).end(lying.userinfo);
     } else if (request.url === "/jwks") {
       json({ keys: [{ ...own.publicKey.export({ format: "jwk" }), kid: "one", use: "sig", alg: "RS256" }] });
     } else {
@@ -181,6 +184,7 @@ export async function startLyingIssuer(): Promise<LyingIssuer> {
     issuer,
     metadata: {},
     userinfo: undefined,
+    signs: (claims) => signed({ alg: "RS256", kid: "one" }, claims, own.privateKey),
     heard,
     says({ nonce, client }, lie = {}) {
       next = { nonce, client, lie };

@@ -57,11 +57,19 @@ async function navigate(browser: Browser, path: string): Promise<string> {
 }
 
 /** Signs in with these claims of the ID token. Returns the reason of the refusal, or `/`. */
-async function signIn(email: string, claims: Lie["claims"], userinfo?: object): Promise<string> {
+async function signIn(
+  email: string,
+  claims: Lie["claims"],
+  userinfo?: object | string,
+  lie: Lie = {},
+): Promise<string> {
   const browser = new Browser(app.url);
   const { searchParams: asked } = new URL(await navigate(browser, `/sign-in?email=${email}`));
   issuer.userinfo = userinfo;
-  issuer.says({ nonce: asked.get("nonce") ?? "", client: "limber" }, { claims: { email, sub: email, ...claims } });
+  issuer.says(
+    { nonce: asked.get("nonce") ?? "", client: "limber" },
+    { ...lie, claims: { email, sub: email, ...claims } },
+  );
   const back = new URL(asked.get("redirect_uri") ?? "");
   const place = await navigate(browser, `${back.pathname}?code=c&state=${asked.get("state")}`);
   expect(browser.cookie.includes("limber_session")).toBe(place === "/");
@@ -96,6 +104,24 @@ describe("an ID token", () => {
         "email_unverified",
       ]);
     expect(await signIn(email, { email: undefined, preferred_username: email })).toBe("email_missing");
+  });
+
+  it("can hold its address in a list of one, in any letter case (Keycloak, ADFS, PingFederate)", async () => {
+    const bare = { email: undefined, email_verified: undefined };
+    for (const write of [(at: string) => [at], (at: string) => at.toUpperCase(), (at: string) => ` ${at} `]) {
+      const { email } = await organization();
+      expect([write(email), await signIn(email, { email: write(email), email_verified: true })]).toEqual([
+        write(email),
+        "/",
+      ]);
+    }
+    const { email } = await organization();
+    expect(await signIn(email, bare, { sub: email, email: [email], email_verified: true })).toBe("/");
+    for (const given of [[email, "other@example.com"], [], [[email]], { value: email }])
+      expect([given, await signIn(email, { email: given, email_verified: true, sub: `s${++born}` })]).toEqual([
+        given,
+        "email_missing",
+      ]);
   });
 
   it("of an issuer that the operator marked needs no claim, and false remains false (outline, mcp-context-forge)", async () => {
@@ -160,11 +186,78 @@ describe("userinfo", () => {
     expect(await signIn(email, bare)).toBe("/");
   });
 
+  it("can be a signed token, whose signature and issuer are checked (Ping, Keycloak)", async () => {
+    const { email } = await organization();
+    const bare = { email: undefined, email_verified: undefined };
+    const claims = { iss: issuer.issuer, aud: "limber", sub: email, email, email_verified: true };
+    for (const algorithms of [undefined, ["RS256"]]) {
+      issuer.metadata = {
+        userinfo_endpoint: `${issuer.issuer}/userinfo`,
+        ...(algorithms && { userinfo_signing_alg_values_supported: algorithms }),
+      };
+      const fresh = await organization();
+      const own = { ...claims, sub: fresh.email, email: fresh.email };
+      for (const bad of [
+        `${issuer.signs(own).slice(0, -8)}AAAAAAAA`,
+        issuer.signs({ ...own, iss: "https://evil.example" }),
+        issuer.signs({ ...own, aud: "another" }),
+      ])
+        expect(await signIn(fresh.email, bare, bad)).not.toBe("/");
+      expect([algorithms, await signIn(fresh.email, bare, issuer.signs(own))]).toEqual([algorithms, "/"]);
+    }
+    expect(await signIn(email, bare, issuer.signs({ ...claims, sub: "another" }))).toBe("issuer_failed");
+    issuer.metadata = { userinfo_endpoint: `${issuer.issuer}/userinfo` };
+  });
+
   it("at a forbidden address is refused when the issuer is set up", async () => {
     const { put } = await organization();
     issuer.metadata = { userinfo_endpoint: "http://169.254.169.254/userinfo" };
     const { status, body } = await put({});
     expect([status, body.error.code]).toEqual([422, "address_refused"]);
+    issuer.metadata = { userinfo_endpoint: `${issuer.issuer}/userinfo` };
+  });
+});
+
+describe("an issuer's responses", () => {
+  const tokens = (more: object): Lie => ({
+    answer: (token) => ({
+      body: JSON.stringify({ access_token: "a", token_type: "Bearer", id_token: token, ...more }),
+    }),
+  });
+
+  it.each([
+    ["null for what is absent (Salesforce, Zoho)", { refresh_token: null, scope: null, expires_in: null }],
+    ["no access token (Azure AD B2C)", { access_token: undefined }],
+    ["no type of the token", { token_type: undefined }],
+    ["the type in capitals, and times as text", { token_type: "BEARER", expires_in: "3600" }],
+  ])("can contain %s", async (_, more) => {
+    const { email } = await organization();
+    expect(await signIn(email, { email_verified: true }, undefined, tokens(more))).toBe("/");
+    if ("access_token" in more)
+      expect(await signIn(email, { email: undefined, sub: "x" }, { sub: "x", email }, tokens(more))).toBe(
+        "email_missing",
+      );
+  });
+
+  it("without an ID token sign nobody in", async () => {
+    const { email } = await organization();
+    expect(await signIn(email, { email_verified: true }, undefined, tokens({ id_token: null }))).toBe("issuer_failed");
+  });
+
+  it("can contain null and empty addresses in the metadata, and say if they are another issuer's", async () => {
+    for (const metadata of [{ userinfo_endpoint: null, claims_supported: null }, { userinfo_endpoint: "" }]) {
+      issuer.metadata = metadata;
+      const { email } = await organization();
+      expect([metadata, await signIn(email, { email_verified: true })]).toEqual([metadata, "/"]);
+    }
+    const { put } = await organization();
+    issuer.metadata = { issuer: "https://login.microsoftonline.com/{tenantid}/v2.0" };
+    const { status, body } = await put({});
+    expect([status, body.error.code, body.error.message]).toEqual([
+      422,
+      "issuer_failed",
+      "the identity provider failed: its metadata names another `issuer`; configure that one, with the tenant's id if it has one",
+    ]);
     issuer.metadata = { userinfo_endpoint: `${issuer.issuer}/userinfo` };
   });
 });
