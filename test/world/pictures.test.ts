@@ -234,6 +234,14 @@ describe("omnimind-ai/OmniBot, Intervention/image: base64 with line breaks", asy
     expect(read(`${plain.slice(0, 80)}*${plain.slice(80)}`)).toBe("refused");
   });
 
+  it.each([";charset=utf-8;base64,", ";base64;charset=utf-8,", ";name=front.png;base64 ,"])(
+    "is the same image with parameters in its address: %s",
+    async (middle) => {
+      const url = `data:image/png${middle}${plain}`;
+      expect((await framesOf(observed({ frames: [{ url }] })).bytes(0)).bytes.equals(file)).toBe(true);
+    },
+  );
+
   it("does not allow raw line breaks in JSON strings, which JSON forbids", async () => {
     const body = Buffer.from(`{"observations":[{"frames":[{"url":"data:image/png;base64,${broken("\n")}"}]}]}`);
     const bounds = { bytes: 1 << 20, elements: 1_000 };
@@ -282,6 +290,17 @@ describe("Physical-Intelligence/openpi: images as floats", () => {
         ),
       );
       expect(divided!.equals(plain!)).toBe(true);
+    },
+  );
+
+  it.each(Object.keys(doors) as (keyof typeof doors)[])(
+    "may leave 0 to 1 by a resize's rounding, on the transport %s",
+    async (door) => {
+      const rounded = floats((byte) => (byte === 0 ? -1e-7 : byte === 255 ? 1.0005 : byte / 255));
+      const [plain, resized] = await Promise.all(
+        [NdArray.uint8(bytes, shape), rounded].map(async (each) => pixelsOf(framesOf(...(await doors[door](each))))),
+      );
+      expect(resized!.equals(plain!)).toBe(true);
     },
   );
 

@@ -5,7 +5,8 @@ import { CodecError } from "../error.ts";
 const SCHEME = "data:";
 /** Media types are short: a limit avoids a search through megabytes for the comma. */
 const MAX_HEADER = 256;
-const BASE64_MARK = /; *base64$/i;
+/** The mark comes last; some clients write a parameter or a space after it. */
+const BASE64_MARK = /; *base64 *(?:;|$)/i;
 
 /** Whether the text has the scheme of a data URL. */
 export const isDataUrl = (url: string): boolean => url.slice(0, SCHEME.length).toLowerCase() === SCHEME;

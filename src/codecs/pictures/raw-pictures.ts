@@ -121,8 +121,8 @@ async function bytesOf(array: NdArray, key: string): Promise<Uint8Array> {
   return inSlices(quantized(array, key));
 }
 
-/** Half floats and resizing can slightly exceed 1; larger values were never divided by 255. */
-const MOST_BRIGHTNESS = 1.001;
+/** Half floats and resizing can slightly leave 0 to 1; larger values were never divided by 255. */
+const BRIGHTNESS = { least: -0.001, most: 1.001 } as const;
 
 /** Numbers per slice: a float image can have 50 million. */
 const SLICE = 1 << 15;
@@ -136,9 +136,9 @@ function* quantized({ dtype, data }: NdArray, key: string): Sliced<Uint8Array> {
     const values = new NdArray(dtype, [to - from], data.subarray(from * size, to * size)).toFloat64();
     for (let i = 0; i < values.length; i++) {
       const value = values[i]!;
-      if (!(value >= 0 && value <= MOST_BRIGHTNESS))
+      if (!(value >= BRIGHTNESS.least && value <= BRIGHTNESS.most))
         throw unfit(key, `must consist of uint8 or floats from 0 to 1, got ${value}`);
-      out[from + i] = Math.min(255, Math.round(value * 255));
+      out[from + i] = Math.min(255, Math.max(0, Math.round(value * 255)));
     }
     yield;
   }

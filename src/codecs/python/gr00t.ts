@@ -13,7 +13,7 @@ import {
   type UnpackedMap,
   type UnpackLimits,
 } from "./msgpack.ts";
-import { arrayFrom, type NdArray, readNpy, writeNpy } from "./ndarray.ts";
+import { fromMsgpackNumpy, isMsgpackNumpy, type NdArray, readNpy, writeNpy } from "./ndarray.ts";
 
 type Gr00tWireValue = Unpacked<NdArray>;
 
@@ -36,9 +36,9 @@ export function readGr00t(
       arrays = "npy";
       return readNpy(file);
     }
-    if (!map.has("nd") || !map.has("type")) return map;
+    if (!isMsgpackNumpy(map)) return map;
     arrays = "numpy";
-    return numpyOf(map);
+    return fromMsgpackNumpy(map);
   };
   return { value: decodeMsgpack<NdArray>(bytes, revive, limits), arrays };
 }
@@ -70,6 +70,3 @@ const toNumpy = ({ dtype, shape, data }: NdArray): Packable =>
     [NUMPY.shape, shape],
     [NUMPY.data, data],
   ]);
-
-const numpyOf = (map: UnpackedMap<NdArray>): Gr00tWireValue =>
-  arrayFrom(map.get("data"), map.get("type"), map.get("nd") === true ? map.get("shape") : []);

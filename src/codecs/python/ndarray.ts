@@ -160,8 +160,16 @@ function toMap(array: NdArray): Packable {
 function fromMap(map: UnpackedMap<NdArray>): Unpacked<NdArray> {
   if (map.has("__ndarray__")) return arrayFrom(map.get("data"), map.get("dtype"), map.get("shape"));
   if (map.has("__npgeneric__")) return scalarOf(map.get("data"), map.get("dtype"));
-  return map;
+  return isMsgpackNumpy(map) ? fromMsgpackNumpy(map) : map;
 }
+
+/** Whether the map is an array or a number of the package msgpack_numpy. Source: lebedov/msgpack-numpy. */
+export const isMsgpackNumpy = (map: UnpackedMap<NdArray>): boolean =>
+  map.has("nd") && map.has("type") && map.has("data");
+
+/** Returns the array of msgpack_numpy's map; its `nd` is false for a single number. Throws CodecError as arrayFrom does. */
+export const fromMsgpackNumpy = (map: UnpackedMap<NdArray>): NdArray | Texts =>
+  arrayFrom(map.get("data"), map.get("type"), map.get("nd") === true ? map.get("shape") : []);
 
 /**
  * Builds an array from its description in a message; text arrays become nested lists of their shape. Throws CodecError: `bad_ndarray`,
@@ -169,6 +177,8 @@ function fromMap(map: UnpackedMap<NdArray>): Unpacked<NdArray> {
  */
 export function arrayFrom(data: unknown, dtype: unknown, shape: unknown): NdArray | Texts {
   if (!(data instanceof Uint8Array)) throw new CodecError("bad_ndarray");
+  if (plainName(dtype) === BFLOAT16 && Array.isArray(shape) && shape.every(isDimension))
+    return fromBfloat16(data, shape);
   const type = dtypeOf(dtype);
   if (type === undefined && !isTextType(dtype)) throw new CodecError("bad_dtype");
   if (!Array.isArray(shape) || !shape.every(isDimension)) throw new CodecError("bad_shape");
@@ -187,30 +197,53 @@ function scalarOf(data: unknown, dtype: unknown): number | bigint | boolean | st
 const bytesOf = (values: Float32Array | Float64Array): Uint8Array =>
   new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
 
-/** numpy's longer names of its element types, which some clients write, in little-endian order. */
-const LONG_NAMES: ReadonlyMap<unknown, DType> = new Map<unknown, DType>([
-  ["bool", "|b1"],
-  ["uint8", "|u1"],
-  ["int8", "|i1"],
-  ["uint16", "<u2"],
-  ["int16", "<i2"],
-  ["float16", "<f2"],
-  ["uint32", "<u4"],
-  ["int32", "<i4"],
-  ["float32", "<f4"],
-  ["uint64", "<u8"],
-  ["int64", "<i8"],
-  ["float64", "<f8"],
-]);
-/** A type without its byte order, with the machine's, or with one for single bytes, where it has no meaning. */
-const SHORT_NAME = /^(?:([<>=]?)([iuf][248])|([<>=|]?)([biu]1))$/;
+/** numpy's other names of its element types in little-endian order: long names, C's names and characters. Its `int` and `long` have 64 bits. */
+const OTHER_NAMES: ReadonlyMap<string, DType> = new Map<string, DType>(
+  (
+    [
+      ["|b1", "bool bool_ ?"],
+      ["|u1", "uint8 ubyte B"],
+      ["|i1", "int8 byte b"],
+      ["<u2", "uint16 ushort H"],
+      ["<i2", "int16 short h"],
+      ["<f2", "float16 half e"],
+      ["<u4", "uint32 uintc I"],
+      ["<i4", "int32 intc i"],
+      ["<f4", "float32 single f"],
+      ["<u8", "uint64 uint ulong ulonglong uintp L Q"],
+      ["<i8", "int64 int long longlong intp l q"],
+      ["<f8", "float64 double float float_ d"],
+    ] as const
+  ).flatMap(([dtype, names]) => names.split(" ").map((name) => [name, dtype] as const)),
+);
+/** A type without its byte order, with the machine's, or with one that has no meaning. */
+const SHORT_NAME = /^(?:([<>=|]?)([iuf][248])|([<>=|]?)([biu]1))$/;
+/** How Python prints a type: `torch.float32`, `<class 'numpy.float32'>`, `dtype('float32')`. */
+const PRINTED = /^(?:<class '|dtype\(')?(?:(?:torch|numpy|np|jax\.numpy|jnp|ml_dtypes)\.)?([\w<>=|?]{1,20})(?:'[>)])?$/;
+/** The upper half of a float32, which numpy does not have. Its `V2` could be anything else. */
+const BFLOAT16 = "bfloat16";
+
+/** Returns a type's name as numpy writes it; empty for values that are not names. */
+function plainName(name: unknown): string {
+  const text = name instanceof Uint8Array ? Buffer.from(name).toString("latin1") : name;
+  return typeof text === "string" ? (PRINTED.exec(text)?.[1] ?? "") : "";
+}
 
 /** Returns the numeric element type for any of numpy's names; undefined for others. */
 export function dtypeOf(name: unknown): DType | undefined {
   if (isDType(name)) return name;
-  const [, order, wide, , single] = SHORT_NAME.exec(String(name)) ?? [];
+  const plain = plainName(name);
+  const [, order, wide, , single] = SHORT_NAME.exec(plain) ?? [];
   const dtype = single === undefined ? `${order === ">" ? ">" : "<"}${wide}` : `|${single}`;
-  return isDType(dtype) ? dtype : LONG_NAMES.get(name);
+  return isDType(dtype) ? dtype : OTHER_NAMES.get(plain);
+}
+
+/** Returns bfloat16 numbers as float32. Throws CodecError `bad_shape`. */
+export function fromBfloat16(data: Uint8Array, shape: readonly number[]): NdArray {
+  if (data.length % 2 > 0) throw new CodecError("bad_shape");
+  const wide = new Uint8Array(2 * data.length);
+  for (let at = 0; at < data.length; at += 2) wide.set(data.subarray(at, at + 2), 2 * at + 2);
+  return new NdArray("<f4", shape, wide);
 }
 
 const isDType = (value: unknown): value is DType => DTYPES.has(value);

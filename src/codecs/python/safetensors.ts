@@ -1,9 +1,9 @@
 /**
- * safetensors: named arrays after a JSON header, which LeRobot sends instead of pickles. Only numpy's element types are supported: no bfloat16,
- * no 8-bit floats. Source: the format's description in huggingface/safetensors, README.md, and its reader, safetensors/src/tensor.rs.
+ * safetensors: named arrays after a JSON header, which LeRobot sends instead of pickles. Numpy's element types and bfloat16 are supported, 8-bit
+ * floats are not. Source: the format's description in huggingface/safetensors, README.md, and its reader, safetensors/src/tensor.rs.
  */
 import { CodecError } from "../error.ts";
-import { type DType, NdArray } from "./ndarray.ts";
+import { type DType, fromBfloat16, NdArray } from "./ndarray.ts";
 
 /** Size of the header's length, in bytes. */
 const LENGTH = 8;
@@ -32,10 +32,13 @@ const NAMES: Readonly<Partial<Record<DType, string>>> = Object.fromEntries(
   Object.entries(DTYPES).map(([name, dtype]) => [dtype, name]),
 );
 
+/** The upper halves of 32-bit floats, which become those. */
+const BFLOAT16 = "BF16";
+
 /** An array's position after the header. */
 interface Placed {
   readonly name: string;
-  readonly dtype: DType;
+  readonly dtype: DType | typeof BFLOAT16;
   readonly shape: readonly number[];
   readonly start: number;
   readonly end: number;
@@ -70,7 +73,7 @@ export function writeSafetensors(arrays: ReadonlyMap<string, NdArray>): Buffer {
 }
 
 /**
- * Returns the arrays by name, each a view of `bytes`, without the header's metadata. Throws CodecError: `truncated`, `too_large` (a header above
+ * Returns the arrays by name, each a view of `bytes` unless it is bfloat16, without the header's metadata. Throws CodecError: `truncated`, `too_large` (a header above
  * 1 MiB), `too_many_values` (more than 4,096 arrays), `bad_dtype`, `bad_shape`, `trailing_bytes`, and `malformed` for an invalid header and for
  * arrays with gaps or overlaps.
  */
@@ -89,10 +92,10 @@ export function readSafetensors(bytes: Buffer): Map<string, NdArray> {
   if (start + at > bytes.length) throw new CodecError("truncated");
   if (start + at < bytes.length) throw new CodecError("trailing_bytes");
   return new Map(
-    placed.map(({ name, dtype, shape, start: from, end }) => [
-      name,
-      new NdArray(dtype, shape, bytes.subarray(start + from, start + end)),
-    ]),
+    placed.map(({ name, dtype, shape, start: from, end }) => {
+      const data = bytes.subarray(start + from, start + end);
+      return [name, dtype === BFLOAT16 ? fromBfloat16(data, shape) : new NdArray(dtype, shape, data)];
+    }),
   );
 }
 
@@ -103,7 +106,8 @@ function placesIn(text: string): Placed[] {
   return entries.map(([name, entry]) => {
     if (!isRecord(entry)) throw new CodecError("malformed");
     const { dtype, shape, data_offsets: offsets } = entry;
-    const known = typeof dtype === "string" && Object.hasOwn(DTYPES, dtype) ? DTYPES[dtype] : undefined;
+    const plain = typeof dtype === "string" && Object.hasOwn(DTYPES, dtype) ? DTYPES[dtype] : undefined;
+    const known = dtype === BFLOAT16 ? dtype : plain;
     if (known === undefined) throw new CodecError("bad_dtype");
     if (!isWhole(shape)) throw new CodecError("bad_shape");
     if (!isWhole(offsets) || offsets.length !== 2) throw new CodecError("malformed");

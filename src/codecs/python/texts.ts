@@ -6,6 +6,15 @@ import { CodecError } from "../error.ts";
 export type Texts = string | Texts[];
 
 const TEXT_TYPE = /^([<>=|]?)([US])(\d{1,6})$/;
+/** numpy's long names, with the bits of an element: `str160` is `U5`. */
+const LONG_NAME = /^(str|bytes)(\d{1,8})$/;
+
+/** Returns the short name for a long one; other names unchanged. */
+function shortName(dtype: string): string {
+  const [, kind, bits] = LONG_NAME.exec(dtype) ?? [];
+  if (kind === undefined) return dtype;
+  return kind === "str" ? `U${Number(bits) / 32}` : `S${Number(bits) / 8}`;
+}
 /** Bytes of a text array: an instruction has some hundred. */
 const MAX_BYTES = 1 << 20;
 const MAX_TEXTS = 4_096;
@@ -14,13 +23,13 @@ const MAX_RANK = 8;
 const LETTER = 4;
 
 /** Whether this is numpy's name of a text type. */
-export const isTextType = (dtype: unknown): boolean => typeof dtype === "string" && TEXT_TYPE.test(dtype);
+export const isTextType = (dtype: unknown): boolean => typeof dtype === "string" && TEXT_TYPE.test(shortName(dtype));
 
 /**
  * Returns the texts of an array in C order, in nested lists of its shape. Throws CodecError: `bad_dtype`, `bad_shape`, `bad_text`, `too_large`.
  */
 export function textsIn(dtype: string, shape: readonly number[], data: Uint8Array): Texts {
-  const [, order, kind, length] = TEXT_TYPE.exec(dtype) ?? [];
+  const [, order, kind, length] = TEXT_TYPE.exec(shortName(dtype)) ?? [];
   if (kind === undefined) throw new CodecError("bad_dtype");
   const count = shape.reduce((product, size) => product * size, 1);
   if (data.length > MAX_BYTES || count > MAX_TEXTS) throw new CodecError("too_large");

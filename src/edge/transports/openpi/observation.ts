@@ -113,12 +113,13 @@ export async function requestOf(observation: OpenpiValue, asked: OpenpiQuery, by
       if (pictures.length === MOST_PICTURES)
         throw unfit("", `the observation must have at most ${MOST_PICTURES} images`);
       pictures.push({ camera: cameras[key] ?? { name: lastWord(key) }, key, value: picture });
-    } else if (isNumbers(value)) {
+    } else if (isImageKey(key) && value != null) throw unfit(key, imageText(value));
+    else if (isNumbers(value)) {
       const read = valuesIn(value, key);
       count += read.length;
       if (count > MOST_NUMBERS) throw unfit(key, `brings the observation above the maximum of ${MOST_NUMBERS} numbers`);
       numbers.set(key, read);
-    } else if (!isSaid(value))
+    } else if (!isSaid(value) || (NUMBERS.includes(key) && value != null))
       throw unfit(key, "must be an image of shape [height, width, 3], or an array or a list of numbers");
   }
   const order = [
@@ -160,6 +161,14 @@ function pictureIn(array: NdArray): NdArray | undefined {
   const isOne = shape.slice(0, extra).every((size) => size === 1);
   return isOne ? pictureIn(new NdArray(dtype, shape.slice(extra), data)) : undefined;
 }
+
+/** Whether the key names an image, as every environment of openpi and its simulators write it. */
+const isImageKey = (key: string): boolean =>
+  Object.hasOwn(CAMERAS, key) || /(?:^|_)(?:images?|rgb|pixels)(?:_|$)/i.test(lastWord(key));
+
+/** The rest of the refusal of a value under an image's key. */
+const imageText = (value: OpenpiValue): string =>
+  `must be an image of shape [height, width, 3] or [3, height, width], got ${value instanceof NdArray ? `[${value.shape.join(", ")}]` : "no array"}`;
 
 const isNumbers = (value: OpenpiValue): boolean => !isSaid(value) && !(value instanceof Map) && !Buffer.isBuffer(value);
 
