@@ -29,7 +29,7 @@ export interface Evaluation {
   readonly estimate?: { readonly episodes_usd: number; readonly policy_calls_usd: number; readonly total_usd: number };
   readonly usage?: { readonly cost_usd?: number; readonly policy_cost_usd?: number };
   readonly scores?: unknown;
-  readonly error?: { readonly message?: string };
+  readonly error?: { readonly code?: string; readonly message?: string };
 }
 
 /** A whole number in an option. */

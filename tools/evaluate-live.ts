@@ -154,6 +154,11 @@ function compared({ episodes }: PublishedEvaluation, { id, status, error, per_ep
   const scale = Math.max(...pairs.map(({ then }) => Math.abs(then.return)));
   const isShifted = n >= FEWEST && !reaches(bootstrapMean(returns, ALPHA / 2), ROUNDING * scale);
   const agrees = p >= ALPHA / 2 && !isShifted;
+  // A run that its own limit ended compares fewer seeds, as requested. Any other early end leaves the remaining seeds unchecked.
+  if (agrees && status !== "completed" && error?.code !== "calls_budget_exhausted")
+    throw new Refused(
+      `${id} is ${status}, so some seeds are not compared; the compared ones (${n}) show no difference`,
+    );
   console.log(
     agrees
       ? `consistent: ${n} seeds show no difference between then and now at 5 %`

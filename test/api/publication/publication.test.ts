@@ -312,6 +312,22 @@ describe("a live verification", () => {
     expect([unread, why]).toEqual([4, expect.stringMatching(/the connection to http.* was lost/)]);
   });
 
+  it("ends with 4 if the policy fails after episodes that show no difference", async () => {
+    let episodes = 0;
+    const failing = await openModel({
+      act({ horizon, observations }, answer) {
+        if (observations.at(-1)?.tMs === 0) episodes += 1;
+        answer(Array(horizon).fill([episodes > 1 ? Number.NaN : 0]));
+      },
+    });
+    const more = JSON.stringify({ horizon: 16, stop_after_faults: 2, parallel_episodes: 1 });
+    const [code, said] = await verify(address, "--live", "--policy", failing.endpoint, "--json", more);
+    expect(code, said).toBe(4);
+    expect(said).toMatch(
+      /job_\w+ is failed, so some seeds are not compared; the compared ones \(1\) show no difference/,
+    );
+  });
+
   it("calls no address that a document names as its model", async () => {
     const { body } = await app.call(new URL(address).pathname);
     const named = changed(body, ["evaluations", 0, "policy", "model"], "wss://elsewhere.example.com");
