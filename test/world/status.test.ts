@@ -2,6 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { retryAfterMs } from "../../src/codecs/retry-after.ts";
 import { UpstreamFailure } from "../../src/contracts/contract.ts";
+import { readCompletion } from "../../src/upstream/openai-chat/completion.ts";
 import { failureOfClose } from "../../src/upstream/transport/failures.ts";
 import { ReplyStatus } from "../../src/upstream/transport/grpc.ts";
 import { statusFailure } from "../../src/upstream/transport/http.ts";
@@ -14,6 +15,15 @@ const grpc = (status: number, message: string, more: object = {}): UpstreamFailu
 };
 const http = (status: number, body: unknown = "", headers: Record<string, string> = {}): UpstreamFailure =>
   statusFailure({ status, headers, body: Buffer.from(JSON.stringify(body)), address: "http://server.example/act" });
+
+const catching = (read: () => unknown): UpstreamFailure => {
+  try {
+    read();
+  } catch (thrown) {
+    if (thrown instanceof UpstreamFailure) return thrown;
+  }
+  throw new Error("expected an UpstreamFailure");
+};
 
 describe("a gRPC status", () => {
   it.each([
@@ -43,6 +53,7 @@ describe("a gRPC status", () => {
       "trying to send message larger than max (9000000 vs. 4194304)",
       "ANSWER_TOO_LARGE",
     ],
+    ["a failed allocation of Triton", 8, "Memory allocation failed", "UPSTREAM_ERROR"],
     ["wrong arguments", 3, "unexpected shape", "INPUT_REJECTED"],
   ])("of %s has its meaning", (_, status, message, name) => {
     expect(nameOf(grpc(status, message))).toBe(name);
@@ -93,9 +104,66 @@ describe("an HTTP status", () => {
     ["Cloudflare's server that is down", 521, "", "UNREACHABLE"],
     ["Cloudflare's server that is slow", 524, "", "TIMEOUT"],
     ["vLLM's lack of memory", 500, { error: "CUDA out of memory" }, "UPSTREAM_ERROR"],
+    ["LM Studio without a model", 400, { error: "Model unloaded." }, "UPSTREAM_ERROR"],
+    ["vLLM's text model", 400, { object: "error", message: "eyes is not a multimodal model" }, "UPSTREAM_ERROR"],
+    ["llama.cpp without a projector", 500, { error: { message: "image input is not supported" } }, "UPSTREAM_ERROR"],
+    [
+      "Groq's removed model",
+      400,
+      { error: { message: "It was removed.", code: "model_decommissioned" } },
+      "UPSTREAM_ERROR",
+    ],
+    ["AWS Bedrock's rate", 400, { __type: "ThrottlingException", message: "Please wait." }, "UPSTREAM_BUSY"],
+    ["RunPod's full queue", 400, { error: "queue is full" }, "UPSTREAM_BUSY"],
+    [
+      "Gemini's expired key",
+      400,
+      [{ error: { message: "Renew it.", details: [{ reason: "API_KEY_INVALID" }] } }],
+      "UPSTREAM_AUTH",
+    ],
+    [
+      "Gemini's excluded country",
+      400,
+      { error: { message: "User location is not supported for the API use." } },
+      "UPSTREAM_AUTH",
+    ],
+    ["OpenAI's closed account", 429, { error: { message: "Check it.", code: "billing_not_active" } }, "UPSTREAM_AUTH"],
+    ["DashScope's account without credit", 400, { code: "Arrearage", message: "Access denied" }, "UPSTREAM_AUTH"],
+    [
+      "Zhipu's account without credit",
+      429,
+      { error: { code: "1113", message: "您的账户已欠费，请充值后重试" } },
+      "UPSTREAM_AUTH",
+    ],
+    ["OpenRouter's moderation", 403, { error: { message: "Your input was flagged" } }, "INPUT_REJECTED"],
+    ["SageMaker's lack of memory", 424, { OriginalMessage: "CUDA out of memory" }, "UPSTREAM_ERROR"],
+    ["a caller's bad picture", 400, { error: { message: "Unable to process input image." } }, "INPUT_REJECTED"],
     ["Ollama's missing model", 404, { error: "model 'eyes' not found" }, "UPSTREAM_ERROR"],
   ])("of %s has its meaning", (_, status, body, name) => {
     expect(nameOf(http(status, body))).toBe(name);
+  });
+
+  it.each([
+    ["OpenAI and Groq", "Rate limit reached. Please try again in 7.66s.", 7_660],
+    ["Azure", "You exceeded the call rate limit. Please retry after 24 seconds.", 24_000],
+    ["Gemini", "Quota exceeded. Please retry in 1m30s.", 90_000],
+    ["Replicate", "Request was throttled. Expected available in 5 seconds.", 5_000],
+    ["a server without a time", "Please try again in a while.", undefined],
+  ])("of %s has the retry time of its text, unless a header has one", (_, message, ms) => {
+    expect(http(429, { error: { message } }).retryAfterMs).toBe(ms);
+    expect(http(429, { error: { message } }, { "retry-after": "3" }).retryAfterMs).toBe(3_000);
+  });
+
+  it.each([
+    [
+      "MiniMax",
+      { choices: null, base_resp: { status_code: 1008, status_msg: "insufficient balance" } },
+      "UPSTREAM_AUTH",
+    ],
+    ["Baidu", { error_code: 336_501, error_msg: "Rate limit reached for RPM" }, "UPSTREAM_BUSY"],
+  ])("of 200 is the error that %s reports in it", (_, body, name) => {
+    const failure = catching(() => readCompletion(Buffer.from(JSON.stringify(body)), 9));
+    expect(nameOf(failure)).toBe(name);
   });
 
   it("of FastAPI names the refused fields", () => {
@@ -105,10 +173,16 @@ describe("an HTTP status", () => {
 });
 
 it("of WebSocket in the frameworks' range is HTTP's, as FastAPI's servers write it", () => {
-  expect([4_401, 4_413, 4_429, 1_009, 1_012, 4_000].map((code) => nameOf(failureOfClose(code)))).toEqual([
+  const codes = [4_401, 4_404, 4_413, 4_429, 4_500, 3_000, 3_003, 3_008, 1_009, 1_012, 4_000];
+  expect(codes.map((code) => nameOf(failureOfClose(code)))).toEqual([
     "UPSTREAM_AUTH",
+    "UPSTREAM_ERROR",
     "INPUT_REJECTED",
     "UPSTREAM_BUSY",
+    "UPSTREAM_ERROR",
+    "UPSTREAM_AUTH", // IANA's registered codes
+    "UPSTREAM_AUTH",
+    "TIMEOUT",
     "INPUT_REJECTED",
     "UNREACHABLE",
     "CONNECTION_LOST",
@@ -120,6 +194,13 @@ describe("a retry time", () => {
   it.each<[string, string, number | undefined]>([
     ["seconds", "120", 120_000],
     ["a part of a second, of OpenAI", "0.5", 500],
+    ["a unit, of Groq", "7.66s", 7_660],
+    ["units of Go's durations", "1m30s", 90_000],
+    ["milliseconds", "500ms", 500],
+    ["a date in another zone", "Thu, 26 Nov 2026 13:15:00 +0100", 900_000],
+    ["a date of ISO 8601", "2026-11-26T12:15:00Z", 900_000],
+    ["a date without a zone", "2026-11-26T12:15:00", undefined],
+    ["hexadecimal digits", "0x10", undefined],
     ["a date, as of a CDN's maintenance page", "Thu, 26 Nov 2026 12:15:00 GMT", 900_000],
     ["a date of RFC 850", "Thursday, 26-Nov-26 12:15:00 GMT", 900_000],
     ["a date of asctime", "Thu Nov 26 12:15:00 2026", 900_000],

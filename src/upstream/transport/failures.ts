@@ -184,6 +184,9 @@ const BY_CLOSE_CODE: Readonly<Record<number, AttemptFailure>> = {
   1012: AttemptFailure.UNREACHABLE, // service restart
   1013: AttemptFailure.UPSTREAM_BUSY, // try again later
   1014: AttemptFailure.UNREACHABLE, // bad gateway
+  3000: AttemptFailure.UPSTREAM_AUTH, // unauthorized
+  3003: AttemptFailure.UPSTREAM_AUTH, // forbidden
+  3008: AttemptFailure.TIMEOUT,
 };
 
 const HTTP_IN_CLOSE_CODES = { from: 4_400, to: 4_599 } as const;
@@ -196,7 +199,15 @@ const MESSAGE_TOO_LARGE =
   /(?:message|payload|request|body|entity|content|file|image|input|prompt)[\w\s-]{0,30}(?:larger than|too (?:large|big|long)|exceeds?|exceeded)|(?:exceeds?|exceeded)[\w\s]{0,30}(?:message|payload|request|body|content)[\w\s-]{0,20}(?:size|length|limit)|PayloadTooLarge|context[_ ]length[_ ]exceeded/i;
 /** Words that relate "exceeds" to rates. */
 const RATE = /\b(?:rate|quota|per (?:minute|second|day|hour)|too many|queue|concurren\w*|requests? limit)\b/i;
-const OUT_OF_MEMORY = /out of memory|\boom\b|cuda error|cannot allocate/i;
+const OUT_OF_MEMORY =
+  /out of memory|\boom\b|cuda error|cannot allocate|failed to allocate|memory allocation|allocate memory|insufficient (?:system )?(?:memory|resources)/i;
+/** A server that cannot serve anything like this, whatever the caller sends: LM Studio, Ollama, vLLM, llama.cpp, Groq. */
+const MODEL_MISSING =
+  /failed to load (?:the )?model|model (?:is )?(?:unloaded|not loaded)|no models? (?:is |are )?loaded|model loading aborted|\bdecommissioned\b|model_decommissioned|not a (?:multimodal|vision) model|does(?: not|n't) support (?:images?|vision|image input)|image input is not supported|\bmmproj\b|no endpoints found/i;
+/** Rates and queues with the status of a bad request: AWS, RunPod. */
+const THROTTLED = /throttl|too many requests|\brate limit|queue (?:is )?full/i;
+/** The caller's images or text were found unfit, despite a status of missing permission: OpenRouter. */
+const FLAGGED = /\bflagged\b|moderation|content policy/i;
 const BUSY =
   /\b(?:queue|overloaded|overload|too many (?:requests|concurrent)|at capacity|rate.?limit\w*|backlog|server is busy|try again later)\b/i;
 /**
@@ -204,7 +215,7 @@ const BUSY =
  * credit.
  */
 const NOT_ALLOWED =
-  /insufficient[_ ](?:quota|balance|credits?)|billing_hard_limit|credit balance is too low|api[_ ]key[_ ](?:not valid|invalid)|invalid[_ ]api[_ ]key|API_KEY_INVALID|incorrect api key/i;
+  /insufficient[_ ](?:quota|balance|credits?)|billing_hard_limit|credit balance is too low|api[_ ]key[_ ](?:not valid|invalid)|invalid[_ ]api[_ ]key|API_KEY_INVALID|incorrect api key|api key expired|billing_not_active|\bArrearage\b|user location is not supported|欠费|余额不足/i;
 
 /** Returns the failure that the text beside a status adds; undefined without one. */
 function meantBy(said: string): AttemptFailure | undefined {
@@ -221,10 +232,22 @@ const PLAIN_HTTP: ReadonlySet<number> = new Set([401, 403, 404, 408, 502, 504]);
 
 /** Returns the failure for an HTTP status. `said` is for the owner, shortened by `ownerText`. */
 export function failureOfStatus(status: number, said = ""): UpstreamFailure {
-  const meant = PLAIN_HTTP.has(status) ? undefined : meantBy(said);
+  const meant = PLAIN_HTTP.has(status) ? plainMeaning(status, said) : (meantBy(said) ?? looseMeaning(status, said));
   const failure = meant ?? BY_HTTP_STATUS[status] ?? AttemptFailure.UPSTREAM_ERROR;
   return new UpstreamFailure(failure, said === "" ? `answered HTTP ${status}` : advised(meant, said));
 }
+
+/** Statuses of a bad request or an internal error, which some servers send for everything. */
+const LOOSE_HTTP: ReadonlySet<number> = new Set([400, 422, 424, 500]);
+
+/** Returns what the text of a loose status means beyond `meantBy`. */
+function looseMeaning(status: number, said: string): AttemptFailure | undefined {
+  if (!LOOSE_HTTP.has(status)) return undefined;
+  if (THROTTLED.test(said)) return AttemptFailure.UPSTREAM_BUSY;
+  return MODEL_MISSING.test(said) ? AttemptFailure.UPSTREAM_ERROR : undefined;
+}
+const plainMeaning = (status: number, said: string): AttemptFailure | undefined =>
+  status === 403 && FLAGGED.test(said) ? AttemptFailure.INPUT_REJECTED : undefined;
 
 /** gRPC statuses that are only explained by their text: UNKNOWN, RESOURCE_EXHAUSTED, OUT_OF_RANGE, INTERNAL, UNAVAILABLE. */
 const LOOSE_GRPC: ReadonlySet<number> = new Set([2, 8, 11, 13, 14]);
@@ -242,8 +265,8 @@ const busyUnavailable = (status: number, message: string): AttemptFailure | unde
 
 /** The failure for a WebSocket close code. */
 export function failureOfClose(code: number): UpstreamFailure {
-  const http =
-    code >= HTTP_IN_CLOSE_CODES.from && code <= HTTP_IN_CLOSE_CODES.to ? BY_HTTP_STATUS[code - 4_000] : undefined;
+  const isHttp = code >= HTTP_IN_CLOSE_CODES.from && code <= HTTP_IN_CLOSE_CODES.to;
+  const http = isHttp ? (BY_HTTP_STATUS[code - 4_000] ?? AttemptFailure.UPSTREAM_ERROR) : undefined;
   return new UpstreamFailure(BY_CLOSE_CODE[code] ?? http ?? AttemptFailure.CONNECTION_LOST, `closed with ${code}`);
 }
 
@@ -253,7 +276,7 @@ const inMiB = (bytes: number): string => `${Math.round((bytes / 2 ** 20) * 10) /
 
 /** The owner's message for a request that is too large for the server. */
 function advised(meant: AttemptFailure | undefined, said: string): string {
-  if (meant !== AttemptFailure.INPUT_REJECTED) return said;
+  if (meant !== AttemptFailure.INPUT_REJECTED || FLAGGED.test(said)) return said;
   const sizes = SIZES.exec(said)?.slice(1).map(Number) ?? [];
   const limit = sizes.length > 0 ? Math.min(...sizes) : Number(LIMIT.exec(said)?.[1] ?? 0);
   const takes =

@@ -5,7 +5,7 @@ import { Cancel, type Signal } from "../../cancellation.ts";
 import { after, now } from "../../clock.ts";
 import { pathsUnder } from "../../codecs/base-address.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
-import { retryAfterMs } from "../../codecs/retry-after.ts";
+import { retryAfterMs, retryInText } from "../../codecs/retry-after.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
 import { calledOff, failureOf, failureOfStatus, malformed, ownerText } from "./failures.ts";
@@ -254,7 +254,7 @@ export function statusFailure({ status, headers, body, address }: HttpAnswer): U
   const { said, retryDelay } = toldIn(body);
   const failure = failureOfStatus(status, ownerText(said));
   failure.address = address;
-  failure.retryAfterMs = waitIn(headers) ?? retryAfterMs(retryDelay, now());
+  failure.retryAfterMs = waitIn(headers) ?? retryAfterMs(retryDelay, now()) ?? retryInText(said);
   return failure;
 }
 
@@ -291,24 +291,34 @@ export function errorIn(value: unknown): ToldError {
   const body = Array.isArray(value) ? value[0] : value;
   if (!isObject(body)) return UNTOLD;
   const error = isObject(body.error) ? body.error : body;
-  const told = error === body ? (body.error ?? body.detail ?? body.message ?? body.msg) : (error.message ?? error.msg);
+  // MiniMax has its error in an object of its own, Baidu and SageMaker in other fields.
+  const base = isObject(body.base_resp) ? body.base_resp.status_msg : undefined;
+  const others = [body.error, body.detail, body.message, body.msg, body.error_msg, body.OriginalMessage, base];
+  const told = error === body ? others.find((each) => Boolean(each)) : (error.message ?? error.msg);
   const code = [error.code, error.status, error.status_code].map(Number).find((each) => each >= 400 && each < 600);
-  const kind = [error.code, error.type, error.status].find((each) => typeof each === "string" && /^\w+$/.test(each));
-  const text = textOfError(told);
-  // OpenAI's code is more specific than its sentence.
-  const isMore = text !== "" && typeof kind === "string" && KINDS.has(kind);
   const details: unknown[] = Array.isArray(error.details) ? error.details : [];
+  const reasons = details.map((each) => (isObject(each) ? each.reason : undefined));
+  const text = textOfError(told);
+  // A code is more specific than its sentence.
+  const kind = [error.code, error.type, error.status, error.__type, ...reasons].find((each) => KINDS.has(String(each)));
+  const isMore = text !== "" && kind !== undefined;
   const delay = details
     .map((each) => (isObject(each) ? each.retryDelay : undefined))
     .find((each) => each !== undefined);
   const retryDelay = typeof delay === "string" ? delay.replace(/s$/, "") : undefined;
-  return { said: isMore ? `${kind}: ${text}` : text, status: code, retryDelay };
+  return { said: isMore ? `${String(kind)}: ${text}` : text, status: code, retryDelay };
 }
 
+/** Codes of OpenAI, Google, Alibaba, AWS, Groq and llama.cpp that explain a status. */
 const KINDS: ReadonlySet<string> = new Set([
   "insufficient_quota",
   "billing_hard_limit_reached",
+  "billing_not_active",
   "context_length_exceeded",
+  "API_KEY_INVALID",
+  "Arrearage",
+  "ThrottlingException",
+  "model_decommissioned",
 ]);
 
 /** A text, or FastAPI's list of invalid fields. */
