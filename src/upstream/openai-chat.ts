@@ -232,7 +232,7 @@ type Lessons = ReadonlyMap<string, string | undefined>;
 const MAX_SERVERS = 1_024;
 const NONE: Lessons = new Map();
 /** Refusals that refer to the token limit without its name. */
-const NO_ROOM = /context (?:length|window)|maximum (?:number of )?tokens/i;
+const NO_ROOM = /context (?:length|window)|maximum (?:number of )?tokens|max_(?:new|output|total)_tokens/i;
 
 /**
  * Fields that some servers refuse: OpenAI's newer models refuse `max_tokens` and `temperature`, Mistral `seed`, TGI a temperature of 0. A chat

@@ -485,6 +485,11 @@ describe("request and response fields", () => {
       [{ error: { code: 400, message: 'Invalid JSON payload received. Unknown name "seed": Cannot find field.' } }],
     ],
     ["Groq", 400, { error: { message: "property 'seed' is unsupported" } }],
+    [
+      "OpenAI, in a field of its own,",
+      400,
+      { error: { message: "Unsupported value: only the default.", param: "seed" } },
+    ],
   ])("of the caller that %s refuses are left out, and the answer reports it", async (_, status, error) => {
     const server = await strict((chat) => (chat.seed === undefined ? undefined : { status, error }));
     expect(await found(server.endpoint, C.XY_1000, { seed: 7 })).toMatchObject({
@@ -494,8 +499,10 @@ describe("request and response fields", () => {
     await server.close();
   });
 
-  it("that do not fit into vLLM's small context are left to the server", async () => {
-    const message = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.";
+  it.each([
+    ["vLLM", "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."],
+    ["TGI", "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 2048."],
+  ])("that do not fit into a small context of %s are left to the server", async (_, message) => {
     const vllm = await strict((chat) =>
       chat.max_tokens === undefined ? undefined : { status: 400, error: { object: "error", message } },
     );

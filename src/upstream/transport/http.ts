@@ -302,11 +302,13 @@ export function errorIn(value: unknown): ToldError {
   // A code is more specific than its sentence.
   const kind = [error.code, error.type, error.status, error.__type, ...reasons].find((each) => KINDS.has(String(each)));
   const isMore = text !== "" && kind !== undefined;
+  // OpenAI names the refused parameter in a field, and not always in the text.
+  const param = typeof error.param === "string" && text !== "" && !text.includes(error.param) ? `${error.param}: ` : "";
   const delay = details
     .map((each) => (isObject(each) ? each.retryDelay : undefined))
     .find((each) => each !== undefined);
   const retryDelay = typeof delay === "string" ? delay.replace(/s$/, "") : undefined;
-  return { said: isMore ? `${String(kind)}: ${text}` : text, status: code, retryDelay };
+  return { said: `${param}${isMore ? `${String(kind)}: ` : ""}${text}`, status: code, retryDelay };
 }
 
 /** Codes of OpenAI, Google, Alibaba, AWS, Groq and llama.cpp that explain a status. */
