@@ -51,9 +51,10 @@ export function broadcastService(deps: BroadcastDeps): Implementation<typeof Bro
     async createBroadcast(request, call) {
       const { orgId } = keyOf(call);
       const id = newId("bct");
-      const facts = nearby(call, factsOf(FRESH, request, headersFor(vault, id, request.headers)));
+      const headers = plainHeaders(request.headers);
+      const facts = nearby(call, factsOf(FRESH, request, headersFor(vault, id, headers)));
       await assertOwn(sql, orgId, facts.filter);
-      const endpoint = await tryOut(deps.reach, facts, request.headers);
+      const endpoint = await tryOut(deps.reach, facts, headers);
       const target = await tx(sql, async (tx) => {
         const target = await store.createTarget(tx, { ...facts, endpoint, id, orgId });
         await noted(tx, call, "broadcast.created", id);
@@ -78,7 +79,7 @@ export function broadcastService(deps: BroadcastDeps): Implementation<typeof Bro
       const { orgId } = keyOf(call);
       const { targetId: id } = request;
       const before = await targetOf(sql, call, id);
-      const sealed = headersFor(vault, id, request.headers);
+      const sealed = headersFor(vault, id, plainHeaders(request.headers));
       const facts = nearby(call, factsOf(before, request, sealed));
       if (request.filter) await assertOwn(sql, orgId, facts.filter);
       const isTried = facts.enabled && isOtherWay(before, facts);
@@ -182,6 +183,27 @@ const FRAMING = new Set([
   "user-agent",
 ]);
 
+/** Values as `OTEL_EXPORTER_OTLP_HEADERS` encodes them: `Basic%20…` has no other meaning. */
+const ENCODED = /^(basic|bearer|token|api-?key)(%20)+(?=\S)/i;
+
+/** Headers as platforms print them, with plain values. */
+function plainHeaders(headers: Headers): Headers {
+  const plain = Object.entries(headers).map(([name, given]) => {
+    const value = given.trim();
+    return [name, ENCODED.test(value) ? decoded(value) : value];
+  });
+  return Object.fromEntries(plain);
+}
+
+function decoded(value: string): string {
+  try {
+    const plain = decodeURIComponent(value);
+    return /^[\x20-\x7e]*$/.test(plain) ? plain : value;
+  } catch {
+    return value;
+  }
+}
+
 /** Headers for storage; undefined if the request has none. */
 function headersFor(
   vault: Vault,
@@ -266,11 +288,18 @@ const WHY: Readonly<Record<string, string>> = {
   timed_out: "no response within 10 s",
   unreachable: "the server is unreachable",
   too_large: "the response is too long for OTLP",
+  rejected: "the server answered that it rejected the span; check its limits and the protocol",
   bad_status: "the server rejected it; check the address, the protocol and the headers",
 };
 
 const whyOf = ({ word, status }: OtlpFailed): string =>
-  status === undefined ? (WHY[word] ?? word) : `the response was HTTP ${status}`;
+  status === undefined ? (WHY[word] ?? word) : `the response was HTTP ${status}${hintOf(status)}`;
+
+/** What to do about a status. */
+function hintOf(status: number): string {
+  if (status >= 300 && status < 400) return ", a redirect, which is not followed; declare its target";
+  return status === 401 || status === 403 ? "; check the headers" : "";
+}
 
 const PROTOCOLS: Readonly<Partial<Record<BroadcastProtocol, store.SpanProtocol>>> = {
   [BroadcastProtocol.HTTP_PROTOBUF]: "http/protobuf",

@@ -3,6 +3,7 @@
  * followed, few bytes of the response are read, and the exchange has one deadline.
  */
 import type { LookupFunction } from "node:net";
+import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { JsonTraceSerializer, ProtobufTraceSerializer } from "@opentelemetry/otlp-transformer";
 import type { ReadableSpan } from "@opentelemetry/sdk-trace";
 import { type Dispatcher, request } from "undici";
@@ -22,6 +23,8 @@ interface PostAnswer {
   readonly status: number;
   /** Seconds, from the header `Retry-After`; undefined if it is absent, unreadable, or a past date. */
   readonly retryAfterS: number | undefined;
+  readonly type: string;
+  readonly body: Buffer;
 }
 
 /** Why there was no response. */
@@ -61,12 +64,16 @@ export async function post(address: string, options: PostOptions): Promise<PostA
     const url = checkUrl(address, { schemes: SCHEMES, allowPrivate });
     const answer = await request(url, { dispatcher: agent, method: "POST", headers, body, signal: late.signal });
     let bytes = 0;
+    const chunks: Buffer[] = [];
     for await (const chunk of answer.body) {
       bytes += chunk.length;
       if (bytes > maxBytes) throw new PostFailed("too_large");
+      chunks.push(chunk);
     }
     const waitMs = retryAfterMs(answer.headers["retry-after"], now());
-    return { status: answer.statusCode, retryAfterS: waitMs === undefined ? undefined : waitMs / 1_000 };
+    const retryAfterS = waitMs === undefined ? undefined : waitMs / 1_000;
+    const type = String(answer.headers["content-type"] ?? "");
+    return { status: answer.statusCode, retryAfterS, type, body: Buffer.concat(chunks) };
   } catch (thrown) {
     if (late.signal.aborted) throw late.signal.reason;
     if (thrown instanceof PostFailed) throw thrown;
@@ -76,10 +83,13 @@ export async function post(address: string, options: PostOptions): Promise<PostA
   }
 }
 
+/** Why spans were not accepted: `rejected` means that the receiver rejected some in a response of success. */
+type OtlpWord = PostFailure | "bad_status" | "rejected";
+
 /** The spans were not accepted. */
 export class OtlpFailed extends Error {
   override readonly name = "OtlpFailed";
-  readonly word: PostFailure | "bad_status";
+  readonly word: OtlpWord;
   /** The receiver's HTTP status, if any. */
   readonly status: number | undefined;
   /** Whether a retry may succeed. */
@@ -88,7 +98,7 @@ export class OtlpFailed extends Error {
   readonly retryAfterMs: number | undefined;
 
   constructor(
-    word: PostFailure | "bad_status",
+    word: OtlpWord,
     again: boolean,
     more: { status?: number; retryAfterMs?: number | undefined; cause?: unknown } = {},
   ) {
@@ -126,6 +136,9 @@ export interface OtlpSender {
 const PATIENCE_MS = 10_000;
 const ANSWER_BYTES = 64 << 10;
 const TRACES_PATH = "/v1/traces";
+/** Platforms print the address for gRPC as `host:port`. */
+const SCHEMELESS = /^(?:[\w-]+(?:\.[\w-]+)+|localhost)(?=:\d+(?:\/|$)|\/|$)/i;
+const LOCAL = /^(?:localhost|127\.)/i;
 /** The paths of other signals, which exporters configure with the same base. */
 const SIGNALS = /\/v1\/(?:logs|metrics)$/;
 const EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
@@ -134,10 +147,11 @@ const AGAIN = new Set([408, 429, 502, 503, 504]);
 
 /**
  * Returns the addresses at which a receiver may accept traces, given its owner's address, the likeliest first. Over HTTP, `/v1/traces` is added
- * to a base without it; another kind of path may be the receiver's own. `openOtlp` uses each unchanged. Source:
+ * to a base without it; another kind of path may be the receiver's own. A host without a scheme is reached by https. `openOtlp` uses each unchanged. Source:
  * https://opentelemetry.io/docs/specs/otel/protocol/exporter/#endpoint-urls-for-otlphttp
  */
-export function otlpAddresses({ endpoint, protocol }: Pick<OtlpReceiver, "endpoint" | "protocol">): string[] {
+export function otlpAddresses({ endpoint: given, protocol }: Pick<OtlpReceiver, "endpoint" | "protocol">): string[] {
+  const endpoint = given.trim().replace(SCHEMELESS, (host) => `${LOCAL.test(host) ? "http" : "https"}://${host}`);
   const url = URL.parse(endpoint);
   if (protocol === "grpc" || url === null || url.pathname === "/") return [endpoint];
   const pasted = url.pathname.replace(/\/+$/, "");
@@ -166,16 +180,48 @@ function overHttp({ agent, allowPrivate }: OtlpReach, url: URL, { protocol, head
     async send(spans) {
       const body = Buffer.from(serializer.serializeRequest(spans) ?? []);
       const options = { agent, allowPrivate, headers: sent, body, timeoutMs: PATIENCE_MS, maxBytes: ANSWER_BYTES };
-      const { status, retryAfterS } = await post(url.href, options).catch((thrown: unknown) => {
+      const { status, retryAfterS, ...answer } = await post(url.href, options).catch((thrown: unknown) => {
         const word = thrown instanceof PostFailed ? thrown.failure : "unreachable";
         throw new OtlpFailed(word, word !== "refused_address", { cause: thrown });
       });
       const wait = retryAfterS === undefined ? undefined : 1_000 * retryAfterS;
       if (status < 200 || status >= 300)
         throw new OtlpFailed("bad_status", AGAIN.has(status), { status, retryAfterMs: wait });
+      if (rejectsSome(answer)) throw new OtlpFailed("rejected", false);
     },
     close() {},
   };
+}
+
+/**
+ * Whether a response of success rejects spans. Other bodies, which some receivers send, reject none. Source:
+ * https://opentelemetry.io/docs/specs/otlp/#partial-success-1
+ */
+function rejectsSome({ type, body }: Pick<PostAnswer, "type" | "body">): boolean {
+  try {
+    if (/json/i.test(type)) {
+      const { partialSuccess } = JSON.parse(body.toString("utf8")) as { partialSuccess?: { rejectedSpans?: unknown } };
+      return Number(partialSuccess?.rejectedSpans ?? 0) > 0;
+    }
+    if (!/protobuf/i.test(type)) return false;
+    const [partial] = fieldsOf(body, WireType.LengthDelimited);
+    const [rejected] = partial instanceof Uint8Array ? fieldsOf(partial, WireType.Varint) : [];
+    return typeof rejected === "string" && Number(rejected) > 0;
+  } catch {
+    return false;
+  }
+}
+
+/** The values of field 1 of a message, if it has this wire type. */
+function fieldsOf(bytes: Uint8Array, wanted: WireType): (Uint8Array | string)[] {
+  const reader = new BinaryReader(bytes);
+  const values: (Uint8Array | string)[] = [];
+  while (reader.pos < reader.len) {
+    const [field, type] = reader.tag();
+    if (field !== 1 || type !== wanted) reader.skip(type, field);
+    else values.push(type === WireType.Varint ? String(reader.int64()) : reader.bytes());
+  }
+  return values;
 }
 
 function overGrpc({ lookup }: OtlpReach, url: URL, { headers }: OtlpReceiver): OtlpSender {

@@ -31,6 +31,8 @@ export interface OtlpReceiver {
   readonly requests: readonly { path: string; headers: Readonly<Record<string, unknown>> }[];
   /** Answers with this status from now on; over gRPC with a gRPC status, 0 for well. `hang` never answers. */
   answer(status: number | "hang"): void;
+  /** The body of later responses over HTTP, whatever the request's type. */
+  says?(type: string, body: Uint8Array | string): void;
   close(): Promise<void>;
 }
 
@@ -38,6 +40,7 @@ export interface OtlpReceiver {
 export async function startOtlpReceiver(): Promise<OtlpReceiver> {
   const kept = keeper();
   let status: number | "hang" = 200;
+  let own: { type: string; body: Uint8Array | string } | undefined;
   const server = createServer((request, response) => {
     const chunks: Buffer[] = [];
     request.on("data", (chunk: Buffer) => chunks.push(chunk));
@@ -47,7 +50,9 @@ export async function startOtlpReceiver(): Promise<OtlpReceiver> {
       kept.requests.push({ path: request.url ?? "", headers: request.headers });
       if (status === "hang") return;
       if (status < 300) kept.spans.push(...(json ? readJson(body) : readRequest(body)));
-      response.writeHead(status, { "content-type": request.headers["content-type"] }).end(json ? "{}" : "");
+      response
+        .writeHead(status, { "content-type": own?.type ?? request.headers["content-type"] })
+        .end(own?.body ?? (json ? "{}" : ""));
     });
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -56,6 +61,9 @@ export async function startOtlpReceiver(): Promise<OtlpReceiver> {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     answer: (next) => {
       status = next;
+    },
+    says: (type, body) => {
+      own = { type, body };
     },
     close: () =>
       new Promise((resolve) => {

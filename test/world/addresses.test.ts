@@ -89,6 +89,26 @@ describe("traces go to the address of OTLP's specification", () => {
     expect(otlpAddresses({ endpoint: base, protocol: "http/protobuf" })[0]).toBe(`https://collector.example${path}`);
   });
 
+  it.each([
+    ["Honeycomb's for gRPC", "api.honeycomb.io:443", "https://api.honeycomb.io:443"],
+    ["Dash0's for gRPC", "ingress.eu-west-1.aws.dash0.com:4317", "https://ingress.eu-west-1.aws.dash0.com:4317"],
+    ["a collector's on this machine", "localhost:4317", "http://localhost:4317"],
+    ["one with white space", " https://api.honeycomb.io ", "https://api.honeycomb.io"],
+  ])("from a host without a scheme: %s", (_, endpoint, address) => {
+    expect(otlpAddresses({ endpoint, protocol: "grpc" })).toEqual([address]);
+  });
+
+  it("from New Relic's, Dynatrace's and Sentry's bases", () => {
+    const at = (endpoint: string) => otlpAddresses({ endpoint, protocol: "http/protobuf" })[0];
+    expect(at("otlp.nr-data.net:4318/v1/traces")).toBe("https://otlp.nr-data.net:4318/v1/traces");
+    expect(at("https://a.live.dynatrace.com/api/v2/otlp")).toBe("https://a.live.dynatrace.com/api/v2/otlp/v1/traces");
+    expect(at("https://o1.ingest.sentry.io/api/1/integration/otlp")).toBe(
+      "https://o1.ingest.sentry.io/api/1/integration/otlp/v1/traces",
+    );
+    for (const other of ["ftp://a.example", "a b.example", "mailto:a@b.example"])
+      expect([other, at(other)]).toEqual([other, other]);
+  });
+
   it("and to a collector's own path unchanged", () => {
     const own = "https://collector.example/ingest?team=7";
     expect(otlpAddresses({ endpoint: own, protocol: "http/json" })).toEqual([

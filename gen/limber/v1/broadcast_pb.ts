@@ -115,7 +115,7 @@ export type BroadcastTarget = Message<"limber.v1.BroadcastTarget"> & {
   status: BroadcastStatus;
 
   /**
-   * Last error: `timed_out`, `unreachable`, `refused_address`, `bad_status`, `too_large` or `full`; absent after a success.
+   * Last error: `timed_out`, `unreachable`, `refused_address`, `bad_status`, `rejected`, `too_large` or `full`; absent after a success.
    *
    * @generated from field: optional string last_error = 14;
    */

@@ -31,7 +31,8 @@ export type CreateBroadcastRequest = Message<"limber.v1.CreateBroadcastRequest">
   name?: string | undefined;
 
   /**
-   * Public `https` URL that receives the spans. Without a path, `/v1/traces` is added; for `grpc` it must have no path.
+   * Public `https` URL that receives the spans, or a host, as in `host:4317`. Without a path, `/v1/traces` is added; for `grpc` it must
+   * have no path.
    *
    * @generated from field: string endpoint = 2;
    */
@@ -264,7 +265,8 @@ export type UpdateBroadcastRequest = Message<"limber.v1.UpdateBroadcastRequest">
   name?: string | undefined;
 
   /**
-   * Public `https` URL that receives the spans. Without a path, `/v1/traces` is added; for `grpc` it must have no path.
+   * Public `https` URL that receives the spans, or a host, as in `host:4317`. Without a path, `/v1/traces` is added; for `grpc` it must
+   * have no path.
    *
    * @generated from field: optional string endpoint = 3;
    */

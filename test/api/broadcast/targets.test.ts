@@ -60,6 +60,39 @@ describe("a target", () => {
     );
   });
 
+  it("receives header values as Grafana Cloud and SigNoz print them for OTEL_EXPORTER_OTLP_HEADERS", async () => {
+    const to = await receiver();
+    for (const [written, sent] of [
+      ["Basic%20MTIzOmFiYw%3D%3D", "Basic MTIzOmFiYw=="],
+      ["Bearer%20a.b", "Bearer a.b"],
+      [" Bearer a%20b ", "Bearer a%20b"],
+      ["abc%20def", "abc%20def"],
+    ] as const) {
+      const { status, text } = await register({ endpoint: to.url, headers: { Authorization: written } });
+      expect([written, status, text]).toEqual([written, 201, text]);
+      expect([written, to.requests.at(-1)!.headers.authorization]).toEqual([written, sent]);
+    }
+  });
+
+  it("that rejects spans in a response of success is refused with the reason (OTLP's partial success)", async () => {
+    const to = await receiver();
+    const rejected = Buffer.from([10, 7, 8, 1, 18, 3, 111, 108, 100]);
+    for (const [type, body, status] of [
+      ["application/x-protobuf", rejected, 422],
+      ["application/json", '{"partialSuccess":{"rejectedSpans":"1","errorMessage":"old"}}', 422],
+      ["application/x-protobuf", Buffer.from([10, 5, 18, 3, 111, 108, 100]), 201],
+      ["application/json", '{"partialSuccess":{"errorMessage":"a warning"}}', 201],
+      ["application/json", "null", 201],
+      ["application/x-protobuf", "ok", 201],
+      ["text/plain", "accepted", 201],
+    ] as const) {
+      to.says?.(type, body);
+      const made = await register({ endpoint: to.url });
+      expect([type, String(body), made.status]).toEqual([type, String(body), status]);
+      if (status === 422) expect(made.body.error.message).toContain("it rejected the span");
+    }
+  });
+
   it.each([
     ["answers 401", 401],
     ["answers 500", 500],
