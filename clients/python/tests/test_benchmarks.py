@@ -288,6 +288,8 @@ class EnvServer:
         self.log: list[str] = []
         self.seeds: list[int] = []
         self.break_step = 0
+        self.session_descriptor: Any = self.descriptor
+        self.closed = False
         self._session, self._generation, self._seen = "", 0, set[str]()
         self._x, self._steps = 0.0, 0
 
@@ -331,7 +333,7 @@ class EnvServer:
         if operation == "open":
             assert sent["instance_id"] == "boot1" and sent["body"]["clock"] == "lockstep"
             self._session, self._generation = "s1", 0
-            return {"session": "s1", "generation": 0, "descriptor": self.descriptor, "result": self._result()}
+            return {"session": "s1", "generation": 0, "descriptor": self.session_descriptor, "result": self._result()}
         if sent["generation"] != self._generation or sent["request_id"] in self._seen or sent["session_id"] != self._session:
             return None
         self._seen.add(sent["request_id"])
@@ -346,6 +348,9 @@ class EnvServer:
             self._steps += 1
             return {"result": self._result()}
         return {}
+
+    def close(self) -> None:
+        self.closed = True
 
     def declare_token(self, key: str) -> Any:
         self.tokens.append(key)
@@ -389,6 +394,28 @@ def test_a_lost_answer_is_never_repeated(client: Limber, gateway: FakeGateway, e
     assert (job.status, job.error.code) == ("failed", "harness_failed") and words in job.error.message
     # Each fault opens another session instead of a second attempt.
     assert env_server.log.count("step") == env_server.log.count("open") == 3 and "close" not in env_server.log
+
+
+@pytest.mark.parametrize("descriptor", [None, {"features": []}])
+def test_a_session_that_cannot_be_used_is_closed(env_server: EnvServer, descriptor: Any) -> None:
+    from limber.runners import lerobot_env
+
+    suite = lerobot_env.Suite([], deployment="bench", transport=env_server)
+    env_server.session_descriptor = descriptor
+    with pytest.raises(lerobot_env.EnvFault, match="descriptor"):
+        suite.open("reach/0", "")
+    assert env_server.log[-2:] == ["open", "close"] and env_server.tokens == []
+
+
+def test_a_suite_that_cannot_be_used_closes_its_transport(env_server: EnvServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    from limber.runners import lerobot_env
+
+    monkeypatch.setattr(lerobot_env, "open_transport", lambda connect: env_server)
+    lerobot_env.Suite([], deployment="bench")
+    assert not env_server.closed
+    with pytest.raises(errors.BadInput):
+        lerobot_env.Suite(["push"], deployment="bench")
+    assert env_server.closed
 
 
 def test_libero_is_seen_alike_in_each_of_its_runners(harness: None) -> None:

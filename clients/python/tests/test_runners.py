@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -9,20 +10,24 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent import futures
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 
 from limber import Limber, errors
+from limber._frames import Observation
+from limber._gen.limber.policy.v1 import policy_service_pb2 as wire
+from limber._gen.limber.v1 import action_pb2, registry_pb2, registry_service_pb2
 from limber._gen.limber.v1 import input_contract_pb2 as contract
-from limber._gen.limber.v1 import registry_pb2, registry_service_pb2
 from limber.runners import Camera, Gripper, Mapping, Moved, Runner, suite_of
 from limber.runners import base
 from limber.runners.base import leaving_by_signal
 from limber.runners.mapping import Declared, conflicts
-from limber.runners.policy import OpenpiPolicy
+from limber.runners.policy import NativePolicy, OpenpiPolicy, PolicyFault
 from limber.serve import PolicyServer, Served
 from limber.testing import FakeEvaluation, FakeGateway
 
@@ -421,9 +426,101 @@ def test_a_server_that_is_gone_ends_the_evaluation(client: Limber, gateway: Fake
     assert unknown.error.code == "runner_refused" and "cannot call tcp://" in unknown.error.message
 
 
+@contextlib.contextmanager
+def serving(act: Callable[[Iterator[wire.ActRequest]], Iterator[wire.ActResponse]], timeout_ms: int = 20_000) -> Iterator[NativePolicy]:
+    """A policy whose server answers a stream's calls by `act`."""
+    handler = grpc.stream_stream_rpc_method_handler(lambda requests, _: act(each for each in requests if each.HasField("call")), wire.ActRequest.FromString, wire.ActResponse.SerializeToString)
+    server = grpc.server(futures.ThreadPoolExecutor(4))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("limber.policy.v1.PolicyService", {"Act": handler}),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    policy = NativePolicy(FakeEvaluation("job_1", "s", 1, {"policy": f"grpc://127.0.0.1:{port}", "policy_timeout_ms": timeout_ms}).claimed("h", 60))
+    try:
+        yield policy
+    finally:
+        policy.close()
+        server.stop(None)
+
+
+def answered(call_id: int, value: float) -> wire.ActResponse:
+    return wire.ActResponse(call_id=call_id, chunk=wire.ActChunk(steps=[action_pb2.ActionStep(values=[value])]))
+
+
+def test_an_answer_to_a_call_that_timed_out_is_not_taken_for_the_next_one() -> None:
+    def act(requests: Iterator[wire.ActRequest]) -> Iterator[wire.ActResponse]:
+        late = next(requests)
+        now = next(requests)
+        yield answered(late.call_id, 9.0)
+        yield answered(now.call_id, 1.0)
+
+    with serving(act) as policy:
+        policy._claim.policy_timeout_ms = 100
+        with pytest.raises(PolicyFault) as fault:
+            policy.act(Observation(state=np.zeros(1)), None, None, "e")
+        assert fault.value.termination == "policy_timeout"
+        policy._claim.policy_timeout_ms = 20_000
+        assert policy.act(Observation(state=np.zeros(1)), None, None, "e").tolist() == [[1.0]]
+
+
+def test_a_lost_stream_ends_the_call_and_the_next_call_opens_another_one(until: Any) -> None:
+    streams: list[int] = []
+
+    def act(requests: Iterator[wire.ActRequest]) -> Iterator[wire.ActResponse]:
+        streams.append(1)
+        call = next(requests)
+        if len(streams) == 2:
+            yield answered(call.call_id, 1.0)
+
+    with serving(act) as policy:
+        before = set(threading.enumerate())
+        with pytest.raises(PolicyFault, match="the policy server disconnected: the stream ended") as fault:
+            policy.act(Observation(state=np.zeros(1)), None, None, "e")
+        assert fault.value.termination == "policy_disconnected"
+        # No thread of the client waits for requests of the lost stream.
+        until(lambda: all(each.name.startswith("ThreadPoolExecutor") for each in set(threading.enumerate()) - before))
+        assert policy.act(Observation(state=np.zeros(1)), None, None, "e").tolist() == [[1.0]] and len(streams) == 2
+
+
+def test_an_openpi_server_that_does_not_read_ends_the_call_in_time() -> None:
+    msgpack = pytest.importorskip("msgpack")
+    sync = pytest.importorskip("websockets.sync.server")
+    from limber.probe import _packed
+    from limber.runners.libero import MAPPING as LIBERO
+
+    ended = threading.Event()
+
+    def serve(connection: Any) -> None:
+        connection.send(msgpack.packb({}))
+        # Answers without reading: the connection stops reading after the first messages.
+        for _ in range(4):
+            connection.send(msgpack.packb({"actions": np.zeros((1, 7))}, default=_packed))
+        ended.wait(40)
+
+    picture = np.zeros((2048, 2048, 3), np.uint8)
+    seen = Observation(images={"agentview": picture, "wrist": picture}, state=np.arange(8.0))
+    faults: queue.Queue[PolicyFault] = queue.Queue()
+
+    def call(policy: OpenpiPolicy) -> None:
+        try:
+            for _ in range(4):
+                policy.act(seen, "stack", LIBERO, "e")
+        except PolicyFault as fault:
+            faults.put(fault)
+
+    with sync.serve(serve, "127.0.0.1", 0, compression=None, max_size=None, max_queue=1, close_timeout=0.1) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        claim = FakeEvaluation("job_1", "s", 1, {"policy": f"ws://127.0.0.1:{server.socket.getsockname()[1]}", "policy_timeout_ms": 1000}).claimed("h", 60)
+        try:
+            threading.Thread(target=call, args=(OpenpiPolicy(claim),), daemon=True).start()
+            fault = faults.get(timeout=20)
+        finally:
+            ended.set()
+    assert (fault.termination, str(fault)) == ("policy_timeout", "the policy did not answer within 1000 ms")
+
+
 def test_an_openpi_server_receives_the_keys_of_the_task() -> None:
     msgpack = pytest.importorskip("msgpack")
-    serving = pytest.importorskip("websockets.sync.server")
+    sync = pytest.importorskip("websockets.sync.server")
     from limber.probe import _packed, _unpacked
 
     received: queue.Queue[Any] = queue.Queue()
@@ -434,10 +531,9 @@ def test_an_openpi_server_receives_the_keys_of_the_task() -> None:
             received.put(msgpack.unpackb(message, object_hook=_unpacked, raw=False, strict_map_key=False))
             connection.send(msgpack.packb({"actions": np.full((2, 7), 0.25)}, default=_packed))
 
-    from limber._frames import Observation
     from limber.runners.libero import MAPPING as LIBERO
 
-    with serving.serve(serve, "127.0.0.1", 0, compression=None) as server:
+    with sync.serve(serve, "127.0.0.1", 0, compression=None) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         policy = OpenpiPolicy(FakeEvaluation("job_1", "s", 1, {"policy": f"ws://127.0.0.1:{server.socket.getsockname()[1]}"}).claimed("h", 60))
         picture = np.arange(4 * 4 * 3, dtype=np.uint8).reshape(4, 4, 3)

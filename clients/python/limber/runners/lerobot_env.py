@@ -13,6 +13,7 @@ Sources, in huggingface/lerobot: `src/lerobot/env_server/client.py` and `contrac
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -80,10 +81,13 @@ class EnvClient:
         body = self._query(
             f"instances/{self._instance}/open", "open", {"num_envs": 1, "clock": "lockstep", "task_group": group, "task_id": number, "seeds": [0]}
         )
-        described, self._session = body.get("descriptor"), str(body.get("session", ""))
-        if not SEGMENT.fullmatch(self._session) or not isinstance(described, dict):
+        described, session = body.get("descriptor"), str(body.get("session", ""))
+        if not SEGMENT.fullmatch(session):
             raise EnvFault("the server opened no session")
-        self._generation, self.descriptor = int(body.get("generation", 0)), described
+        self._session, self._generation = session, int(body.get("generation", 0))
+        if not isinstance(described, dict):
+            raise EnvFault("the session has no descriptor")
+        self.descriptor = described
         self._token = self._transport.declare_token(f"{self._root}/instances/{self._instance}/sessions/{self._session}/client_alive")
 
     def request(self, operation: str, **body: Any) -> dict[str, Any]:
@@ -97,7 +101,7 @@ class EnvClient:
             answer = self._query(f"instances/{self._instance}/sessions/{self._session}/{key}", "control", body)
             self._generation = int(answer.get("generation", self._generation))
             return answer
-        except LimberError:
+        except Exception:
             self._failed = True
             raise
 
@@ -142,9 +146,15 @@ class Suite:
     def __init__(
         self, tasks: Sequence[str], *, images: bool = True, connect: str = "tcp/127.0.0.1:7448", deployment: str = "default", transport: Transport | None = None
     ) -> None:
-        self._transport: Transport = transport if transport is not None else open_transport(connect)
-        self._deployment = deployment
-        descriptor = EnvClient(self._transport, deployment).describe()
+        with contextlib.ExitStack() as undo:
+            if transport is None:
+                transport = undo.enter_context(contextlib.closing(open_transport(connect)))
+            self._transport = transport
+            self._deployment = deployment
+            self._read(EnvClient(transport, deployment).describe(), tasks)
+            undo.pop_all()
+
+    def _read(self, descriptor: dict[str, Any], tasks: Sequence[str]) -> None:
         groups: dict[str, list[str]] = descriptor.get("tasks") or {}
         self.tasks = []
         for named in tasks or list(groups):
@@ -161,8 +171,14 @@ class Suite:
         group, _, number = task.rpartition("/")
         client = EnvClient(self._transport, self._deployment)
         client.describe()
-        client.open(group, int(number))
-        return World(client)
+        try:
+            client.open(group, int(number))
+            return World(client)
+        except BaseException:
+            # The server keeps an open session as long as its client is alive.
+            with contextlib.suppress(LimberError):
+                client.close()
+            raise
 
 
 def mapping_of(descriptor: dict[str, Any]) -> Mapping:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -155,13 +156,13 @@ class NativePolicy:
         until = time.monotonic() + self._claim.policy_timeout_ms / 1000
         while True:
             try:
-                answer = received.get(timeout=max(0.001, until - time.monotonic()))
+                answer = received.get(timeout=_left(until))
             except queue.Empty:
                 self._sent.put(wire.ActRequest(call_id=self._calls, cancel=wire.CancelCall()))
                 raise PolicyFault("policy_timeout", f"the policy did not answer within {self._claim.policy_timeout_ms} ms") from None
-            if answer is None or isinstance(answer, grpc.RpcError):
+            if not isinstance(answer, wire.ActResponse):
                 self._received = None
-                why = getattr(answer, "details", lambda: "the stream ended")()
+                why = "the stream ended" if answer is None else answer.details()
                 raise PolicyFault("policy_disconnected", f"the policy server disconnected: {why}")
             # Late answers to earlier calls are discarded.
             if answer.call_id == self._calls:
@@ -174,6 +175,7 @@ class NativePolicy:
             raise PolicyFault("invalid_action", str(fault)) from None
 
     def _opened(self) -> queue.Queue[wire.ActResponse | grpc.RpcError | None]:
+        """Opens a stream. Returns its answers; the last item is None or an error if the stream is lost."""
         sent: queue.Queue[wire.ActRequest | None] = queue.Queue()
         self._sent = sent
         received: queue.Queue[wire.ActResponse | grpc.RpcError | None] = queue.Queue()
@@ -184,12 +186,16 @@ class NativePolicy:
         )(iter(sent.get, None))
 
         def read() -> None:
+            lost: grpc.RpcError | None = None
             try:
                 for answer in stream:
                     received.put(answer)
-                received.put(None)
             except grpc.RpcError as error:
-                received.put(error)
+                lost = error
+            finally:
+                received.put(lost)
+                # Ends the thread of gRPC that waits for requests.
+                sent.put(None)
 
         threading.Thread(target=read, name="limber-policy", daemon=True).start()
         return received
@@ -197,6 +203,10 @@ class NativePolicy:
     def close(self) -> None:
         self._sent.put(None)
         self._channel.close()
+
+
+def _left(until: float) -> float:
+    return max(0.001, until - time.monotonic())
 
 
 def _turned(image: Any) -> NDArray[np.uint8]:
@@ -226,6 +236,7 @@ class OpenpiPolicy:
         keys = mapping.openpi if mapping is not None else {}
         if not keys:
             raise BadInput("this task has no observation keys for openpi servers; list the server as an offering and evaluate its model")
+        until = time.monotonic() + self._timeout_s
         msgpack = needed("msgpack", "probe")
         needed("websockets", "probe")
         from websockets.exceptions import WebSocketException
@@ -239,10 +250,13 @@ class OpenpiPolicy:
             if self._socket is None:
                 opening = connect(self._claim.evaluation.policy.endpoint, compression=None, max_size=None, open_timeout=self._timeout_s)
                 self._socket = self._open.enter_context(opening)
-                self._socket.recv(self._timeout_s)
-            self._socket.send(msgpack.packb(message, default=_packed))
-            answer = self._socket.recv(self._timeout_s)
+                self._socket.recv(_left(until))
+            packed = msgpack.packb(message, default=_packed)
+            with self._limited(_left(until)):
+                self._socket.send(packed)
+            answer = self._socket.recv(_left(until))
         except TimeoutError:
+            self._disconnect()
             self.close()
             raise PolicyFault("policy_timeout", f"the policy did not answer within {self._claim.policy_timeout_ms} ms") from None
         except (OSError, WebSocketException) as error:
@@ -258,6 +272,33 @@ class OpenpiPolicy:
         if rows.ndim != 2 or rows.size == 0 or not np.isfinite(rows).all():
             raise PolicyFault("invalid_action", f"`actions` must be finite numbers of shape (steps, dimensions), got {rows.shape}")
         return rows
+
+    @contextlib.contextmanager
+    def _limited(self, most_s: float) -> Iterator[None]:
+        """Raises TimeoutError if the block does not end in time. The library's `send` has no time limit of its own."""
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self._disconnect()
+
+        timer = threading.Timer(most_s, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except Exception:
+            if late.is_set():
+                raise TimeoutError from None
+            raise
+        finally:
+            timer.cancel()
+
+    def _disconnect(self) -> None:
+        """Disconnects without a closing handshake, which a server that does not read would not answer."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Closes the connection; the next call opens another one."""
