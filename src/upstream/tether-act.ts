@@ -17,7 +17,6 @@ import {
   plainProfile,
   values,
 } from "./payload/profile.ts";
-import { ownerText } from "./transport/failures.ts";
 import { statusFailure } from "./transport/http.ts";
 import type { ServerReach } from "./transport/servers.ts";
 import type { Wire } from "./wire.ts";
@@ -95,18 +94,10 @@ export async function encodeAct(
   });
 }
 
-/** Errors of a server at capacity; others are its own errors. */
-const NO_ROOM: ReadonlySet<unknown> = new Set(["inference_executor_full", "queue_full"]);
-
 /** Returns the rows under `actions`. Throws an UpstreamFailure for `error` with status 200, and for rows that do not answer this observation. */
 function readAction(body: Buffer, { profile, parts, input, target }: HttpAct): ActAnswer {
   const answer = jsonAnswerIn(body);
   const field = (key: string): JsonNumpy | undefined => (answer instanceof Map ? answer.get(key) : undefined);
-  const error = field("error");
-  if (error != null) {
-    const failure = NO_ROOM.has(error) ? AttemptFailure.UPSTREAM_BUSY : AttemptFailure.UPSTREAM_ERROR;
-    throw new UpstreamFailure(failure, ownerText(String(error)));
-  }
   // A server that misses its own deadline answers with an earlier call's rows, or with zeros.
   if (field("deadline_exceeded") === true)
     throw new UpstreamFailure(

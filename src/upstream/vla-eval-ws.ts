@@ -12,7 +12,7 @@ import { decodeNumpy, encodeNumpyText, NdArray } from "../codecs/python/ndarray.
 import { type ActAnswer, episodeOf } from "../contracts/contract.ts";
 import { OpenpiPool, requestHealth } from "./openpi-ws/exchange.ts";
 import { type OpenpiFields, place } from "./openpi-ws/messages.ts";
-import { bareNumber, chunkOf, sideBySide, type Table, tableOf } from "./payload/actions.ts";
+import { chunkOf, sideBySide, tableIn } from "./payload/actions.ts";
 import { type ObservationPart, partsOf, rejected } from "./payload/observe.ts";
 import { instructionIn, type Profile, Profiles, picture, plainProfile, readsOf, values } from "./payload/profile.ts";
 import { failureOf, malformed, toldFailure } from "./transport/failures.ts";
@@ -175,26 +175,12 @@ export function readAction(
   const usual = payload.get("actions") ?? payload.get("action");
   const tables =
     actionKeys.length > 0
-      ? actionKeys.map((key) => tableIn(usual instanceof Map ? usual.get(key) : payload.get(key)))
-      : [tableIn(usual)];
+      ? actionKeys.map((key) => tableIn(usual instanceof Map ? usual.get(key) : payload.get(key), NO_ACTION))
+      : [tableIn(usual, NO_ACTION)];
   return chunkOf(sideBySide(tables, { dims: actionDims, dim }), horizon);
 }
 
-/** Rows of an array, or of number lists; one list of numbers is one row. */
-function tableIn(value: VlaEvalValue | undefined): Table {
-  if (value instanceof NdArray) return tableOf(value);
-  if (typeof value === "number") return bareNumber(value);
-  if (!Array.isArray(value)) throw malformed("the response contains no action array");
-  const rows = value.every(isNumber) ? [value] : value;
-  const columns = Array.isArray(rows[0]) ? rows[0].length : 0;
-  const numbers = rows.flatMap((row) => {
-    if (Array.isArray(row) && row.length === columns && row.every(isNumber)) return row;
-    throw malformed("a row of the action is not a list of numbers");
-  });
-  return { rows: rows.length, columns, values: Float64Array.from(numbers) };
-}
-
-const isNumber = (value: VlaEvalValue): value is number => typeof value === "number";
+const NO_ACTION = "the response contains no action array";
 
 /** Returns the payload of a message of this type. Throws an UpstreamFailure for another type, and for the server's own error. */
 function payloadOf(frame: Buffer, type: "hello" | "action"): { payload: UnpackedMap<NdArray>; seq: VlaEvalValue } {

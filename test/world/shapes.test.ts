@@ -10,18 +10,29 @@ import { encodeMsgpack, type Packable } from "../../src/codecs/python/msgpack.ts
 import { decodeNumpy, dtypeOf, NdArray } from "../../src/codecs/python/ndarray.ts";
 import { readSafetensors } from "../../src/codecs/python/safetensors.ts";
 import { textIn } from "../../src/codecs/python/values.ts";
+import { UpstreamFailure } from "../../src/contracts/contract.ts";
 import { actionAsked } from "../../src/edge/transports/gr00t/observation.ts";
 import { requestOf } from "../../src/edge/transports/openpi/observation.ts";
 import { OpenpiProtocol } from "../../src/edge/transports/openpi/protocol.ts";
 import { VlaEvalProtocol } from "../../src/edge/transports/openpi/vla-eval.ts";
 import { createUpstream } from "../../src/upstream/index.ts";
+import { readAnswer } from "../../src/upstream/openpi-ws/messages.ts";
 import { readJsonAction, sideBySide, tableOf } from "../../src/upstream/payload/actions.ts";
 import { pack, unpack } from "../support/plain-msgpack.ts";
 import { npy } from "../support/servers/gr00t.ts";
-import { actInput, callWith, framesOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
+import { actInput, callWith, framesOf, nameOf, observed, rowsOf, targetAt } from "../support/wire-calls.ts";
 
 const upstream = createUpstream({ allowPrivate: true });
 afterAll(() => upstream.close());
+
+const failing = (read: () => unknown): UpstreamFailure => {
+  try {
+    read();
+  } catch (thrown) {
+    if (thrown instanceof UpstreamFailure) return thrown;
+  }
+  throw new Error("expected an UpstreamFailure");
+};
 
 const ASKED = { model: "a/b", sessionId: "s", episode: 1 };
 const BY = { asker: { key: "key", robot: "robot" } };
@@ -293,6 +304,62 @@ describe("Physical-Intelligence/openpi, huggingface/lerobot: numbers in other sh
     await expect(openpi({ "observation/image": openpiArray({ ...picture, shape: [2, 1, 2, 1, 3] }) })).rejects.toThrow(
       /`observation\/image` must/,
     );
+  });
+});
+
+describe("servers of Python's frameworks: an action", () => {
+  const plain = { actionKeys: [], actionDims: [] };
+  const rows = [
+    [1, 2],
+    [3, 4],
+  ];
+  const array = (shape: number[]) => {
+    const data = Buffer.from(Float64Array.of(1, 2, 3, 4).buffer);
+    return { __numpy__: data.toString("base64"), dtype: "<f8", shape };
+  };
+  const read = (answer: unknown) =>
+    rowsOf(readJsonAction(Buffer.from(typeof answer === "string" ? answer : JSON.stringify(answer)), plain, 2, 2));
+  const openpiRows = (answer: Packable) => {
+    const expected = { profile: plain, horizon: 2, requestId: "r", dialect: ServerDialect.OPENPI };
+    return rowsOf(readAnswer(encodeMsgpack(answer), expected));
+  };
+
+  it.each([
+    ["with axes of a batch and an environment", { actions: array([1, 1, 2, 2]) }],
+    [
+      "beside numbers that are not finite, of json.dumps",
+      '{"actions": [[1, 2], [3, 4]], "value": NaN, "logprob": -Infinity}',
+    ],
+    ["beside an empty error", { actions: rows, error: null, success: false }],
+    ["beside the measurement of an error", { actions: rows, error: 0.25 }],
+  ])("%s is read over JSON", (_, answer) => {
+    expect(read(answer)).toEqual(rows);
+  });
+
+  it("that is not finite in JSON is left to the contract, which refuses it", () => {
+    expect(read('{"note": "a NaN \\" NaN", "actions": [[NaN, 2]]}')).toEqual([[Number.POSITIVE_INFINITY, 2]]);
+  });
+
+  it("as lists is read from an openpi server, too", () => {
+    for (const actions of [rows, [rows]]) expect(openpiRows({ actions })).toEqual(rows);
+  });
+
+  it.each<[string, { [key: string]: Packable & {} }, string, string]>([
+    ["FastAPI's", { error: "CUDA error: out of memory" }, "UPSTREAM_ERROR", "CUDA error: out of memory"],
+    ["an error beside old actions", { actions: rows, error: "stale" }, "UPSTREAM_ERROR", "stale"],
+    ["a status", { status: "error", message: "no policy" }, "UPSTREAM_ERROR", "no policy"],
+    ["a full queue", { error: { message: "queue is full" } }, "UPSTREAM_BUSY", "queue is full"],
+  ])("is never taken from a response of 200 that reports an error: %s", (_, answer, failure, message) => {
+    for (const reader of [read, openpiRows]) {
+      const thrown = failing(() => reader(answer));
+      expect([nameOf(thrown), thrown.message]).toEqual([failure, message]);
+    }
+  });
+
+  it("that is missing fails with the server's explanation, if it has one", () => {
+    expect(failing(() => read({ success: false, message: "reset first" })).message).toBe("reset first");
+    expect(failing(() => read({ detail: "no such session" })).message).toBe("no such session");
+    expect(nameOf(failing(() => read({ other: 1 })))).toBe("MALFORMED_ANSWER");
   });
 });
 

@@ -4,6 +4,7 @@
  */
 import { decodeBase64 } from "../base64.ts";
 import { CodecError } from "../error.ts";
+import { parseJson } from "../json.ts";
 import type { Packable } from "./msgpack.ts";
 import { arrayFrom, NdArray } from "./ndarray.ts";
 
@@ -42,7 +43,7 @@ function textOf(key: unknown): string {
 
 function parsed(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text);
   } catch {
     throw new CodecError("malformed");
   }

@@ -8,7 +8,7 @@ import { decodeGr00t, encodeGr00t, type Gr00tArrays } from "../../codecs/python/
 import type { Packable, Unpacked } from "../../codecs/python/msgpack.ts";
 import { NdArray } from "../../codecs/python/ndarray.ts";
 import { type ActAnswer, AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
-import { chunkOf, sideBySide, tableOf } from "../payload/actions.ts";
+import { chunkOf, sideBySide, tableIn } from "../payload/actions.ts";
 import { arrayOf, type ObservationPart } from "../payload/observe.ts";
 import {
   type FrameSlot,
@@ -133,8 +133,7 @@ export function readAction(
   if (!(actions instanceof Map)) throw malformed("the response contains no map of actions");
   const tables = actionKeys.map((key) => {
     const part = actions.get(key) ?? actions.get(`action.${key}`);
-    if (!(part instanceof NdArray)) throw malformed(`there is no array of actions named ${key}`);
-    return tableOf(part);
+    return tableIn(part, `there is no array of actions named ${key}`);
   });
   return chunkOf(sideBySide(tables, { dims: actionDims, dim }), horizon);
 }

@@ -4,11 +4,11 @@ import { ServerDialect } from "../../../gen/limber/v1/supply_pb.ts";
 import type { MsgpackBudget, Packable, Unpacked, UnpackedMap } from "../../codecs/python/msgpack.ts";
 import { decodeNumpy, encodeNumpy, NdArray } from "../../codecs/python/ndarray.ts";
 import type { ActAnswer, ActInput } from "../../contracts/contract.ts";
-import { chunkOf, sideBySide, type Table, tableOf } from "../payload/actions.ts";
+import { chunkOf, sideBySide, type Table, tableIn } from "../payload/actions.ts";
 import { arrayOf, type ObservationPart } from "../payload/observe.ts";
 import { instructionIn, type Profile } from "../payload/profile.ts";
 import { framesIn } from "../pictures/video.ts";
-import { failureOf, malformed, toldFailure } from "../transport/failures.ts";
+import { failureOf, malformed, reportedError } from "../transport/failures.ts";
 
 /** An observation's map under construction. */
 export type OpenpiFields = Map<string, Packable<NdArray>>;
@@ -213,12 +213,10 @@ function decode(bytes: Buffer): OpenpiValue {
   }
 }
 
-/** Errors that dialects send in a map: `{type: "error", message}` and `{ok: false, error: {message}}`. */
+/** Throws the error that an answer reports: `{type: "error", message}`, `{ok: false, error: {message}}`, `{error}`. */
 function throwIfError(answer: OpenpiAnswer): void {
-  if (answer.get("type") !== "error" && answer.get("ok") !== false) return;
-  const inner = answer.get("error");
-  const message = answer.get("message") ?? (inner instanceof Map ? inner.get("message") : inner);
-  throw toldFailure(String(message ?? ""));
+  const error = reportedError(answer);
+  if (error) throw error;
 }
 
 /**
@@ -244,13 +242,8 @@ function namedIn(answer: OpenpiValue, action: OpenpiValue | undefined, keys: rea
   return keys.map((key) => tableAt(holder instanceof Map ? holder.get(key) : undefined));
 }
 
-function tableAt(value: OpenpiValue | undefined): Table {
-  if (!(value instanceof NdArray))
-    throw malformed(
-      "there is no array of actions: where it has several named ones, declare their order as action_keys",
-    );
-  return tableOf(value);
-}
+const NO_ACTIONS = "there is no array of actions: where it has several named ones, declare their order as action_keys";
+const tableAt = (value: OpenpiValue | undefined): Table => tableIn(value, NO_ACTIONS);
 
 /** The server's own time measurement, if any. */
 function gpuSecondsOf(answer: OpenpiValue): number {

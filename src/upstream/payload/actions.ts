@@ -1,9 +1,11 @@
 /** Builds an action chunk from the arrays in a server's answer. */
 import type { ActionStep } from "../../../gen/limber/v1/action_pb.ts";
 import { decodeJsonNumpy, type JsonNumpy } from "../../codecs/python/json-numpy.ts";
-import { NdArray } from "../../codecs/python/ndarray.ts";
+import type { Unpacked } from "../../codecs/python/msgpack.ts";
+import type { NdArray } from "../../codecs/python/ndarray.ts";
+import { numbersIn } from "../../codecs/python/values.ts";
 import { type ActAnswer, AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
-import { failureOf, malformed } from "../transport/failures.ts";
+import { failureOf, malformed, reportedError, unanswered } from "../transport/failures.ts";
 import type { Profile } from "./profile.ts";
 
 /** Numbers in rows. */
@@ -15,20 +17,23 @@ export interface Table {
   readonly isBare?: boolean;
 }
 
-/** A single number. */
-export const bareNumber = (value: number): Table => ({
-  rows: 1,
-  columns: 1,
-  values: Float64Array.of(value),
-  isBare: true,
-});
-
-/** Returns the rows of an array of shape [T, D]. [1, T, D] loses its batch axis, and one action [D] is one row. Throws an UpstreamFailure. */
+/**
+ * Returns the rows of an array of shape [T, D]. Axes of one before them, such as those of a batch or an environment, are dropped, and one action
+ * [D] is one row. Throws an UpstreamFailure.
+ */
 export function tableOf(array: NdArray): Table {
-  const shape = array.shape.length === 3 && array.shape[0] === 1 ? array.shape.slice(1) : array.shape;
+  const shape = [...array.shape];
+  while (shape.length > 2 && shape[0] === 1) shape.shift();
   const [rows = 1, columns = 1] = shape.length === 1 ? [1, shape[0]] : shape;
   if (shape.length > 2) throw malformed(`actions of shape [${array.shape}]`);
   return { rows, columns, values: array.toFloat64(), isBare: shape.length === 0 };
+}
+
+/** Returns the rows of an array, a number, or lists of either. Throws an UpstreamFailure for other values, with `missing` if there is none. */
+export function tableIn(value: Unpacked<NdArray> | undefined, missing: string): Table {
+  const array = value === undefined ? undefined : numbersIn(value);
+  if (array !== undefined) return tableOf(array);
+  throw malformed(Array.isArray(value) ? "the action must contain only numbers, in rows of equal length" : missing);
 }
 
 /** The declared width of an action. */
@@ -144,17 +149,23 @@ export function jsonActionIn(
   { usual = ["action", "actions"], gpuSeconds = 0, dim }: JsonActionOptions,
 ): ActAnswer {
   const found = answer instanceof Map ? usual.map((key) => answer.get(key)).find((value) => value != null) : answer;
-  const tables =
-    actionKeys.length > 0 ? actionKeys.map((key) => rowsOf(partOf(answer, key), key)) : [rowsOf(found, "actions")];
+  const values = actionKeys.length > 0 ? actionKeys.map((key) => partOf(answer, key)) : [found];
+  const tables = values.map((value, i) => {
+    const missing = `there is no array named ${actionKeys[i] ?? "actions"}`;
+    if (value == null) throw unanswered(answer, missing);
+    return tableIn(value, missing);
+  });
   return chunkOf(sideBySide(tables, { dims: actionDims, dim }), horizon, { gpuSeconds });
 }
 
-/** Returns an answer's content. Throws an UpstreamFailure, also for the text "error". */
+/** Returns an answer's content. Throws an UpstreamFailure, also for the text "error" and for a reported error. */
 export function jsonAnswerIn(body: Buffer): JsonNumpy {
   const outer = decode(body.toString("utf8"));
   if (outer === "error") throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, 'the server answered "error"');
   const answer = typeof outer === "string" ? decode(outer) : outer;
   if (answer === "error") throw new UpstreamFailure(AttemptFailure.UPSTREAM_ERROR, 'the server answered "error"');
+  const error = answer instanceof Map ? reportedError(answer) : undefined;
+  if (error) throw error;
   return answer;
 }
 
@@ -168,32 +179,3 @@ function decode(text: string): JsonNumpy {
 
 const partOf = (answer: JsonNumpy, key: string): JsonNumpy | undefined =>
   answer instanceof Map ? (answer.get(key) ?? answer.get(`action.${key}`)) : undefined;
-
-/**
- * Reads one array, a list of arrays or of number lists (a row each), a list of numbers (one row), or a number; a batch of one loses its axis.
- */
-function rowsOf(given: JsonNumpy | undefined, name: string): Table {
-  const value = isBatchOfOne(given) ? given[0] : given;
-  if (value instanceof NdArray) return tableOf(value);
-  if (isNumber(value)) return bareNumber(value);
-  if (!Array.isArray(value)) throw malformed(`there is no array named ${name}`);
-  if (value.length > 0 && value.every(isNumber))
-    return { rows: 1, columns: value.length, values: Float64Array.from(value) };
-  const rows = value.map((row) => rowOf(row, name));
-  const columns = rows[0]?.length ?? 0;
-  if (rows.some((row) => row.length !== columns)) throw malformed(`the rows of ${name} differ in length`);
-  const values = new Float64Array(rows.length * columns);
-  for (const [i, row] of rows.entries()) values.set(row, i * columns);
-  return { rows: rows.length, columns, values };
-}
-
-const isBatchOfOne = (value: JsonNumpy | undefined): value is [JsonNumpy[]] =>
-  Array.isArray(value) && value.length === 1 && Array.isArray(value[0]) && value[0].every((row) => Array.isArray(row));
-
-function rowOf(row: JsonNumpy, name: string): ArrayLike<number> {
-  if (row instanceof NdArray && row.shape.length <= 1) return row.toFloat64();
-  if (Array.isArray(row) && row.every(isNumber)) return row;
-  throw malformed(`a row of ${name} is no list of numbers`);
-}
-
-const isNumber = (value: JsonNumpy | undefined): value is number => typeof value === "number";

@@ -24,9 +24,52 @@ export function ownerText(text: string): string {
  */
 export function toldFailure(text: string): UpstreamFailure {
   const said = ownerText(text);
-  const failure = INVALID_INPUT.test(said) ? AttemptFailure.INPUT_REJECTED : AttemptFailure.UPSTREAM_ERROR;
-  return new UpstreamFailure(failure, said);
+  return new UpstreamFailure(toldMeaning(said), said);
 }
+
+function toldMeaning(said: string): AttemptFailure {
+  if (INVALID_INPUT.test(said)) return AttemptFailure.INPUT_REJECTED;
+  return FULL.test(said) ? AttemptFailure.UPSTREAM_BUSY : AttemptFailure.UPSTREAM_ERROR;
+}
+
+/** A full queue, as a code or in words. */
+const FULL = /\bqueue[ _](?:is )?full\b|executor_full\b|too many requests/i;
+
+/**
+ * Returns the error that an answer without an error status reports: `error` as text or with a message, `ok: false`, `type` or `status` of
+ * "error". Undefined without one. Numbers are measurements.
+ */
+export function reportedError(answer: ReadonlyMap<string, unknown>): UpstreamFailure | undefined {
+  const error = answer.get("error");
+  const isText = typeof error === "string" && error !== "";
+  const isMap = error instanceof Map && error.size > 0;
+  const isMarked = answer.get("ok") === false || answer.get("type") === "error" || answer.get("status") === "error";
+  if (!isText && !isMap && !isMarked && error !== true) return undefined;
+  return toldFailure(textOfReport(isMap ? error : undefined, isText ? error : undefined, answer));
+}
+
+/** Returns the failure of an answer without its expected content: its own error or explanation, otherwise `missing`. */
+export function unanswered(answer: unknown, missing: string): UpstreamFailure {
+  if (!(answer instanceof Map)) return malformed(missing);
+  const said = textOfReport(undefined, undefined, answer);
+  return answer.get("success") === false || said !== "" ? toldFailure(said) : malformed(missing);
+}
+
+const textOfReport = (
+  inner: ReadonlyMap<string, unknown> | undefined,
+  said: string | undefined,
+  answer: ReadonlyMap<string, unknown>,
+): string => {
+  const texts = [
+    inner?.get("message"),
+    inner?.get("detail"),
+    answer.get("message"),
+    said,
+    answer.get("detail"),
+    answer.get("traceback"),
+  ];
+  return texts.find((text): text is string => typeof text === "string" && text !== "") ?? "";
+};
 
 /** The last line of a traceback: the exception's name and message. */
 const INVALID_INPUT = /^(?:\w+\.){0,16}InvalidInput(?:Error)?(?::|$)/;

@@ -5,6 +5,7 @@ import { Cancel, type Signal } from "../../cancellation.ts";
 import { after, now } from "../../clock.ts";
 import { pathsUnder } from "../../codecs/base-address.ts";
 import { Gatherer } from "../../codecs/gatherer.ts";
+import { parseJson } from "../../codecs/json.ts";
 import { retryAfterMs, retryInText } from "../../codecs/retry-after.ts";
 import { AttemptFailure, UpstreamFailure } from "../../contracts/contract.ts";
 import { type CallOptions, traceOf, type UpstreamTarget } from "../wire.ts";
@@ -342,7 +343,7 @@ function textOfError(told: unknown): string {
 /** Returns a JSON body. Throws an UpstreamFailure for invalid JSON. */
 export function readJson(body: Buffer): unknown {
   try {
-    return JSON.parse(body.toString("utf8"));
+    return parseJson(body.toString("utf8"));
   } catch (error) {
     throw malformed("the response is not JSON", error);
   }
