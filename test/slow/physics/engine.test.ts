@@ -44,6 +44,24 @@ async function compared(mjcf: string, force: (step: number) => number, steps: nu
   }
 }
 
+/** Returns the state after 40 steps, a change, and two more steps, and whether the trunk touches the wall then. */
+async function changed(
+  change: (world: World) => void,
+  by: "world" | "engine" = "world",
+): Promise<{ state: readonly number[]; touches: boolean }> {
+  const wall = '<body name="wall" mocap="true" pos="5 5 5"><geom type="box" size=".1 .1 .1"/></body></worldbody>';
+  const world = await World.of(floored("Euler").replace("</worldbody>", wall));
+  try {
+    world.step(40);
+    change(world);
+    if (by === "world") world.step(2);
+    else for (let i = 0; i < 2; i++) world.mj.mj_step(world.model, world.data);
+    return { state: [...world.qpos, ...world.qvel], touches: world.touching("trunk", "wall") };
+  } finally {
+    world.close();
+  }
+}
+
 describe("a step", () => {
   it.each(["Euler", "implicit", "implicitfast", "RK4"])(
     "by %s gives what the engine's own step gives",
@@ -58,17 +76,20 @@ describe("a step", () => {
     expect((await compared(wild, (step) => (step % 2 ? 1e4 : -1e4) * step ** 3, 200)).at(-1)).toBe(true);
   });
 
-  it("begins again after a body was placed or a position was changed", async () => {
-    const [world, own] = [await World.of(floored("Euler")), await World.of(floored("Euler"))];
-    for (const each of [world, own]) {
-      each.step(40);
+  it("starts from the new contacts after a mocap body was placed", async () => {
+    const put = (each: World): void => each.put("wall", [0.1, 0.05, 0.95]);
+    const { state, touches } = await changed(put);
+    expect(touches).toBe(true);
+    expect(state).toEqual((await changed(put, "engine")).state);
+  });
+
+  it("starts from the new state after positions and velocities were changed and `forward` was called", async () => {
+    const lift = (each: World): void => {
+      each.qpos[2]! += 0.05;
       each.qvel[2] = 1;
-    }
-    world.forward();
-    world.step(2);
-    for (let i = 0; i < 2; i++) own.mj.mj_step(own.model, own.data);
-    expect([...world.qpos, ...world.qvel]).toEqual([...own.qpos, ...own.qvel]);
-    for (const each of [world, own]) each.close();
+      each.forward();
+    };
+    expect((await changed(lift)).state).toEqual((await changed(lift, "engine")).state);
   });
 });
 
