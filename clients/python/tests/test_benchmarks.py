@@ -388,7 +388,7 @@ def test_an_unsolved_episode_ends_at_the_servers_limit(client: Limber, gateway: 
 
 
 @pytest.mark.parametrize(("how", "words"), [(1, "0 servers answered"), (2, "answered another request")])
-def test_a_lost_answer_is_never_repeated(client: Limber, gateway: FakeGateway, env_server: EnvServer, how: int, words: str) -> None:
+def test_a_step_whose_answer_is_lost_is_never_repeated(client: Limber, gateway: FakeGateway, env_server: EnvServer, how: int, words: str) -> None:
     env_server.break_step = how
     job = run(client, gateway, env_server, lambda seen, horizon: [0.5, 0.0], ["reach/0"])
     assert (job.status, job.error.code) == ("failed", "harness_failed") and words in job.error.message
@@ -418,7 +418,7 @@ def test_a_suite_that_cannot_be_used_closes_its_transport(env_server: EnvServer,
     assert env_server.closed
 
 
-def test_libero_is_seen_alike_in_each_of_its_runners(harness: None) -> None:
+def test_libero_images_of_both_servers_reach_policies_as_rendered(harness: None) -> None:
     from limber.runners import lerobot_env
 
     turned = np.arange(4 * 6 * 3, dtype=np.uint8).reshape(4, 6, 3)

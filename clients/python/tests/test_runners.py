@@ -418,11 +418,15 @@ def test_a_native_server_is_called_over_one_stream(client: Limber, gateway: Fake
     assert asked[0].instruction == "do a" and asked[0].state.tolist() == [0.0, 1.0]
 
 
-def test_a_server_that_is_gone_ends_the_evaluation(client: Limber, gateway: FakeGateway) -> None:
+def test_an_unreachable_policy_server_ends_the_evaluation_after_five_episodes(client: Limber, gateway: FakeGateway) -> None:
     job = gateway.queue("bench/lines", 9, policy="grpc://127.0.0.1:1")
-    unknown = gateway.queue("bench/lines", 1, policy="tcp://127.0.0.1:1")
     run(client, Lines())
     assert (job.status, job.error.code, len(job.reports)) == ("failed", "policy_disconnected", 5)
+
+
+def test_a_policy_address_of_an_unknown_scheme_is_refused(client: Limber, gateway: FakeGateway) -> None:
+    unknown = gateway.queue("bench/lines", 1, policy="tcp://127.0.0.1:1")
+    run(client, Lines())
     assert unknown.error.code == "runner_refused" and "cannot call tcp://" in unknown.error.message
 
 
