@@ -127,6 +127,27 @@ describe("a world-model server", () => {
     expect(asked).toEqual([3, 5, 9]);
   });
 
+  it.each<[string, (length: number) => boolean, string, number[]]>([
+    ["LTX's", (n) => n % 8 === 1, "num_frames must be divisible by 8 + 1 (e.g. 257)", [3, 9, 9]],
+    ["a remainder", (n) => n % 4 === 1, "assert (num_frames - 1) % 4 == 0", [3, 5, 9]],
+    ["a factor after its letter", (n) => n % 4 === 1, "num_frames must be n*4+1", [3, 5, 9]],
+    ["AnimateDiff's multiples without one more", (n) => n % 8 === 0, "frames must be a multiple of 8", [3, 8, 8]],
+    ["pydantic's list", (n) => [5, 13].includes(n), "num_frames: Input should be 5 or 13", [3, 5, 13]],
+    ["a list in brackets", (n) => [5, 13].includes(n), "num_frames must be one of [5, 13]", [3, 5, 13]],
+  ])("that refuses other lengths in other words is called with a valid one: %s", async (_, isValid, text, calls) => {
+    const strict = (length: number): Buffer | string => (isValid(length) ? video(length) : text);
+    const { all, asked } = await predicted("cosmos-nim", strict, [2, 6]);
+    expect(all.map(({ frames }) => frames)).toEqual([upTo(2), upTo(6)]);
+    expect(asked).toEqual(calls);
+  });
+
+  it("whose longest video is shorter than the horizon fails with its refusal", async () => {
+    const strict = (length: number): Buffer | string =>
+      length === 5 ? video(5) : "num_frames: Input should be less than or equal to 5";
+    const { all, asked } = await predicted("cosmos-nim", strict, [6]);
+    expect([all.map(({ frames }) => frames), asked]).toEqual([["INPUT_REJECTED"], [7]]);
+  });
+
   it("of NVIDIA's Cosmos with a minimum length is called with that, and its video is cut", async () => {
     const least = (length: number): Buffer | string =>
       length >= 25 ? video(length) : "num_frames: Input should be greater than or equal to 25";

@@ -53,20 +53,25 @@ export type VideoQuestion = PredictInput & { readonly pictures: number };
 
 /** The known properties of one server's videos. */
 interface Lengths {
-  /** Their lengths are one more than a multiple of this, and at least `least`. */
+  /** Their lengths are `extra` more than a multiple of this, and at least `least`. */
   readonly multiple: number;
+  readonly extra: 0 | 1;
   readonly least: number;
+  /** The only supported lengths, ascending; empty if there are others. */
+  readonly only: readonly number[];
   /** Whether they begin with the image that was sent to the server. */
   readonly withGiven: boolean;
   /** Whether all properties are known. */
   readonly isSettled: boolean;
 }
 
-const ANY: Lengths = { multiple: 1, least: 1, withGiven: true, isSettled: false };
+const ANY: Lengths = { multiple: 1, extra: 1, least: 1, only: [], withGiven: true, isSettled: false };
 
-/** Returns the next supported length. */
-const lawful = ({ multiple, least }: Lengths, pictures: number): number =>
-  Math.ceil((Math.max(pictures, least) - 1) / multiple) * multiple + 1;
+/** Returns the next supported length; `pictures` itself beyond the longest. */
+function lawful({ multiple, extra, least, only }: Lengths, pictures: number): number {
+  if (only.length > 0) return only.find((length) => length >= pictures) ?? pictures;
+  return Math.ceil((Math.max(pictures, least) - extra) / multiple) * multiple + extra;
+}
 
 /**
  * The lengths that world-model servers support. The next supported length is requested, and the surplus is cut. If the offering declares no
@@ -164,10 +169,20 @@ function lessonOfVideo(
   return count <= horizon && known.multiple > 1 ? { ...ANY, isSettled: true } : undefined;
 }
 
-const lengthsOf = ({ multiple, least }: Lengths): string => (multiple > 1 ? `${multiple}k+1` : `at least ${least}`);
+function lengthsOf({ multiple, extra, least, only }: Lengths): string {
+  if (only.length > 0) return only.join(", ");
+  return multiple > 1 ? `${multiple}k${extra > 0 ? "+1" : ""}` : `at least ${least}`;
+}
 
-/** Rules in refusal texts: "4k+1", "divisible by 8", "greater than or equal to 25". */
-const RULE = /(\d{1,2})\s*\*?\s*[a-z]\s*\+\s*1|(?:divisible|multiple)\s(?:by|of)\s(\d{1,2})/i;
+/** Rules in refusal texts: "4k+1", "k * 4 + 1", "divisible by 8", "(num_frames - 1) % 8", "greater than or equal to 25". */
+const RULE =
+  /(\d{1,2})\s*[*×]?\s*[a-z]\s*\+\s*1|\b[a-z]\s*[*×]\s*(\d{1,2})\s*\+\s*1|(?:divisible|multiple)\s(?:by|of)\s(\d{1,2})|%\s*(\d{1,2})/i;
+/** Words for one more than a multiple. */
+const ONE_MORE =
+  /[+-]\s*1\b|\b(?:plus|minus) (?:1|one)\b|\b(?:one|1) more\b|%\s*\d{1,2}\s*(?:==|=|!=|is|must be|should be)\s*1\b/i;
+/** A list of lengths: "must be one of [25, 49, 81]", pydantic's "Input should be 81 or 121". */
+const ONLY =
+  /(?:one of|should be|must be)\s*:?\s*[[({]?((?:'?\d{1,3}'?(?:\s*,\s*(?:or\s+)?|\s+or\s+)){1,32}'?\d{1,3}\b)/i;
 const LEAST = /(?:at least|>=|≥|greater than or equal to|minimum(?: of| is)?:?|no less than)\s*(\d{1,3})\b/i;
 const OF_FRAMES = /frame/i;
 
@@ -175,9 +190,13 @@ const OF_FRAMES = /frame/i;
 function lessonOfRefusal({ failure, message }: UpstreamFailure, known: Lengths): Lengths | undefined {
   if (failure !== AttemptFailure.INPUT_REJECTED && failure !== AttemptFailure.UPSTREAM_ERROR) return undefined;
   if (!OF_FRAMES.test(message)) return undefined;
-  const [, factor, divisor] = RULE.exec(message) ?? [];
-  const multiple = Number(factor ?? divisor ?? known.multiple);
+  const only = (ONLY.exec(message)?.[1]?.match(/\d+/g) ?? []).map(Number).sort((a, b) => a - b);
+  if (only.length > 0) return known.only.length > 0 ? undefined : { ...known, only };
+  const rule = RULE.exec(message);
+  const multiple = Number(rule?.slice(1).find((number) => number !== undefined) ?? known.multiple);
+  const extra = rule === null ? known.extra : ONE_MORE.test(message) ? 1 : 0;
   const least = Number(LEAST.exec(message)?.[1] ?? known.least);
   if (!(multiple >= 1 && multiple <= 64 && least >= 1 && least <= 256)) return undefined;
-  return multiple === known.multiple && least === known.least ? undefined : { ...known, multiple, least };
+  const isKnown = multiple === known.multiple && extra === known.extra && least === known.least;
+  return isKnown ? undefined : { ...known, multiple, extra, least };
 }
