@@ -11,7 +11,7 @@ import { demoKey, demoSignIn } from "../embedded/demo.ts";
 import { Reason, type Refusal, refuse } from "../errors.ts";
 import { newId } from "../ids.ts";
 import { embodimentOf } from "../inference/robot-check.ts";
-import { Cores } from "../jobs/evaluation.ts";
+import { Cores } from "../jobs/cores.ts";
 import { startReference } from "../reference/launch.ts";
 import { loadScenarios } from "../scenarios/index.ts";
 import { OidcClients } from "../services/issuer.ts";

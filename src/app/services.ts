@@ -39,7 +39,7 @@ import type { LoadShedder } from "../edge/gate/admission.ts";
 import { aboveOf, payerOf } from "../edge/gate/authenticate.ts";
 import type { RateLimits } from "../edge/gate/rate-limits.ts";
 import type { Refusal } from "../errors.ts";
-import type { Cores } from "../jobs/evaluation.ts";
+import type { Cores } from "../jobs/cores.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
 import { type AccountDeps, accountService } from "../services/account.ts";
 import { armingService } from "../services/arming.ts";

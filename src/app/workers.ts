@@ -10,8 +10,11 @@ import { MailSender } from "../events/mail.ts";
 import { WebhookSender } from "../events/webhooks.ts";
 import { WorkFeeder, WorkQueue } from "../events/work-queue.ts";
 import { batchWork, exportWork } from "../jobs/batch.ts";
-import { ExtraLanes, evaluationWork } from "../jobs/evaluation.ts";
+import { ExtraLanes } from "../jobs/cores.ts";
+import type { EvaluationDeps } from "../jobs/episodes.ts";
+import { evaluationWork } from "../jobs/evaluation.ts";
 import { filmWork } from "../jobs/film.ts";
+import { shareWork } from "../jobs/share.ts";
 import { Worker } from "../jobs/worker.ts";
 import { PIN_SILENCE_MS } from "../routing/index.ts";
 import { notifyExpiringKeys } from "../services/keys.ts";
@@ -50,7 +53,7 @@ const RESULT_DAYS = 30;
 const HOOK_ANSWER_BYTES = 64 << 10;
 /** Concurrent batches of one process. */
 const BATCHES_AT_ONCE = 4;
-/** Concurrent evaluations: most wait for their policies, and each needs 64 MB. */
+/** Concurrent evaluations and shares: most wait for their policies, and each needs 64 MB. */
 const EVALUATIONS_AT_ONCE = 16;
 const EXTRA_LANES = 16;
 /** The number of queued callers from which low-priority work waits. */
@@ -111,7 +114,7 @@ export function startWorkers(
   closers.add(async () => rest());
   const archive = startArchive({ config, log, closers }, sql);
   const later = openJobCalls({ gate, limits, find: (keyId) => findKey(sql, keyId), log: record });
-  const evaluation = evaluationWork({
+  const evaluations: EvaluationDeps = {
     sql,
     seals,
     vault,
@@ -124,7 +127,7 @@ export function startWorkers(
     act: (keyId) => (call) => later.inTurn(keyId, { ...call, contract: "act", idempotencyKey: undefined }),
     cores,
     extraLanes: new ExtraLanes({ inAll: EXTRA_LANES, ofOrg: EXTRA_LANES / 2 }),
-  });
+  };
   const working = {
     sql,
     notifications,
@@ -147,7 +150,7 @@ export function startWorkers(
     new Worker({
       ...working,
       queue: queueOf("evaluation"),
-      work: { evaluation },
+      work: { evaluation: evaluationWork(evaluations), share: shareWork(evaluations) },
       atOnce: EVALUATIONS_AT_ONCE,
       atOncePerOrg: EVALUATIONS_AT_ONCE / 2,
     }),

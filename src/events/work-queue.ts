@@ -365,6 +365,7 @@ const KIND_OF_JOB: Readonly<Partial<Record<JobKind, WorkKind>>> = {
   batch: "batch",
   export: "batch",
   evaluation: "evaluation",
+  share: "evaluation",
   film: "film",
 };
 

@@ -11,7 +11,8 @@ import type { EpisodeFacts, EvaluationRequest } from "../services/evaluation-run
 import { type Sql, tx } from "../store/database/tx.ts";
 import { type FilmItem, type FilmRequest, failFilms, keepFilm } from "../store/jobs/films.ts";
 import { advance, dropRest, findJob, type HeldJob, listItems, turn } from "../store/jobs/jobs.ts";
-import { type Cores, episodeOf } from "./evaluation.ts";
+import type { Cores } from "./cores.ts";
+import { episodeOf } from "./episodes.ts";
 import { asMp4, asWebp, type EncodedFilm, FilmFailure } from "./film-encoder.ts";
 import { type JobWork, Resting } from "./worker.ts";
 

@@ -26,7 +26,8 @@ export interface JobWatch {
   readonly stopped: Signal;
   /**
    * Whether the work should throw `Resting` at a point where it can resume later: all slots are in use, its turn is over, and a job of an
-   * organization with fewer running jobs waits.
+   * organization with fewer running jobs waits. A share also makes room if its organization's slots are in use and another job of that
+   * organization waits.
    */
   isAwaited(): Promise<boolean>;
 }
@@ -178,7 +179,8 @@ export class Worker {
 
   /** No job is available to this worker now. */
   async #decline(message: WorkMessage): Promise<void> {
-    const { ms = 0, isAnyWaiting } = await jobWait(this.#deps.sql, message.text, this.#kinds);
+    const { sql, owner } = this.#deps;
+    const { ms = 0, isAnyWaiting } = await jobWait(sql, message.text, { owner, kinds: this.#kinds });
     // The message's job may have been taken for another message, whose own job still waits: there must be as many messages as jobs.
     if (!isAnyWaiting && ms > 0) message.later(ms);
     else if (!isAnyWaiting) message.done();
@@ -236,8 +238,10 @@ export class Worker {
     if (job.cancelled) stopped.abort("cancelled");
     else if (job.expires <= nowSeconds()) stopped.abort("expired");
     const turnEnds = steadyNow() + (this.#deps.turnMs ?? TURN_MS);
+    const hasNoSlot = (): boolean =>
+      this.#isFull() || (job.parent !== undefined && this.#fullOrgs().includes(job.orgId));
     const isAwaited = async (): Promise<boolean> =>
-      this.#isFull() && steadyNow() >= turnEnds && (await othersWait(this.#deps.sql, job, this.#kinds));
+      steadyNow() >= turnEnds && hasNoSlot() && (await othersWait(this.#deps.sql, job, this.#kinds));
     const work = async (): Promise<void> => {
       // Register it as held from the start.
       await undefined;

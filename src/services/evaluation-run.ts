@@ -245,7 +245,9 @@ interface About {
   readonly jobId: string;
   /** Number of the lane whose episodes it plays, from 0. Each lane is a session of its own. */
   readonly lane: number;
-  /** How many workers have claimed the evaluation, from 1. */
+  /** The share of the evaluation to which the lane belongs; undefined in the worker that holds the evaluation. */
+  readonly share: string | undefined;
+  /** How many workers have claimed the evaluation, or the share, from 1. */
   readonly epoch: number;
   readonly instruction: string;
   /** The scenario's observation in words. */
@@ -264,7 +266,8 @@ const MOST_EPISODES = 10_000;
 const numberOf = ({ epoch }: About, episode: number): number => (epoch - 1) * MOST_EPISODES + episode + 1;
 
 /** The session of a lane: that of the first is the evaluation's own. */
-const sessionOf = ({ jobId, lane }: About): string => (lane === 0 ? jobId : `${jobId}.${lane}`);
+const sessionOf = ({ jobId, share, lane }: About): string =>
+  share === undefined && lane === 0 ? jobId : `${jobId}.${share ?? lane}`;
 
 /** How long a policy is retried after its last response. Longer than a single-robot server keeps an idle session, or a breaker stays open. */
 const RETRY_MS = 45_000;

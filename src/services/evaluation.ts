@@ -251,6 +251,7 @@ export const draftOf = (request: EvaluationRequest, { orgId, keyId, workspaceId 
   workspaceId,
   sealed: false,
   comparison: undefined,
+  parent: undefined,
   status: "queued",
   request,
   secret: undefined,

@@ -226,7 +226,7 @@ function listed(job: store.JobRecord) {
   return create(JobSchema, {
     id: job.id,
     object: "job",
-    kind: enumOf(JobKind, job.kind),
+    kind: enumOf(JobKind, job.kind as Exclude<store.JobKind, "share">), // shares are not listed
     status: statusOf(job),
     total: job.total,
     ended: completed + failed + cancelled,

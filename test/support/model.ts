@@ -28,8 +28,8 @@ export interface Script {
         call: ActCall,
         answer: (steps: readonly (readonly number[])[], more?: MessageInitShape<typeof ActChunkSchema>) => void,
         served: Served,
-        /** Answers it by an error of the server's own. */
-        fail: (message: string) => void,
+        /** Answers it by an error: the server's own, unless `code` is given. */
+        fail: (message: string, code?: CallErrorCode) => void,
       ) => void)
     | undefined;
   predict?: ((call: PredictRequest, served: Served) => void | Promise<void>) | undefined;
@@ -84,8 +84,8 @@ export async function startModel(script: Script = {}): Promise<Model> {
           const value = { steps: steps.map((values) => ({ values: [...values] })), gpuSeconds: 0.0025, ...more };
           served.send(response(callId, { case: "chunk", value }));
         };
-        const fail = (message: string): void =>
-          served.send(response(callId, { case: "error", value: { code: CallErrorCode.INTERNAL, message } }));
+        const fail = (message: string, code: CallErrorCode = CallErrorCode.INTERNAL): void =>
+          served.send(response(callId, { case: "error", value: { code, message } }));
         if (script.act) script.act(call, answer, served, fail);
         else answer(honestSteps(call, DIMS[call.actionSpace] ?? 1));
       }

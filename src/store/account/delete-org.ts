@@ -21,7 +21,7 @@ export async function contentsOfOrg(tx: Tx, orgId: string): Promise<OrgContents 
   const [row] = await tx<Omit<OrgContents, "balanceMicro">[]>`
     select
       exists (select from commitment where org_id = ${orgId} and min_micro > 0) as has_commitment,
-      (select count(*)::int from job where org_id = ${orgId} and rank < 9) as open_jobs,
+      (select count(*)::int from job where org_id = ${orgId} and parent is null and rank < 9) as open_jobs,
       (select count(*)::int from payment where org_id = ${orgId} and status = 'pending' and expires_at > now()) as pending_payments,
       (select count(*)::int from offering where org_id = ${orgId} and status in ('live', 'degraded')) as live_offerings`;
   return { ...row!, balanceMicro: (await balanceOf(tx, orgId)).balanceMicro };

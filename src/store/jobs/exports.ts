@@ -410,7 +410,7 @@ export const EXPORT_FILES: readonly ExportFile[] = [
     table: "job",
     columns: ["id", "kind", "workspace_id", "key_id", "status", "request", "result", "total"],
     times: ["created", "started", "finished", "expires"],
-    where: "org_id = $1 and kind <> 'export' and not sealed",
+    where: "org_id = $1 and kind not in ('export', 'share') and not sealed",
     key: ["id"],
   },
   {

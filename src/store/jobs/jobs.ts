@@ -5,10 +5,10 @@ import { allRecords, firstRecord, type Queryable, type Sql, type Tx, unixSeconds
 import { type Bounded, boundedPage, newest } from "../history/bounded.ts";
 
 /** The kinds of jobs. */
-export type JobKind = "batch" | "evaluation" | "verification" | "export" | "film";
+export type JobKind = "batch" | "evaluation" | "verification" | "export" | "film" | "share";
 
 /** The rank of each status: a job never moves to a lower one. */
-const RANKS = {
+export const RANKS = {
   validating: 0,
   queued: 1,
   provisioning: 2,
@@ -50,6 +50,8 @@ export interface JobRecord {
   sealed: boolean;
   /** The comparison that it belongs to. */
   comparison: string | undefined;
+  /** Of a share: the evaluation whose episodes it runs. */
+  parent: string | undefined;
   status: JobStatus;
   request: object;
   /** The sealed credentials of the model server that the job calls. */
@@ -277,7 +279,7 @@ export async function listJobs(
   { kind, limit, cursor }: { kind: JobKind | undefined; limit: number; cursor: string | undefined },
 ): Promise<Bounded<JobRecord>> {
   const window = {
-    rows: sql`select * from job where ${ofThese(sql, whose)}
+    rows: sql`select * from job where ${ofThese(sql, whose)} and parent is null
       ${cursor === undefined ? sql`` : sql`and (created, id) < (select created, id from job where id = ${cursor} and ${ofThese(sql, whose)})`}`,
     order: sql`created desc, id desc`,
     cursor: sql`id`,
@@ -323,8 +325,10 @@ export async function workspaceOf(sql: Queryable, jobId: string): Promise<string
   return row?.workspace ?? undefined;
 }
 
-/** Cancels the items that are queued or that a dead worker left; returns their number. */
+/** Deletes the shares of a job, which then write nothing more, and cancels its unfinished items; returns their number. */
 async function dropItems(tx: Tx, jobId: string): Promise<number> {
+  // Before the items, because a share's turn locks its own row first.
+  await tx`delete from job where parent = ${jobId}`;
   const { count } =
     await tx`update job_item set state = 'cancelled', rank = 9 where job_id = ${jobId} and state in ('queued', 'running')`;
   return count;
@@ -336,14 +340,19 @@ const waits = (sql: Queryable, kinds: readonly JobKind[]) => sql`
   and (ready_at is null or ready_at <= now() or cancelled_at is not null or expires < now())
   and (not outside or cancelled_at is not null or expires < now())`;
 
+/** A predicate for jobs that this worker can take: shares are for other workers than the one that holds their evaluation. */
+const isFor = (sql: Queryable, owner: string) => sql`
+  (parent is null or not exists (select from job as whole where whole.id = waiting.parent and whole.owner = ${owner}))`;
+
 /** The number of an organization's jobs that a worker holds. */
 const underWay = (sql: Queryable, orgId: ReturnType<Queryable>) => sql`
   (select count(*) from job as other where other.org_id = ${orgId} and other.rank < 9 and other.lease_until > now())`;
 
 /**
  * Takes the next job of the given kinds: by highest priority, then the organization with the fewest running jobs, then the one served
- * longest ago, then the oldest job. Takes over a job whose worker did not renew its lease. Of the organizations in `full`, takes only
- * canceled or expired jobs. With `hasMessage`, takes only a job that has a message; else that job would lack one. Undefined if none waits.
+ * longest ago, then the oldest job, shares last. Takes over a job whose worker did not renew its lease. Of the organizations in `full`,
+ * takes only canceled or expired jobs. With `hasMessage`, takes only a job that has a message; else that job would lack one. Undefined if
+ * none waits.
  */
 export async function takeJob(
   sql: Sql,
@@ -356,11 +365,11 @@ export async function takeJob(
     update job set owner = ${owner}, epoch = epoch + 1, lease_s = ${LEASE_S}, lease_until = now() + make_interval(secs => ${LEASE_S}),
       started = coalesce(started, now()), taken = clock_timestamp(), ready_at = null
     where id = (
-      select id from job as waiting where ${waits(sql, kinds)} and (not ${hasMessage} or queued_until is not null)
+      select id from job as waiting where ${waits(sql, kinds)} and ${isFor(sql, owner)} and (not ${hasMessage} or queued_until is not null)
         and (org_id <> all (${[...full]}::text[]) or cancelled_at is not null or expires < now())
       order by priority desc, ${underWay(sql, sql`waiting.org_id`)},
         (select max(taken) from job as other where other.org_id = waiting.org_id) nulls first,
-        created
+        parent is not null, created
       limit 1 for update skip locked)
     returning id`;
   if (!taken) return undefined;
@@ -370,15 +379,19 @@ export async function takeJob(
   return row && jobOf(row);
 }
 
-/** Whether a job of an organization with fewer running jobs than this job's organization waits: it would be next. */
+/**
+ * Whether a job of an organization with fewer running jobs than this job's organization waits: it would be next. For a share, also whether
+ * another job of its own organization waits that is not a share.
+ */
 export async function othersWait(
   sql: Sql,
-  { orgId }: Pick<HeldJob, "orgId">,
+  { orgId, owner, parent }: Pick<HeldJob, "orgId" | "owner" | "parent">,
   kinds: readonly JobKind[],
 ): Promise<boolean> {
   const [row] = await sql`
-    select from job as waiting where ${waits(sql, kinds)} and org_id <> ${orgId}
-      and ${underWay(sql, sql`waiting.org_id`)} < ${underWay(sql, sql`${orgId}`)}
+    select from job as waiting where ${waits(sql, kinds)} and ${isFor(sql, owner)}
+      and case when org_id = ${orgId} then ${parent !== undefined} and parent is null
+        else ${underWay(sql, sql`waiting.org_id`)} < ${underWay(sql, sql`${orgId}`)} end
     limit 1`;
   return row !== undefined;
 }
@@ -464,12 +477,21 @@ export interface JobWait {
   readonly isAnyWaiting: boolean;
 }
 
-/** Returns how long to wait for a job, and whether any job waits. */
-export async function jobWait(sql: Queryable, id: string, kinds: readonly JobKind[]): Promise<JobWait> {
+/** How long a worker leaves a share to others that it must not take itself. */
+const OWN_SHARE_MS = 500;
+
+/** Returns how long this worker waits for a job, and whether any job waits for it. */
+export async function jobWait(
+  sql: Queryable,
+  id: string,
+  { owner, kinds }: { readonly owner: string; readonly kinds: readonly JobKind[] },
+): Promise<JobWait> {
   const [row] = await sql<{ isOpen: boolean; ms: number | null; isAnyWaiting: boolean }[]>`
-    select job.id is not null as is_open, (extract(epoch from greatest(job.lease_until, job.ready_at) - now()) * 1000)::float8 as ms,
-      exists (select from job as waiting where ${waits(sql, kinds)} and queued_until is not null) as is_any_waiting
-    from (select) as always left join job on job.id = ${id} and job.rank < 9`;
+    select waiting.id is not null as is_open,
+      greatest((extract(epoch from greatest(lease_until, ready_at) - now()) * 1000)::float8,
+        case when waiting.id is not null and not ${isFor(sql, owner)} then ${OWN_SHARE_MS}::float8 end) as ms,
+      exists (select from job as waiting where ${waits(sql, kinds)} and ${isFor(sql, owner)} and queued_until is not null) as is_any_waiting
+    from (select) as always left join job as waiting on waiting.id = ${id} and waiting.rank < 9`;
   return { ms: row?.isOpen ? (row.ms ?? 0) : undefined, isAnyWaiting: row?.isAnyWaiting ?? false };
 }
 
@@ -478,7 +500,7 @@ export async function countJobs(sql: Queryable): Promise<{ queued: number; runni
   const [row] = await sql<{ queued: string; running: string; failed: string }[]>`
     select count(*) filter (where rank = 1) as queued, count(*) filter (where rank between 2 and 8) as running,
       count(*) filter (where status = 'failed' and finished > now() - interval '24 hours') as failed
-    from job where rank < 9 or finished > now() - interval '24 hours'`;
+    from job where parent is null and (rank < 9 or finished > now() - interval '24 hours')`;
   return { queued: Number(row?.queued ?? 0), running: Number(row?.running ?? 0), failed24h: Number(row?.failed ?? 0) };
 }
 
@@ -592,7 +614,7 @@ export interface ItemEnd {
 export interface Turn {
   /** Ended items. */
   readonly ended?: readonly ItemEnd[];
-  /** How many items to take: queued ones, and those that an earlier holder left. */
+  /** How many items to take: queued ones, and those that another holder left. */
   readonly take?: number;
   /** The error of items that were attempted too often and now fail. */
   readonly poison?: object;
@@ -600,8 +622,13 @@ export interface Turn {
 
 /**
  * Records the results of items of a held job and takes further items, in one statement that also renews the lease. Returns the taken items
- * in order. Throws `Fenced`, and writes nothing, if this worker does not hold the job. Items are locked before they are taken: a turn that
- * waited for another one still sees that one's items as queued.
+ * in order. Throws `Fenced`, and writes nothing, if this worker does not hold the job.
+ *
+ * For a share, the items are those of its evaluation: it takes none once that is canceled or being scored, and is fenced once that has
+ * ended, because its row is deleted then. A running item is left over if the job that began it is not held in that epoch any more.
+ *
+ * Items are locked before they are taken: a turn that waited for another one still sees that one's items as queued. For the same reason, a
+ * left-over item must have the holder that the statement's snapshot shows: that snapshot can lack a holder that took the item meanwhile.
  */
 export async function turn(
   sql: Queryable,
@@ -612,21 +639,35 @@ export async function turn(
   const rows = await allRecords<ItemRecord | { index: undefined }>(sql`
     with held as (
       update job set lease_until = now() + make_interval(secs => lease_s)
-      where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9 returning id),
+      where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9
+      returning coalesce(parent, id) as whole, parent is not null as is_share),
     ended as (
       update job_item as item
       set state = e->>'state', rank = 9, response = e->'response', error = e->'error', cost_micro = (e->>'costMicro')::bigint
       from held, jsonb_array_elements(${sql.json(ended as never)}) as e
-      where item.job_id = held.id and item.index = (e->>'index')::int and item.state = 'running' and item.epoch = ${epoch}),
+      where item.job_id = held.whole and item.index = (e->>'index')::int and item.state = 'running'
+        and item.holder = ${id} and item.epoch = ${epoch}),
+    left_over as materialized (
+      select index, holder, epoch from job_item as item
+      where job_id = (select coalesce(parent, id) from job where id = ${id}) and state = 'running'
+        and (holder, epoch) is distinct from (${id}::text, ${epoch}::int)
+        and not exists (
+          select from job as live where live.id = item.holder and live.epoch = item.epoch and live.rank < 9 and live.lease_until > now())),
     poisoned as (
       update job_item as item set state = 'failed', rank = 9, error = ${sql.json(poison as never)}
-      from held where item.job_id = held.id and state = 'running' and epoch < ${epoch} and tries >= ${MOST_TRIES}),
+      from held, left_over where not is_share and item.job_id = held.whole and item.index = left_over.index and item.state = 'running'
+        and (item.holder, item.epoch) is not distinct from (left_over.holder, left_over.epoch) and item.tries >= ${MOST_TRIES}),
     next as (
-      select job_id, index from job_item where job_id = (select id from held)
-        and (state = 'queued' or (state = 'running' and epoch < ${epoch} and tries < ${MOST_TRIES}))
+      select job_id, index from job_item as item
+      where job_id = (
+          select whole from held where not is_share
+            or exists (select from job where job.id = held.whole and rank < ${RANKS.cancelling} and cancelled_at is null))
+        and (state = 'queued' or (state = 'running' and tries < ${MOST_TRIES} and exists (
+          select from left_over where left_over.index = item.index
+            and (left_over.holder, left_over.epoch) is not distinct from (item.holder, item.epoch))))
       order by index limit ${take} for update skip locked),
     taken as (
-      update job_item as item set state = 'running', rank = 3, epoch = ${epoch}, tries = tries + 1
+      update job_item as item set state = 'running', rank = 3, holder = ${id}, epoch = ${epoch}, tries = tries + 1
       from next where item.job_id = next.job_id and item.index = next.index
       returning item.*)
     select taken.* from held left join taken on true order by index`);
@@ -683,7 +724,7 @@ export async function takeOutside(sql: Sql, ask: OutsideAsk): Promise<JobHold | 
 export async function beginItem(tx: Tx, hold: JobHold, index: number): Promise<boolean> {
   await renew(tx, hold);
   const { count } = await tx`
-    update job_item set state = 'running', rank = 3, epoch = ${hold.epoch}, tries = tries + 1
+    update job_item set state = 'running', rank = 3, holder = ${hold.id}, epoch = ${hold.epoch}, tries = tries + 1
     where job_id = ${hold.id} and index = ${index} and rank < 9`;
   return count > 0;
 }

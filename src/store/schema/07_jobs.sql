@@ -3,7 +3,7 @@
 
 create table job (
   id text primary key,
-  kind text not null check (kind in ('batch', 'evaluation', 'verification', 'export', 'film')),
+  kind text not null check (kind in ('batch', 'evaluation', 'verification', 'export', 'film', 'share')),
   org_id text not null,
   -- The workspace of the key that asked for it; null: the organization's own.
   workspace_id text,
@@ -27,6 +27,8 @@ create table job (
   outside boolean not null default false,
   -- The comparison that an evaluation belongs to.
   comparison text,
+  -- Of a share: the evaluation whose episodes it runs. A share has no items, and its row is deleted when it ends.
+  parent text references job on delete cascade,
   -- Set once: items that have not begun never begin.
   cancelled_at timestamptz,
   -- Until then, a job that waits for its key's limits is not taken by any worker, unless it expires.
@@ -52,16 +54,18 @@ create table job (
 create unique index job_by_idempotency_key on job (org_id, idempotency_key, coalesce(workspace_id, ''))
   where idempotency_key is not null;
 create index job_by_comparison on job (comparison) where comparison is not null;
+create index job_by_parent on job (parent) where parent is not null;
 create index job_open_of_org on job (org_id) where rank < 9;
 
--- The items of jobs that have not ended count as queued. Films do not: they belong to an evaluation, whose episodes counted.
+-- The items of jobs that have not ended count as queued. Films and shares do not: they belong to an evaluation, whose episodes
+-- counted.
 create function job_cap() returns trigger language plpgsql as $$
 declare
   org text;
 begin
-  for org in select distinct org_id from made where kind <> 'film' order by 1 loop
+  for org in select distinct org_id from made where kind not in ('film', 'share') order by 1 loop
     perform org_cap_turn('queued_items', org);
-    perform assert_org_cap('queued_items', (select sum(total) from job where org_id = org and rank < 9 and kind <> 'film'));
+    perform assert_org_cap('queued_items', (select sum(total) from job where org_id = org and rank < 9 and kind not in ('film', 'share')));
   end loop;
   return null;
 end
@@ -82,7 +86,8 @@ create table job_item (
   custom_id text,
   state text not null default 'queued' check (state in ('queued', 'running', 'completed', 'failed', 'cancelled')),
   rank smallint not null default 1,
-  -- The epoch of the job in which it was last begun.
+  -- The job that last began it, which is this one or a share of it, and that job's epoch.
+  holder text,
   epoch integer,
   -- How often it was begun; an item that ends its worker each time is given up.
   tries smallint not null default 0,
@@ -182,13 +187,14 @@ end $$;
 create trigger job_goes_forward before update on job for each row execute function rank_never_falls();
 create trigger job_item_goes_forward before update on job_item for each row execute function rank_never_falls();
 
--- Notifies workers of new and canceled jobs.
+-- Notifies workers of new, canceled and deleted jobs.
 create function notify_job() returns trigger language plpgsql as $$
 begin
-  perform pg_notify('job', new.id);
+  perform pg_notify('job', coalesce(new.id, old.id));
   return null;
 end $$;
 
 create trigger job_inserted after insert on job for each row execute function notify_job();
 create trigger job_called_off after update of cancelled_at on job for each row
   when (new.cancelled_at is distinct from old.cancelled_at) execute function notify_job();
+create trigger job_deleted after delete on job for each row when (old.rank < 9) execute function notify_job();

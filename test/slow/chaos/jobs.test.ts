@@ -6,6 +6,7 @@ import { eventually } from "../../support/eventually.ts";
 import { brokenInvariants } from "../../support/invariants.ts";
 import { honestSteps } from "../../support/model.ts";
 import { IS_LONG } from "../../support/runs.ts";
+import { besiegeEvaluations } from "./jobs/evaluations.ts";
 import { besiegeJobs } from "./jobs/siege.ts";
 
 /** `npm run chaos jobs` kills as often as it is told to. */
@@ -16,6 +17,15 @@ it(`through ${KILLS} kills of workers each item has one result and one charge, a
   expect(wrong).toEqual([]);
   expect(begunAgain).toBeGreaterThan(0);
 }, 300_000);
+
+const EVALUATION_KILLS = IS_LONG ? 20 : 2;
+
+it(`through ${EVALUATION_KILLS} kills of workers an evaluation in both keeps its hash, and each episode is charged once`, async () => {
+  const { wrong, ...figures } = await besiegeEvaluations({ kills: EVALUATION_KILLS, seed: 5 });
+  expect(wrong).toEqual([]);
+  expect(figures.begunAgain).toBeGreaterThan(0);
+  expect(figures.byShares).toBeGreaterThan(0);
+}, 900_000);
 
 describe("one worker of two", () => {
   let crew: Crew;

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { Cancel } from "../../../src/cancellation.ts";
-import { Cores, ExtraLanes } from "../../../src/jobs/evaluation.ts";
+import { Cores, ExtraLanes } from "../../../src/jobs/cores.ts";
 
 const never = new Cancel();
 

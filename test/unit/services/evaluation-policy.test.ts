@@ -32,7 +32,16 @@ function asked(mode: EvaluationRequest["mode"], calls: (count: number) => Awaite
     policyTimeoutMs: 1_000,
     mode,
   } as EvaluationRequest;
-  const about = { jobId: "job_1", lane: 1, epoch: 1, instruction: "", offers: "", actionDim: 1, dtMs: 20 };
+  const about = {
+    jobId: "job_1",
+    lane: 1,
+    share: undefined,
+    epoch: 1,
+    instruction: "",
+    offers: "",
+    actionDim: 1,
+    dtMs: 20,
+  };
   const shown = { proprio: [0], proprioNames: ["x"], pictures: [], timeMs: 0, episode: 0, first: true };
   const end = (outcome: string) => {
     seen.outcome = outcome;
