@@ -2,7 +2,6 @@
 import { AttemptFailure, UpstreamFailure } from "../contracts/contract.ts";
 import {
   arrayOfTensor,
-  DTYPES,
   type InferRequest,
   type ModelMetadata,
   type OipModelName,
@@ -165,19 +164,31 @@ export function readInfer(body: Buffer, id: string, jsonBytes: number | undefine
   });
 }
 
-/** Converts numbers of a JSON list, flat or nested like its shape, to the bytes of their type. */
+/**
+ * Converts numbers of a JSON list, flat or nested like its shape, to the bytes of their type. A tensor of an unsupported type has no elements: it
+ * fails only if it is read.
+ */
 function dataOf({ datatype, shape }: TensorMetadata, data: unknown): Uint8Array | Buffer[] {
   if (!Array.isArray(data)) throw malformed("an output has no data");
   const flat: unknown[] = data.some(Array.isArray) ? data.flat(MAX_RANK) : data;
   const count = shape.reduce((product, size) => product * size, 1);
   if (flat.length !== count) throw malformed(`an output of shape [${shape}] with ${flat.length} elements`);
   if (datatype === "BYTES") return flat.map((each) => Buffer.from(String(each)));
-  const write = datatype === "FP16" ? WRITE_FP16 : WRITES[datatype];
-  if (DTYPES[datatype] === undefined || write === undefined) throw malformed("an output has an unsupported type");
+  const write = JSON_WRITES[datatype] ?? WRITES[datatype];
+  if (write === undefined) return [];
   if (!flat.every((each) => typeof each === "number" || typeof each === "boolean"))
     throw malformed("an element is not a number");
   return new Uint8Array(write(flat.map(Number)));
 }
 
-/** JSON has a number for each type; over gRPC they are only sent raw. */
-const WRITE_FP16 = (values: readonly number[]): ArrayBuffer => Float16Array.from(values).buffer;
+/** JSON has a number for each type; over gRPC these are only sent raw. */
+const JSON_WRITES: Readonly<Record<string, (values: readonly number[]) => ArrayBuffer>> = {
+  FP16: (values) => Float16Array.from(values).buffer,
+  INT64: (values) => BigInt64Array.from(values, wholeIn).buffer,
+  UINT64: (values) => BigUint64Array.from(values, wholeIn).buffer,
+};
+
+function wholeIn(value: number): bigint {
+  if (!Number.isSafeInteger(value)) throw malformed("an element is not a whole number");
+  return BigInt(value);
+}

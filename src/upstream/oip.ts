@@ -1,7 +1,7 @@
 /** The Open Inference Protocol over any transport: act and predict by a model's tensors, and the probe's checks. */
 import { ImageFit, NumberType, PixelForm, PixelLayout, type WireProfile } from "../../gen/limber/v1/supply_pb.ts";
 import { steadyNow } from "../clock.ts";
-import { type DType, NdArray } from "../codecs/python/ndarray.ts";
+import { type DType, fromBfloat16, NdArray } from "../codecs/python/ndarray.ts";
 import { AttemptFailure, type ModelInput, UpstreamFailure } from "../contracts/contract.ts";
 import { chunkOf, sideBySide, tableOf } from "./payload/actions.ts";
 import { type ObservationPart, partsOf, rejected } from "./payload/observe.ts";
@@ -309,8 +309,8 @@ export interface ModelMetadata {
   readonly outputs: readonly TensorMetadata[];
 }
 
-/** The protocol's name of each supported element type. BF16 is not supported. */
-export const DTYPES: Readonly<Record<string, DType>> = {
+/** The protocol's name of each supported element type. BF16 is only supported in outputs, raw. */
+const DTYPES: Readonly<Record<string, DType>> = {
   BOOL: "|b1",
   UINT8: "|u1",
   INT8: "|i1",
@@ -346,6 +346,7 @@ export const WRITES: Readonly<Record<string, (values: readonly number[]) => Arra
  */
 export function arrayOfTensor({ name, datatype, shape, data }: Tensor): NdArray {
   const dtype = DTYPES[datatype];
+  if (datatype === "BF16" && data instanceof Uint8Array) return fromBfloat16(data, shape);
   if (dtype === undefined || !(data instanceof Uint8Array))
     throw malformed(`the output ${name} is of type ${datatype.slice(0, 20)}`);
   return new NdArray(dtype, shape, data);

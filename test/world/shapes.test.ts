@@ -16,6 +16,8 @@ import { requestOf } from "../../src/edge/transports/openpi/observation.ts";
 import { OpenpiProtocol } from "../../src/edge/transports/openpi/protocol.ts";
 import { VlaEvalProtocol } from "../../src/edge/transports/openpi/vla-eval.ts";
 import { createUpstream } from "../../src/upstream/index.ts";
+import { arrayOfTensor } from "../../src/upstream/oip.ts";
+import { readInfer } from "../../src/upstream/oip-v2-rest.ts";
 import { readAnswer } from "../../src/upstream/openpi-ws/messages.ts";
 import { readJsonAction, sideBySide, tableOf } from "../../src/upstream/payload/actions.ts";
 import { pack, unpack } from "../support/plain-msgpack.ts";
@@ -338,6 +340,20 @@ describe("servers of Python's frameworks: an action", () => {
 
   it("that is not finite in JSON is left to the contract, which refuses it", () => {
     expect(read('{"note": "a NaN \\" NaN", "actions": [[NaN, 2]]}')).toEqual([[Number.POSITIVE_INFINITY, 2]]);
+  });
+
+  it("is read from Triton beside outputs of other types, and as bfloat16", () => {
+    const beside = { name: "tag", datatype: "COMPLEX", shape: [1], data: [1] };
+    const count = { name: "count", datatype: "INT64", shape: [1], data: [7] };
+    const action = { name: "action", datatype: "FP32", shape: [1, 2], data: [[0.5, -2]] };
+    const body = Buffer.from(JSON.stringify({ outputs: [beside, count, action] }));
+    const [unread, seven, read] = readInfer(body, "r", undefined);
+    expect([...arrayOfTensor(read!).toFloat64(), ...arrayOfTensor(seven!).toFloat64()]).toEqual([0.5, -2, 7]);
+    expect(() => arrayOfTensor(unread!)).toThrow(/tag is of type COMPLEX/);
+    const huge = JSON.stringify({ outputs: [count] }).replace("7", "1e999");
+    expect(nameOf(failing(() => readInfer(Buffer.from(huge), "r", undefined)))).toBe("MALFORMED_ANSWER");
+    const raw = { name: "action", datatype: "BF16", shape: [1, 2], data: Buffer.from("003f00c0", "hex") };
+    expect([...arrayOfTensor(raw).toFloat64()]).toEqual([0.5, -2]);
   });
 
   it("as lists is read from an openpi server, too", () => {
