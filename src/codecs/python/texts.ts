@@ -53,13 +53,15 @@ function narrowText(bytes: Buffer): string {
 }
 
 function wideText(bytes: Buffer, isBig: boolean): string {
+  let end = bytes.length;
+  while (end > 0 && bytes.readUInt32LE(end - LETTER) === 0) end -= LETTER;
   let text = "";
-  for (let at = 0; at < bytes.length; at += LETTER) {
+  for (let at = 0; at < end; at += LETTER) {
     const code = isBig ? bytes.readUInt32BE(at) : bytes.readUInt32LE(at);
     if (code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) throw new CodecError("bad_text");
     text += String.fromCodePoint(code);
   }
-  return text.replace(/\0+$/, "");
+  return text;
 }
 
 function nested(texts: readonly string[], [length, ...inner]: readonly number[]): Texts {

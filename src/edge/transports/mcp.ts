@@ -375,7 +375,7 @@ function formFor(accept = "*/*"): Form {
   const ranges = accept
     .toLowerCase()
     .split(",")
-    .map((each) => each.trim().split(/\s*;\s*/));
+    .map((each) => each.split(";").map((part) => part.trim()));
   const accepts = (...names: string[]): boolean =>
     ranges.some(
       ([range = "", ...parameters]) => names.includes(range) && !parameters.some((each) => /^q=0(\.0*)?$/.test(each)),

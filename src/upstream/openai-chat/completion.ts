@@ -61,7 +61,7 @@ export function readCompletion(body: Buffer, limit: number): Completion {
   if (isError(failed.error) || !isObject(choice)) throw errorOf(failed, answer);
   const message = isObject(choice.message) ? choice.message : {};
   const content = message.content ?? choice.text;
-  const whole = (textOf(content) ?? "").replace(END_TOKENS, "");
+  const whole = withoutEndTokens(textOf(content) ?? "");
   if (whole.length > MAX_TEXT) throw new UpstreamFailure(AttemptFailure.ANSWER_TOO_LARGE, "the response is too long");
   const usage = isObject(answer.usage) ? answer.usage : {};
   const outputTokens = countOf(usage.completion_tokens ?? usage.output_tokens);
@@ -93,8 +93,17 @@ export function readCompletion(body: Buffer, limit: number): Completion {
 }
 
 /** Tokens that servers leave at an answer's end if they don't skip special tokens. */
-const END_TOKENS =
-  /(?:\s*(?:<\/s>|<eos>|<end_of_turn>|<\|(?:im_end|endoftext|eot_id|end|return|end_of_text|end_of_sentence|user|observation)\|>|<｜end▁of▁sentence｜>)){1,8}\s*$/;
+const END_TOKEN =
+  /(?:<\/s>|<eos>|<end_of_turn>|<\|(?:im_end|endoftext|eot_id|end|return|end_of_text|end_of_sentence|user|observation)\|>|<｜end▁of▁sentence｜>)$/;
+/** Longer than any of them, in characters. */
+const MOST_TOKEN = 32;
+
+function withoutEndTokens(text: string): string {
+  let end = text.trimEnd();
+  for (let at = END_TOKEN.exec(end.slice(-MOST_TOKEN)); at !== null; at = END_TOKEN.exec(end.slice(-MOST_TOKEN)))
+    end = end.slice(0, -at[0].length).trimEnd();
+  return end;
+}
 
 /** Returns the finish reason in lower case, without a maker's prefix. SGLang's was an object, and vLLM names a stop token by its number. */
 function reasonOf(choice: Readonly<Record<string, unknown>>): string {

@@ -284,7 +284,7 @@ const ABSENCES: RegExp[] = [
   /^(?:i am|i'm|i was|unable|we were)(?: unable)? to (?:see|find|locate|detect|spot)(?: (?:an?|any|the))? (.+)$/,
   /^i (?:see|found|find|detected|detect) (?:no|none)\b(.*)$/,
   // No red cubes are visible; none found; nothing matches.
-  /^(?:no|none|nothing)\b(?!,)(.*?)(?:(?: (?:is|are|was|were|can be|could be))? (?:visible|present|found|detected|seen|shown|located|depicted|here|exists?|in (?:the|this) .*|match(?:es)?\b.*))+$/,
+  /^(?:no|none|nothing)\b(?!,)(.*?)(?:(?: (?:is|are|was|were|can be|could be))? (?:visible|present|found|detected|seen|shown|located|depicted|here|exists?|in (?:the|this) .*|match(?:es)?\b.*)){1,3}$/,
   // The image does not contain any red cube; the picture shows no cube.
   /^(?:the|this|your) (?:\w+ )?(?:image|picture|photo|photograph|frame|scene|view)(?: provided| given| shown)? (?:does not|doesn't) (?:contain|show|include|have|depict|feature)(?: (?:an?|any|the))? (.+)$/,
   /^(?:the|this|your) (?:\w+ )?(?:image|picture|photo|photograph|frame|scene|view) (?:contains|shows|includes|has|depicts) (?:no|none)\b(.*)$/,
@@ -320,6 +320,7 @@ const bare = (text: string): string =>
 
 /** Whether a text consists only of a phrase such as `none` or `not found`. */
 export const isWordForNothing = (text: string): boolean =>
+  text.length <= MAX_TEXT &&
   isBareNothing(
     bare(text)
       .replace(LEAD, "")

@@ -396,7 +396,7 @@ function parsedPlace(value: unknown): unknown {
 
 /** Returns a confidence from 0 to 1, also of a number in text and of percent; undefined for other values. */
 function confidenceIn(value: unknown): number | undefined {
-  const [, digits, percent] = typeof value === "string" ? (/^\s*([\d.]{1,18})\s*(%?)\s*$/.exec(value) ?? []) : [];
+  const [, digits, percent] = typeof value === "string" ? (/^([\d.]{1,18})\s*(%?)$/.exec(value.trim()) ?? []) : [];
   const number = typeof value === "number" ? value : Number(digits ?? Number.NaN);
   const share = percent === "%" || number > 1 ? number / 100 : number;
   return share >= 0 && share <= 1 ? share : undefined;

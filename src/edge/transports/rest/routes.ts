@@ -17,7 +17,7 @@ import { factsOf, Reason, type Refusal, refuse } from "../../../errors.ts";
 import { type Bounds, boundsOf } from "../../messages/bounds.ts";
 import { type ErrorAnswer, type Given, restAnswer } from "../../messages/errors.ts";
 import { type Expected, parseCounted } from "../../messages/json-text.ts";
-import { type BodyLimits, type HttpRequest, headerOf, readBody, typeOf } from "./body.ts";
+import { type BodyLimits, type BodyType, type HttpRequest, headerOf, readBody, typeOf } from "./body.ts";
 
 /** One RPC as REST serves it. */
 export interface RestRoute {
@@ -181,7 +181,7 @@ const JSON_TYPE = typeOf("application/json");
 
 /** What a body may be called, and what stands for one that is not there. */
 interface ReadOptions {
-  readonly type?: RegExp;
+  readonly type?: BodyType;
   readonly named?: string;
   readonly none?: object | null;
 }
@@ -328,7 +328,7 @@ function unescaped(text: string): string | false {
   }
 }
 
-const TYPE = typeOf("application/(scim\\+)?json");
+const TYPE = typeOf("application/scim+json", "application/json");
 
 const NAMED = "application/scim+json or application/json";
 
