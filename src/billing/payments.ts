@@ -30,7 +30,7 @@ export interface ForeignReversal extends Omit<ReversalFact, "amount"> {
   foreign: { amount: number; currency: string; chargeId: string | undefined };
 }
 
-/** A report of the processor, or a hint to query the payment `intentId` or a page for stored payment methods. */
+/** A report of the processor, or a hint to query the payment `intentId`, that of a charge, or a page for stored payment methods. */
 export type Word =
   | CheckoutFact
   | UnclearCheckout
@@ -38,6 +38,7 @@ export type Word =
   | ReversalFact
   | ForeignReversal
   | { kind: "hint"; intentId: string }
+  | { kind: "charged"; chargeId: string }
   | { kind: "stored"; sessionId: string };
 
 /** The interface of a payment processor. Every method rejects with `processor_unavailable` while it is unreachable. */
@@ -50,6 +51,8 @@ export interface Processor {
   ask(sessionId: string): Promise<(CheckoutFact | UnclearCheckout | ReversalFact | ForeignReversal)[]>;
   /** The checkout that `intentId` paid. */
   find(intentId: string): Promise<string | undefined>;
+  /** The payment intent of a charge; undefined if it has none, or is unknown. */
+  intentOf(chargeId: string): Promise<string | undefined>;
   /** The reversals of the payment `intentId`. */
   reversals(intentId: string): Promise<(ReversalFact | ForeignReversal)[]>;
   /** An amount in the payer's currency as a share of its charge; undefined if the processor has no charge in that currency. */
@@ -140,6 +143,12 @@ export function stripeProcessor({ secretKey, webhookSecret, apiBase }: StripeSet
         return whole === undefined || amount > whole ? undefined : { part: amount, whole };
       }),
 
+    intentOf: (chargeId) =>
+      reached(async () => {
+        const [charge] = await listed(stripe.charges.retrieve(chargeId).then((data) => ({ data: [data] })));
+        return idOf(charge?.payment_intent)[0];
+      }),
+
     find: (intentId) =>
       reached(async () => {
         const { data } = await stripe.checkout.sessions.list({ payment_intent: intentId, limit: 1 });
@@ -186,12 +195,29 @@ function verified(stripe: Stripe, payload: Uint8Array, signature: string, secret
       const text = "the webhook's signature is invalid or too old";
       throw refuse(Reason.INVALID_SIGNATURE, text, {}, { cause });
     }
-    throw noEvent(cause);
+    throw noEvent(cause, isThin(payload));
   }
 }
 
-const noEvent = (cause: unknown): Refusal =>
-  refuse(Reason.MALFORMED_BODY, "the body is not an event of the payment processor", {}, { cause });
+const noEvent = (cause: unknown, thin = false): Refusal =>
+  refuse(
+    Reason.MALFORMED_BODY,
+    thin
+      ? "thin events have no amounts; set the payload style of the processor's event destination to snapshot"
+      : "the body is not an event of the payment processor",
+    {},
+    { cause },
+  );
+
+/** Whether a payload is an event of Stripe's second API, which only refers to its object. */
+function isThin(payload: Uint8Array): boolean {
+  try {
+    const event: unknown = JSON.parse(Buffer.from(payload).toString("utf8"));
+    return typeof event === "object" && event !== null && "object" in event && event.object === "v2.core.event";
+  } catch {
+    return false;
+  }
+}
 
 /** The reports in an event; empty for irrelevant event types. */
 function wordsOf(event: Stripe.Event): Word[] {
@@ -220,7 +246,7 @@ function wordsOf(event: Stripe.Event): Word[] {
     case "refund.updated":
     case "refund.failed":
     case "charge.refund.updated":
-      return refundOf(event.data.object);
+      return named(event.data.object) ?? refundOf(event.data.object);
     case "charge.refunded":
       return idOf(event.data.object.payment_intent).map((intentId) => ({ kind: "hint", intentId }));
     case "charge.dispute.created":
@@ -228,14 +254,23 @@ function wordsOf(event: Stripe.Event): Word[] {
     case "charge.dispute.closed":
     case "charge.dispute.funds_withdrawn":
     case "charge.dispute.funds_reinstated":
-      return disputeOf(event.data.object);
+      return named(event.data.object) ?? disputeOf(event.data.object);
     default:
       return [];
   }
 }
 
+/** The charge of a reversal that names no payment intent, as in older API versions: the reversals of its payment are queried. */
+function named({ payment_intent: intent, charge }: Stripe.Refund | Stripe.Dispute): Word[] | undefined {
+  if (idOf(intent).length > 0) return undefined;
+  return idOf(charge).map((chargeId) => ({ kind: "charged", chargeId }));
+}
+
 /** The sales currency. */
 const CURRENCY = "usd";
+
+/** Whether a currency is the sales currency; servers other than Stripe's also write it in capitals. */
+const isDollars = (currency: string | null | undefined): boolean => currency?.toLowerCase() === CURRENCY;
 
 /**
  * The report in a checkout. Its amount is the requested one: older API versions return it in the payer's currency, with dollars separately.
@@ -244,11 +279,15 @@ function checkoutOf(session: Stripe.Checkout.Session): CheckoutFact | UnclearChe
   const { id: sessionId, client_reference_id: paymentId, currency, status, payment_status: paid } = session;
   if (!paymentId) return undefined;
   const { currency_conversion: conversion } = session as { currency_conversion?: Conversion | null };
-  const dollars = currency === CURRENCY ? session : conversion?.source_currency === CURRENCY ? conversion : undefined;
+  const dollars = isDollars(currency) ? session : conversion?.source_currency === CURRENCY ? conversion : undefined;
   const isPaid = paid === "paid";
-  if (dollars === undefined) return { kind: "unclear", paymentId, sessionId, currency: currency ?? "none", isPaid };
+  const { amount_subtotal: asked, amount_total: total } = dollars ?? {};
+  // Taxes add to the requested amount. The gateway offers no discounts, which would credit more than was paid.
+  const isDiscounted = isPaid && typeof asked === "number" && typeof total === "number" && total < asked;
+  if (dollars === undefined || isDiscounted)
+    return { kind: "unclear", paymentId, sessionId, currency: currency ?? "none", isPaid };
   const [intentId] = idOf(session.payment_intent);
-  const cents = dollars.amount_subtotal ?? dollars.amount_total ?? 0;
+  const cents = asked ?? total ?? 0;
   const became = isPaid ? "succeeded" : status === "expired" ? "expired" : "pending";
   return { kind: "checkout", paymentId, sessionId, intentId, amountMicro: cents * MICRO_PER_CENT, status: became };
 }
@@ -299,13 +338,14 @@ function reversalOf(
   reversal: Pick<Stripe.Refund | Stripe.Dispute, "id" | "amount" | "currency" | "payment_intent" | "charge">,
   state: ReversalFact["state"] | undefined,
 ): (ReversalFact | ForeignReversal)[] {
-  const { id, amount, currency } = reversal;
+  const { id, amount } = reversal;
+  const currency = reversal.currency?.toLowerCase();
   if (state === undefined || !Number.isSafeInteger(amount) || amount <= 0) return [];
   const [chargeId] = idOf(reversal.charge);
   return idOf(reversal.payment_intent).map((intentId) => {
     const known = { kind: "reversal", id, of, intentId, state } as const;
     // Compatible servers may omit what has only one known value.
-    return currency === undefined || currency === CURRENCY
+    return currency === undefined || isDollars(currency)
       ? { ...known, amount: { micro: amount * MICRO_PER_CENT } }
       : { ...known, foreign: { amount, currency, chargeId } };
   });

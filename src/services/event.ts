@@ -51,8 +51,8 @@ export function eventService({ sql, vault, bell }: EventDeps): Implementation<ty
     async *watchEvents({ cursor, lastEventId, since, events: names }, call) {
       const { orgId } = keyOf(call);
       checkEvents(names);
-      const given = lastEventId ?? cursor;
-      const field = lastEventId === undefined ? "cursor" : "last_event_id";
+      const given = lastEventId || cursor;
+      const field = lastEventId ? "last_event_id" : "cursor";
       const isWanted = wanting(names);
       let position =
         given !== undefined

@@ -169,6 +169,7 @@ export async function believe(deps: PaymentDeps, words: readonly Word[], by: By)
     else if (word.kind === "unclear") await clarify(deps, word, by);
     else if (word.kind === "stored") await learnStored(deps, word.sessionId, by);
     else if (word.kind === "reversal") await reversed(deps, word, by);
+    else if (word.kind === "charged") await learnCharge(deps, word.chargeId, by);
     else await learn(deps, word.intentId, by);
   }
 }
@@ -206,6 +207,12 @@ async function learn(deps: PaymentDeps, intentId: string, by: By): Promise<boole
   if ((await paymentOfIntent(deps.sql, intentId)) === undefined) return false;
   for (const word of words) if (word.kind === "reversal") await reversed(deps, word, by);
   return true;
+}
+
+/** Queries the payment of a charge. Charges without a payment intent are another shop's. */
+async function learnCharge(deps: PaymentDeps, chargeId: string, by: By): Promise<void> {
+  const intentId = await deps.processor.intentOf(chargeId);
+  if (intentId !== undefined) await learn(deps, intentId, by);
 }
 
 async function wordsOfCharge(

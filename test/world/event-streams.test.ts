@@ -120,6 +120,16 @@ describe("the event stream of an evaluation", () => {
       expect([unknown, (await all(await read(path, unknown))).length]).toEqual([unknown, 4]);
   });
 
+  it("answers HEAD with its head alone (health checks, link previews)", async () => {
+    const { path } = await evaluation();
+    const headers = { authorization: `Bearer ${caller.key}` };
+    for (const at of [path, "/v1/events"]) {
+      const { status, headers: told, body } = await fetch(app.url + at, { method: "HEAD", headers });
+      expect([at, status, told.get("content-type")]).toEqual([at, 200, "text/event-stream; charset=utf-8"]);
+      expect(await new Response(body).text()).toBe("");
+    }
+  });
+
   it("is refused before it starts for an unknown evaluation", async () => {
     const stream = await read("/v1/evaluate/job_none/events", "done");
     expect([stream.status, stream.type]).toEqual([404, "application/json"]);
@@ -138,5 +148,18 @@ describe("the event stream of an organization", () => {
     expect(await again.next()).toMatch(/^checkpoint evc_/);
     expect(await again.next()).toMatch(/^event evc_/);
     await again.leave();
+  });
+
+  it("refuses a cursor that is not its own by the header's name, and ignores an empty one", async () => {
+    const headers = { authorization: `Bearer ${caller.key}` };
+    for (const id of ["0", "rubbish", "evc_zzzz"]) {
+      const answer = await fetch(`${app.url}/v1/events`, { headers: { ...headers, "last-event-id": id } });
+      const { error } = (await answer.json()) as { error: { message: string; param: string } };
+      expect([id, answer.status, error.param]).toEqual([id, 422, "last-event-id"]);
+      expect(error.message).not.toContain("required");
+    }
+    const stream = await read("/v1/events", "");
+    expect(await stream.next()).toMatch(/^checkpoint/);
+    await stream.leave();
   });
 });

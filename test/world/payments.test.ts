@@ -116,6 +116,40 @@ describe("a refund in the payer's currency", () => {
   });
 });
 
+describe("a reversal as older API versions and other servers write it", () => {
+  it("takes the payment of its charge if it names no payment intent (stripe-java, dj-stripe)", async () => {
+    const { id, say, shown } = await paid();
+    const charge = stripe.noteCharge(id, 2000, "usd");
+    const { event, id: name } = stripe.refund(id, 500);
+    const { object } = JSON.parse(event).data;
+    await deliver(stripe.event("refund.created", { ...object, id: name, payment_intent: null, charge }));
+    expect(await shown()).toEqual(["succeeded", 5, 15]);
+    await deliver(
+      stripe.event("charge.dispute.created", { ...dispute({ amount: 2000, currency: "usd" }), charge: "ch_other" }),
+    );
+    expect(await shown()).toEqual(["succeeded", 5, 15]);
+    await say("refund.created", refund({ amount: 100, currency: "USD" }));
+    expect(await shown()).toEqual(["succeeded", 6, 14]);
+  });
+
+  it("is refused with instructions if it is a thin event, which has no amounts", async () => {
+    const thin = {
+      id: "evt_1",
+      object: "v2.core.event",
+      type: "v1.charge.dispute.created",
+      created: "2026-01-01T00:00:00Z",
+    };
+    const payload = JSON.stringify({
+      ...thin,
+      related_object: { id: "dp_1", type: "dispute", url: "/v1/disputes/dp_1" },
+    });
+    const headers = { "content-type": "application/json", "stripe-signature": stripe.sign(payload) };
+    const answer = await fetch(`${app.url}/v1/billing/webhook`, { method: "POST", headers, body: payload });
+    expect(answer.status).toBe(400);
+    expect(await answer.text()).toContain("payload style of the processor's event destination to snapshot");
+  });
+});
+
 describe("a checkout in the payer's currency", () => {
   const completed = (id: string, more: object) =>
     stripe.event("checkout.session.completed", {
@@ -154,6 +188,17 @@ describe("a checkout in the payer's currency", () => {
     await deliver(completed(id, { currency: "usd" }));
     expect(await alerts()).toBe(before + 2);
     expect(await shown()).toEqual(["pending", 0, 0]);
+  });
+
+  it("with a discount is not credited, and alerts an operator", async () => {
+    const { id, shown } = await pending();
+    const before = await alerts();
+    stripe.pay(id);
+    Object.assign(stripe.sessionOf(id), { amount_total: 1000 });
+    await deliver(completed(id, { currency: "usd", amount_subtotal: 2000, amount_total: 1000 }));
+    expect([await shown(), await alerts()]).toEqual([["pending", 0, 0], before + 1]);
+    await deliver(completed(id, { currency: "USD", amount_subtotal: 2000, amount_total: 2380 })); // With tax.
+    expect(await shown()).toEqual(["succeeded", 0, 20]);
   });
 
   it("of another shop with the same account is ignored", async () => {

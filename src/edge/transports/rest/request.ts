@@ -149,8 +149,8 @@ function allViolations(faults: Faults, route: RestRoute, message: Message): Viol
 const trail = (path: string): string[] => path.split(".").map((_, i, parts) => parts.slice(0, i + 1).join("."));
 
 /** The caller's values and their locations, for error responses. */
-export function givenOf({ route, parameters, body, query }: HttpExchange): Given {
-  const inputs = { path: parameters, ...(body !== undefined && { body }), ...(query && { query }) };
+export function givenOf({ route, parameters, body, query, request: { headers } }: HttpExchange): Given {
+  const inputs = { path: parameters, header: headers, ...(body !== undefined && { body }), ...(query && { query }) };
   return { inputs, locate: (path) => locate(route, segmentsOf(path)), secret: route.secret };
 }
 
@@ -159,6 +159,8 @@ function locate(route: RestRoute, [head, ...rest]: (string | number)[]): (string
   const name = String(head);
   if (name === "query" && rest.length > 0) return ["query", rest.join(".")];
   if (route.path.some((field) => field.name === name)) return ["path", name];
+  const header = [...route.headers].find(([, field]) => field.name === name)?.[0];
+  if (header !== undefined) return ["header", header];
   const parameter = [...route.query].find(([key, field]) => key === name || field.name === name)?.[0];
   if (parameter !== undefined) return ["query", parameter, ...rest];
   return route.body !== "*" && route.body?.name === name ? ["body", ...rest] : ["body", head, ...rest];

@@ -26,6 +26,7 @@ import { isWhole, type WholeRequestHandler } from "../../server/whole-requests.t
 import { type HttpRequest, type HttpResponse, headerOf } from "./body.ts";
 import {
   EVENTS,
+  type EventWriter,
   eventMaker,
   eventsOfAnswer,
   eventWriter,
@@ -315,7 +316,7 @@ export class RestTransport implements WholeRequestHandler {
 
   /** Refusals before the start of the response are plain errors, later ones an event named `error`. */
   #stream<T>(
-    { route, response, context, admission }: HttpExchange,
+    { route, request, response, context, admission }: HttpExchange,
     items: (begin: () => void) => AsyncIterable<T>,
     eventOf: (item: T) => ServerEvent,
   ): Promise<void> {
@@ -325,6 +326,11 @@ export class RestTransport implements WholeRequestHandler {
       signal,
       begin() {
         writeHead(response, 200, [...form.headers, ...headersOf(requestId), ...(admission?.headers ?? [])]);
+        // The head alone was requested; the end of the response ends the call.
+        if (request.method === "HEAD") {
+          (response as ServerResponse).end();
+          return SILENT;
+        }
         // A format without comments has no first bytes. Both kinds of Node.js responses have this method, but only one type declares it.
         if (route.lines) (response as ServerResponse).flushHeaders();
         const body = isWhole(response) ? response.stream() : outletOf(response);
@@ -369,6 +375,9 @@ function refuseCall(exchange: HttpExchange, refusal: Refusal): void {
     response.destroy();
   }
 }
+
+/** Writes nothing. */
+const SILENT: EventWriter = { write: async () => undefined, beat: () => undefined, end: () => undefined };
 
 const asItIs = (event: ServerEvent): ServerEvent => event;
 
