@@ -274,9 +274,10 @@ function fromJson(text: string, per: Per, order: Order): PointPlace[] | undefine
   const isKept = items.map((item) => !isSentinel(item) && !isNotFound(item));
   const bare = json.isAlone && originals.length === 0 ? bareLists(json.roots) : [];
   const all = [...read.filter((_, i) => isKept[i]).flat(), ...listed(bare, per, order, "")];
-  const places = all.filter((place) => !isNowhere(place, per));
-  // Fractions in place of larger units would all be in one corner.
-  if (per[0] > 1 && isOfShares(places, per)) return undefined;
+  // Fractions in place of larger units would be in one corner.
+  const places = all
+    .filter((place) => !isNowhere(place, per))
+    .map((place) => (per[0] > 1 && isOfShares(place, per) ? UNREADABLE : place));
   if (places.length > 0) return places.some(isReadable) ? places : undefined;
   if (all.length > 0) return [];
   // An empty list means that nothing was found; other objects are not an answer.
@@ -294,8 +295,8 @@ const isNowhere = ({ at }: PointPlace, per: Per): boolean =>
   (at.every((each, i) => Math.abs(each * per[i % 2]! + 1) < 1e-6) ||
     (at.length === 4 && at.every((each) => each === 0)));
 
-const isOfShares = (places: readonly PointPlace[], [x, y]: Per): boolean => {
-  const numbers = places.flatMap(({ at }) => at.map((each, i) => each * [x, y][i % 2]!));
+const isOfShares = ({ at }: PointPlace, [x, y]: Per): boolean => {
+  const numbers = at.map((each, i) => each * [x, y][i % 2]!);
   return numbers.every((each) => each >= 0 && each <= 1) && numbers.some((each) => !Number.isInteger(each));
 };
 
@@ -346,13 +347,13 @@ function placesOf(item: JsonItem, per: Per, order: Order): PointPlace[] {
   );
   const lists = [...placeLists(firstOf(KEYS.points), 2), ...placeLists(firstOf(KEYS.boxes), 4)];
   const read = (value: unknown, name: string): PointPlace[] => {
-    const places = [...listed([value], per, order, name), ...listed([namedSides(value)], per, "xy", name)];
+    const places = [...listed([value], per, order, name), ...listed([namedSides(value, order)], per, "xy", name)];
     return places.length > 0 || value === undefined || hasItems(value) ? places : [UNREADABLE];
   };
   const places = [
     ...single.flatMap((value) => read(value, label)),
     ...lists.flatMap((value, i) => read(value, typeof labels[i] === "string" ? labels[i] : label)),
-    ...listed([namedSides(item)], per, "xy", label),
+    ...listed([namedSides(item, order)], per, "xy", label),
   ];
   const confidence = confidenceIn(KEYS.confidence.map((key) => item[key]).find((each) => each !== undefined));
   return places.map((place) => ({ ...place, ...(confidence !== undefined && { confidence }) }));
@@ -403,11 +404,13 @@ function confidenceIn(value: unknown): number | undefined {
 }
 
 /** Returns the named sides of an object, x before y: a point, the corners of a box, or a corner with a width and a height. */
-function namedSides(value: unknown): unknown[] | undefined {
+function namedSides(value: unknown, order: Order = "xy"): unknown[] | undefined {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
   const sides = renamed(value as JsonItem); // an object that is not a list
   const of = (...names: string[]): unknown => names.map((name) => sides[name]).find((each) => each !== undefined);
-  const [topLeft, bottomRight] = [of("top_left", "topleft"), of("bottom_right", "bottomright")].map(pairOf);
+  const [topLeft, bottomRight] = [of("top_left", "topleft"), of("bottom_right", "bottomright")].map((corner) =>
+    pairOf(corner, order),
+  );
   if (topLeft && bottomRight) return [...topLeft, ...bottomRight];
   const isFromZero = of("x0") !== undefined; // then x1 is the far side
   const low = [
@@ -435,11 +438,12 @@ function namedSides(value: unknown): unknown[] | undefined {
   return width === undefined || height === undefined ? undefined : [x, y, x + width, y + height];
 }
 
-/** The x and y of a corner that is a pair or names its sides. */
-const pairOf = (value: unknown): unknown[] | undefined => {
-  const pair = Array.isArray(value) ? value : namedSides(value);
-  return pair?.length === 2 ? pair : undefined;
-};
+/** The x and y of a corner that is a pair in this order or names its sides. */
+function pairOf(value: unknown, order: Order): unknown[] | undefined {
+  const pair = Array.isArray(value) && order === "yx" ? value.toReversed() : value;
+  const sides = Array.isArray(pair) ? pair : namedSides(pair);
+  return sides?.length === 2 ? sides : undefined;
+}
 
 /** Returns a box's corners as one list if they are two pairs. */
 const flattened = (box: unknown): unknown =>
