@@ -301,10 +301,12 @@ const isOfShares = ({ at }: PointPlace, [x, y]: Per): boolean => {
 };
 
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.every(isEmptyList);
-/** Only empty lists, empty objects and nulls: `{}`, `[null]`. */
+/** An empty object, null, or a list only of empty lists and nulls: `{}`, `[null]`. A list of empty objects states no absence. */
 const isHollow = (value: unknown): boolean =>
   value === null ||
-  (Array.isArray(value) ? value.every(isHollow) : typeof value === "object" && Object.keys(value).length === 0);
+  (Array.isArray(value)
+    ? value.every((each) => each === null || (Array.isArray(each) && isHollow(each)))
+    : typeof value === "object" && Object.keys(value).length === 0);
 
 /** Whether a value is a place that a model left empty: null, an empty list, nulls, a word such as "none". */
 const isNoPlace = (value: unknown): boolean =>

@@ -185,10 +185,14 @@ const ONLY =
   /(?:one of|should be|must be)\s*:?\s*[[({]?((?:'?\d{1,3}'?(?:\s*,\s*(?:or\s+)?|\s+or\s+)){1,32}'?\d{1,3}\b)/i;
 const LEAST = /(?:at least|>=|≥|greater than or equal to|minimum(?: of| is)?:?|no less than)\s*(\d{1,3})\b/i;
 const OF_FRAMES = /frame/i;
+/** The characters of a refusal that are read. */
+const MOST_LESSON = 2_000;
 
 /** Returns the rule in a refusal's text; undefined if it is about something else. */
-function lessonOfRefusal({ failure, message }: UpstreamFailure, known: Lengths): Lengths | undefined {
+function lessonOfRefusal({ failure, message: whole }: UpstreamFailure, known: Lengths): Lengths | undefined {
   if (failure !== AttemptFailure.INPUT_REJECTED && failure !== AttemptFailure.UPSTREAM_ERROR) return undefined;
+  // The expressions take quadratic time for runs of spaces.
+  const message = whole.slice(0, MOST_LESSON).replace(/\s+/g, " ");
   if (!OF_FRAMES.test(message)) return undefined;
   const only = (ONLY.exec(message)?.[1]?.match(/\d+/g) ?? []).map(Number).sort((a, b) => a - b);
   if (only.length > 0) return known.only.length > 0 ? undefined : { ...known, only };

@@ -78,7 +78,7 @@ export function startPointingServer(): Promise<HttpActServer> {
     odd: {
       bomb: { body: completion(JSON_BOMB.body.toString()) },
       text: NOT_TEXT,
-      batch: { body: completion('[{"point_2d": [[1, 2], [3, 4]]}]') },
+      batch: { body: completion('[{"point_2d": [[[1, 2], [3, 4]]]}]') },
       objects: { body: completion('[{"point_2d": [{}, {}]}]') },
       short: { body: '{"choices":[' },
     },
