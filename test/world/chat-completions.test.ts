@@ -89,6 +89,8 @@ describe("an absence in words", () => {
     "Nichts gefunden.",
     "Aucun objet trouvé.",
     '{"answer": "There is no red cube in the image."}',
+    "I can see a table, but there is no red cube.",
+    "Upon closer inspection, there is no red cube.",
   ];
   it("is an empty answer, as roboflow/supervision reads it", async () => {
     for (const [text, answer] of await foundIn(NOTHING, C.XY_1000))
@@ -124,6 +126,8 @@ describe("an absence in words", () => {
         "None of this makes sense.",
         "No problem, the red cube is at the left.",
         "There is no blue cube in the image.", // another cube
+        "There is no dog in the picture.",
+        "There is a red cube here, but there is no red cube in the box.",
         "There is nothing but a red cube.",
         "No object other than the red cube is visible.",
         "There is no red cube in the first image, but there is one in the second image.",

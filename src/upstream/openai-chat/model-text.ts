@@ -361,11 +361,15 @@ function isElsewhere(rest: string, wanted: readonly string[]): boolean {
 
 function isAbsence(sentence: string, wanted: readonly string[]): boolean {
   const plain = sentence.replace(
-    /^(?:(?:no(?=,)|sorry|unfortunately|apologies|i'm sorry|i am sorry|i apologi[sz]e|after (?:\w+ ){1,6}\w+|based on (?:\w+ ){1,4}\w+|in (?:the|this) (?:\w+ )?(?:image|picture|photo|scene)|it (?:seems|appears|looks)(?: like| as if)?(?: that)?),? (?:but )?)+/,
+    /^(?:(?:no(?=,)|sorry|unfortunately|apologies|i'm sorry|i am sorry|i apologi[sz]e|after (?:\w+ ){1,6}\w+|(?:up)?on (?:\w+ ){0,2}inspection|looking at (?:\w+ ){1,4}\w+|based on (?:\w+ ){1,4}\w+|in (?:the|this) (?:\w+ )?(?:image|picture|photo|scene)|it (?:seems|appears|looks)(?: like| as if)?(?: that)?),? (?:but )?)+/,
     "",
   );
   const contrast = CONTRAST.exec(plain);
   if (contrast && BUT_PRESENT.test(plain.slice(contrast.index))) return false;
+  // Another object, but not the requested one.
+  const isOfAnother = contrast && !wanted.every((word) => namesIn(plain.slice(0, contrast.index)).includes(word));
+  const rest = plain.slice((contrast?.index ?? 0) + (contrast?.[0].length ?? 0)).replace(/^[,\s]+/, "");
+  if (isOfAnother && contrast[0] === "but" && !CONTRAST.test(rest) && isAbsence(rest, wanted)) return true;
   const clause = contrast ? plain.slice(0, contrast.index).replace(/[,\s]+$/, "") : plain;
   for (const absence of ABSENCES) {
     const found = absence.exec(clause);
@@ -381,7 +385,9 @@ function isAbsence(sentence: string, wanted: readonly string[]): boolean {
     if (contrast || absence === BARE) return words.length > 0 && words.every((word) => wanted.includes(word));
     // With another description it is another object: "no blue cube" denies no red one.
     if (isNamedIn(head, wanted)) return words.every((word) => wanted.includes(word) || NEUTRAL.test(word));
-    return GENERIC.test(head) || PLACE.test(clause.slice(found[0].indexOf(what)));
+    if (GENERIC.test(head)) return true;
+    // Words of another language than the answer's cannot be compared.
+    return !wanted.some((word) => /[a-z]/.test(word)) && PLACE.test(clause.slice(found[0].indexOf(what)));
   }
   return false;
 }
