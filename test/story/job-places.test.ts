@@ -4,7 +4,8 @@ import { newId } from "../../src/ids.ts";
 import { type JobWork, Resting, Worker } from "../../src/jobs/worker.ts";
 import { Notifications } from "../../src/store/database/notifications.ts";
 import { tx } from "../../src/store/database/tx.ts";
-import { advance, createJob, type HeldJob } from "../../src/store/jobs/jobs.ts";
+import { advance, createJob, type HeldJob, takeJob } from "../../src/store/jobs/jobs.ts";
+import { endShare, offerShares } from "../../src/store/jobs/shares.ts";
 import type { FreshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { ownDatabase } from "../support/world.ts";
@@ -88,4 +89,24 @@ it("a job keeps its slot while only its own organization waits", async () => {
   };
   begin(work, { atOnce: 1 });
   await eventually(() => expect(answers).toEqual([false, false]));
+});
+
+it("a share releases its slot to another job of its organization, when all slots of that are in use", async () => {
+  const { sql } = database;
+  await asked("org_a");
+  await offerShares(sql, (await takeJob(sql, "elsewhere", ["evaluation"]))!, 1);
+  const seen: (string | boolean)[] = [];
+  const share: JobWork = async (job, { isAwaited }) => {
+    seen.push(await isAwaited());
+    await asked("org_a");
+    seen.push(await isAwaited());
+    await endShare(sql, job);
+  };
+  const evaluation: JobWork = async (job) => {
+    seen.push("evaluation");
+    await end(job);
+  };
+  const deps = { sql, notifications, owner: newId("replica"), work: { evaluation, share }, turnMs: 0, warn: () => {} };
+  workers.push(new Worker({ ...deps, atOnce: 4, atOncePerOrg: 1 }));
+  await eventually(() => expect(seen).toEqual([false, true, "evaluation"]));
 });

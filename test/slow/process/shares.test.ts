@@ -178,3 +178,34 @@ it(
   },
   SLOW,
 );
+
+it(
+  "an evaluation whose server becomes busy withdraws its shares, and completes in one lane without a fault",
+  async () => {
+    const { app, caller, model, join } = await opened();
+    const { key } = caller;
+    const alone = await endedEvaluation(app, await beginEvaluation(app, key, MANY), key);
+    await join();
+    const sessions = new Sessions();
+    let refused = 0;
+    model.script.act = (call, answer, _, fail) => {
+      const isSpread = sessions.isShare(call) || sessions.shares.length > 0;
+      const [first] = sessions.keys();
+      if (!isSpread) return void setTimeout(() => answer(honestSteps(call, 2)), CALL_MS);
+      // The shares' calls are never answered. Of the others, the server serves the first session alone.
+      if (sessions.isShare(call)) return;
+      if (sessions.note(call) === first) return answer(honestSteps(call, 2));
+      refused += 1;
+      fail("full", CallErrorCode.BUSY);
+    };
+    const end = await endedEvaluation(app, await beginEvaluation(app, key, MANY), key);
+    expect(end).toMatchObject({ status: "completed", episodes: { completed: MANY.episodes, errored: 0 } });
+    expect(end.reproducibility.hash).toBe(alone.reproducibility.hash);
+    expect(end.usage.episodes).toBe(MANY.episodes);
+    expect(refused).toBeGreaterThan(0);
+    const items = await app.sql`select distinct holder from job_item where job_id = ${end.id}`;
+    expect(items).toEqual([{ holder: end.id }]);
+    expect(await brokenInvariants(app.sql)).toEqual([]);
+  },
+  SLOW,
+);
