@@ -213,6 +213,47 @@ async function goingOn(context: AttackContext): Promise<void> {
   });
 }
 
+/** Headers that the gateway parses, each with a sound beginning of its value. */
+const PARSED: Readonly<Record<string, string>> = {
+  "Content-Type": "application/json",
+  Accept: "text/event-stream",
+  Authorization: "Bearer ",
+  Cookie: "a=b",
+  Origin: "https://",
+  Range: "bytes=0-1",
+  "If-None-Match": '"a"',
+  "Last-Event-ID": "1",
+  "X-Forwarded-For": "10.0.0.1",
+  Traceparent: "00-",
+  Tracestate: "a=b",
+  "Idempotency-Key": "a",
+  "Mcp-Protocol-Version": "2025-06-18",
+  "Grpc-Timeout": "1S",
+};
+/** Runs that an expression with two adjacent repetitions reads in quadratic time, or worse. */
+const RUNS = [" ", "\t", ";", "; ", ",", ", ", "=", "a=", ';a="', '""', "-", "/", "1", "a"];
+const RUN_BYTES = 15_000;
+
+/** Each request is answered before the next one is sent, so a turn of the event loop is the cost of one header. */
+async function runsInHeaders(context: AttackContext): Promise<void> {
+  const paths = ["POST /v1/act", "POST /mcp", "POST /scim/v2/Users", "POST /oauth/token", "GET /v1/loops/watch"];
+  const cases = paths.flatMap((path) =>
+    Object.entries(PARSED).flatMap(([name, value]) => RUNS.map((run) => ({ path, name, value, run }))),
+  );
+  const tried = context.whole ? cases : Array.from({ length: 60 }, () => context.pick(cases));
+  const { key } = context.target.bad;
+  await spread(context, tried, 4, async ({ path, name, value, run }) => {
+    const header = value + run.repeat(RUN_BYTES / run.length).concat("!");
+    const headers = { ...JSON_TYPE, Authorization: `Bearer ${key}`, [name]: header };
+    const request = Buffer.concat(http1(path, headers, path.startsWith("POST") ? "{}" : undefined));
+    const statuses = statusesIn(await say(context, [request], (text) => statusesIn(text).length > 0));
+    if (!context.isOver() && (statuses.length === 0 || statuses.some((status) => status >= 500)))
+      context.find(
+        `${path} with a run of ${JSON.stringify(run)} in ${name} was answered ${statuses.join(", ") || "nothing"}`,
+      );
+  });
+}
+
 /** Attacks on rows of requests. */
 export const rowAttacks = (): Attack[] => [
   { name: "thousands of requests in a row", mostPeak: 256 << 20, run: rows },
@@ -226,4 +267,5 @@ export const rowAttacks = (): Attack[] => [
   { name: "garbage after good requests", run: garbage },
   { name: "requests in a row that wait to be told to go on", run: goingOn },
   { name: "requests byte by byte", run: slowly },
+  { name: "headers with long runs of one letter", run: runsInHeaders },
 ];
