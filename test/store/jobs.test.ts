@@ -2,7 +2,17 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { newId } from "../../src/ids.ts";
 import { tx } from "../../src/store/database/tx.ts";
-import { addJobs, advance, createJob, pruneJobs, takeJob, turn } from "../../src/store/jobs/jobs.ts";
+import {
+  addJobs,
+  advance,
+  createJob,
+  Fenced,
+  giveBack,
+  pruneJobs,
+  renew,
+  takeJob,
+  turn,
+} from "../../src/store/jobs/jobs.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { recording } from "../support/statements.ts";
@@ -50,6 +60,14 @@ describe("the next job", () => {
     const orgs: (string | undefined)[] = [];
     for (let i = 0; i < 7; i++) orgs.push(await end());
     expect(orgs).toEqual(["org_a", "org_b", "org_c", "org_a", "org_b", "org_a", undefined]);
+  });
+
+  it("can be one that was given back, although a renewal of its former worker arrives later", async () => {
+    const id = await asked("org_a");
+    const job = (await taken())!;
+    await giveBack(database.sql, job);
+    await expect(renew(database.sql, job)).rejects.toThrow(Fenced);
+    expect((await taken())?.id).toBe(id);
   });
 
   it("has the highest priority, and a kind that the worker supports", async () => {

@@ -442,10 +442,13 @@ export async function dropRest(tx: Tx, hold: JobHold): Promise<void> {
   await dropItems(tx, hold.id);
 }
 
-/** Returns an unfinished job to the queue. No worker takes it for `restMs` milliseconds unless it expired. */
+/**
+ * Returns an unfinished job to the queue. No worker takes it for `restMs` milliseconds unless it expired. The hold ends, so a renewal that arrives
+ * later does not extend the lease.
+ */
 export async function giveBack(sql: Queryable, { id, owner, epoch }: JobHold, restMs = 0): Promise<void> {
   await sql`
-    update job set lease_until = null, ready_at = now() + make_interval(secs => ${restMs / 1000}) where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9`;
+    update job set owner = null, lease_until = null, ready_at = now() + make_interval(secs => ${restMs / 1000}) where id = ${id} and owner = ${owner} and epoch = ${epoch} and rank < 9`;
 }
 
 /** A queued job, and what distinguishes this message of it from all others. */
