@@ -2,6 +2,7 @@
 import type { Clock } from "../../src/clock.ts";
 
 interface Timer {
+  readonly ms: number;
   readonly at: number;
   readonly order: number;
   readonly run: () => void;
@@ -28,7 +29,7 @@ export class ManualClock implements Clock {
   }
 
   after(ms: number, run: () => void): () => void {
-    const timer: Timer = { at: this.elapsed + Math.max(0, ms), order: this.set++, run };
+    const timer: Timer = { ms, at: this.elapsed + Math.max(0, ms), order: this.set++, run };
     this.timers.add(timer);
     return () => this.timers.delete(timer);
   }
@@ -36,6 +37,11 @@ export class ManualClock implements Clock {
   /** How many timers are set: none should be left when all is over. */
   get pending(): number {
     return this.timers.size;
+  }
+
+  /** How many timers of this delay are set. Other files of the process may have left code running that sets timers of other delays. */
+  pendingOf(ms: number): number {
+    return [...this.timers].filter((timer) => timer.ms === ms).length;
   }
 
   /** Lets what is ready run, then moves time by `ms`, stopping at every timer on the way so that what it wakes can run. */
